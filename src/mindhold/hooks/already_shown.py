@@ -8,9 +8,9 @@ import time
 from mindhold.hooks.files import (
     digest,
     hooks_path,
+    is_older_than,
+    list_names,
     make_hooks_folder,
-    names_in,
-    older_than,
     read_contents,
     remove,
     write_all,
@@ -73,8 +73,8 @@ def reset_shown(home: str, conversation: str) -> None:
 def remove_old_shown(home: str, seconds: float = 7 * 86_400.0) -> None:
     """Remove the records of conversations that were shown nothing for so long."""
     folder = hooks_path(home, SHOWN_FOLDER)
-    for name in names_in(folder, _ENDING):
-        if older_than(os.path.join(folder, name), seconds):
+    for name in list_names(folder, _ENDING):
+        if is_older_than(os.path.join(folder, name), seconds):
             remove(os.path.join(folder, name))
 
 
@@ -94,24 +94,24 @@ def _lock(descriptor: int) -> None:
 
 
 MARK_PREFIX = "said:"  # then the number of characters and a digest of them
-COMPARED = 500  # characters at the start of a message, without white space
+COMPARED_CHARACTERS = 500  # characters at the start of a message, without white space
 
 
 def message_mark(text: str) -> str:
     """A mark that identifies a message by its start; empty for an empty message."""
-    plain = compared_text(text)
+    plain = comparable_start(text)
     return f"{MARK_PREFIX}{len(plain)}:{digest(plain)}" if plain else ""
 
 
-def compared_text(text: str) -> str:
+def comparable_start(text: str) -> str:
     """The characters to compare: white space is dropped because parts of a message may be joined in any way."""
-    return "".join(text[: COMPARED * 20].split())[:COMPARED]
+    return "".join(text[: COMPARED_CHARACTERS * 20].split())[:COMPARED_CHARACTERS]
 
 
 def begins_with_mark(text: str, mark: str) -> bool:
     """Whether the text starts with the message of the mark."""
     length, _, expected = mark.removeprefix(MARK_PREFIX).partition(":")
-    plain = compared_text(text)
+    plain = comparable_start(text)
     if not length.isdecimal() or len(plain) < int(length):
         return False
     return digest(plain[: int(length)]) == expected

@@ -15,20 +15,20 @@ _NO = ("false", "0", "no", "off")
 OWN_CALL = ("MINDHOLD_EXTRACTING", "MINDHOLD_SKIP")  # set for programs that Mindhold itself calls
 
 
-def home(environ: Mapping[str, str] | None = None, given: str = "") -> str:
+def home_folder(environ: Mapping[str, str] | None = None, given: str = "") -> str:
     """The home folder: `given`, else MINDHOLD_HOME, else ~/.mindhold."""
     environ = os.environ if environ is None else environ
     path = given or environ.get("MINDHOLD_HOME") or os.path.join("~", ".mindhold")
     return os.path.abspath(os.path.expanduser(path))
 
 
-def skipped(environ: Mapping[str, str] | None = None) -> bool:
+def is_skipped(environ: Mapping[str, str] | None = None) -> bool:
     """Whether a hook does nothing: one of our own calls triggered it, or the user said so."""
     environ = os.environ if environ is None else environ
     return any(environ.get(name) for name in OWN_CALL)
 
 
-def agent(environ: Mapping[str, str] | None = None) -> str:
+def agent_name(environ: Mapping[str, str] | None = None) -> str:
     """The agent that MINDHOLD_AGENT names; empty means the default agent of the home."""
     environ = os.environ if environ is None else environ
     return environ.get(_AGENT, "")
@@ -46,13 +46,13 @@ def project_dir(environ: Mapping[str, str] | None = None, cwd: str = "") -> str:
         return ""
 
 
-def captures(environ: Mapping[str, str] | None = None) -> bool:
+def capture_enabled(environ: Mapping[str, str] | None = None) -> bool:
     """Whether the environment allows capture; the home's settings may still forbid it."""
     environ = os.environ if environ is None else environ
     return environ.get(_ENABLED, "").strip().lower() not in _NO
 
 
-def excluded(environ: Mapping[str, str] | None = None) -> str:
+def excluded_folders(environ: Mapping[str, str] | None = None) -> str:
     """The folders that the environment excludes from capture, in the form of the setting."""
     environ = os.environ if environ is None else environ
     return environ.get(_EXCLUDE, "")
@@ -63,7 +63,7 @@ def silence_runtime() -> None:
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
-def for_worker(home: str) -> dict[str, str]:
+def worker_environment(home: str) -> dict[str, str]:
     """The environment of a worker for that home.
 
     It lacks the variables of this conversation, because the worker handles others too; events carry those variables.

@@ -8,9 +8,9 @@ import time
 from mindhold.hooks.fast_json import parse_record, write_json
 from mindhold.hooks.files import (
     hooks_path,
+    is_older_than,
+    list_names,
     make_hooks_folder,
-    names_in,
-    older_than,
     read_contents,
     remove,
     write_whole,
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 QUEUE_FOLDER = "waiting"
-BAD = "bad"
-MOST_BAD = 100
-BAD_DAYS = 30
+REJECTED_FOLDER = "bad"
+MOST_REJECTED = 100
+REJECTED_DAYS = 30
 MOST_ATTEMPTS = 5
 _ABANDONED_SECONDS = 600.0  # seconds after which a half-written file is abandoned
 
@@ -46,7 +46,7 @@ def all_events(home: str) -> list[tuple[str, dict[str, Any]]]:
     """All events with their files, oldest first. Unreadable files are moved to waiting/bad."""
     folder = hooks_path(home, QUEUE_FOLDER)
     events = []
-    for name in names_in(folder, ".json"):
+    for name in list_names(folder, ".json"):
         path = os.path.join(folder, name)
         try:
             events.append((path, parse_record(read_contents(path))))
@@ -54,25 +54,25 @@ def all_events(home: str) -> list[tuple[str, dict[str, Any]]]:
             reject_event(path)
         except OSError:
             continue
-    for name in names_in(folder, ".tmp"):
-        if older_than(os.path.join(folder, name), _ABANDONED_SECONDS):
+    for name in list_names(folder, ".tmp"):
+        if is_older_than(os.path.join(folder, name), _ABANDONED_SECONDS):
             remove(os.path.join(folder, name))
     return events
 
 
 def count_events(home: str) -> int:
     """The number of waiting events."""
-    return len(names_in(hooks_path(home, QUEUE_FOLDER), ".json"))
+    return len(list_names(hooks_path(home, QUEUE_FOLDER), ".json"))
 
 
 def count_rejected_events(home: str) -> int:
     """The number of events that failed too often or could not be read."""
-    return len(names_in(os.path.join(hooks_path(home, QUEUE_FOLDER), BAD), ".json"))
+    return len(list_names(os.path.join(hooks_path(home, QUEUE_FOLDER), REJECTED_FOLDER), ".json"))
 
 
 def oldest_event_time(home: str) -> float | None:
     """When the oldest event was written, in seconds since 1970; None if there is none."""
-    names = names_in(hooks_path(home, QUEUE_FOLDER), ".json")
+    names = list_names(hooks_path(home, QUEUE_FOLDER), ".json")
     written_at = names[0].partition("-")[0] if names else ""
     return int(written_at) / 1e9 if written_at.isdecimal() else None
 
@@ -95,19 +95,19 @@ def note_failed_event(path: str, event: dict[str, Any]) -> bool:
 
 def remove_old_events(home: str) -> None:
     """Remove rejected events that nobody will look at any more."""
-    folder = os.path.join(hooks_path(home, QUEUE_FOLDER), BAD)
-    for name in names_in(folder, ".json"):
-        if older_than(os.path.join(folder, name), BAD_DAYS * 86_400.0):
+    folder = os.path.join(hooks_path(home, QUEUE_FOLDER), REJECTED_FOLDER)
+    for name in list_names(folder, ".json"):
+        if is_older_than(os.path.join(folder, name), REJECTED_DAYS * 86_400.0):
             remove(os.path.join(folder, name))
 
 
 def reject_event(path: str) -> None:
     """Move an event to waiting/bad, which keeps the newest ones for some weeks."""
-    folder = os.path.join(os.path.dirname(path), BAD)
+    folder = os.path.join(os.path.dirname(path), REJECTED_FOLDER)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         os.replace(path, os.path.join(folder, os.path.basename(path)))
     except OSError:
         remove(path)
-    for name in names_in(folder, ".json")[:-MOST_BAD]:
+    for name in list_names(folder, ".json")[:-MOST_REJECTED]:
         remove(os.path.join(folder, name))

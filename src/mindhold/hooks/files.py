@@ -89,7 +89,7 @@ def remove(path: str) -> None:
         return
 
 
-def names_in(path: str, ending: str) -> list[str]:
+def list_names(path: str, ending: str) -> list[str]:
     """The names in a folder with that ending, sorted; empty if the folder doesn't exist."""
     try:
         return sorted(name for name in os.listdir(path) if name.endswith(ending))
@@ -97,7 +97,7 @@ def names_in(path: str, ending: str) -> list[str]:
         return []
 
 
-def older_than(path: str, seconds: float) -> bool:
+def is_older_than(path: str, seconds: float) -> bool:
     """Whether the file was last written longer ago than that."""
     try:
         return time.time() - os.stat(path).st_mtime > seconds
@@ -127,9 +127,9 @@ else:
         except ImportError:
             from hashlib import sha256
 
-LENGTH = 24
+DIGEST_LENGTH = 24
 
 
 def digest(text: str) -> str:
     """A short digest of any text, including text that can't be encoded."""
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:LENGTH]
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mindhold.hooks.environment import agent as agent_here
+from mindhold.hooks.environment import agent_name as agent_here
 from mindhold.hooks.fast_json import parse_json, parse_record, write_json
 from mindhold.hooks.files import hooks_path, read_contents
 from mindhold.hooks.project_identity import identity_key, parent_folders
@@ -33,7 +33,7 @@ class HookCache:
     def __init__(self, content: bytes) -> None:
         """Raises ValueError."""
         self._lines = content.split(b"\n")
-        self.head = checked_head(self._lines[0])
+        self.head = parse_head(self._lines[0])
         sizes = self.head["sizes"]
         self.words, self.memories, self.errors = (
             int(sizes[name]) for name in ("words", "memories", "errors")
@@ -93,7 +93,7 @@ def read_cache_head(home: str, identity: str, agent: str | None = None) -> dict[
     """Only the first line of the same cache."""
     for name, owner in _candidates(identity, agent):
         try:
-            head = checked_head(read_contents(cache_path(home, name), LONGEST_HEAD).partition(b"\n")[0])
+            head = parse_head(read_contents(cache_path(home, name), LONGEST_HEAD).partition(b"\n")[0])
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if owner in (None, head.get("agent")):
@@ -127,7 +127,7 @@ def _line_prefix(word: str) -> bytes:
     return f"[{write_json(word)},".encode("ascii")
 
 
-def checked_head(line: bytes) -> dict[str, Any]:
+def parse_head(line: bytes) -> dict[str, Any]:
     """Parse the first line of a cache. Raises ValueError for another version."""
     head = parse_record(line)
     if head.get("version") != VERSION or not isinstance(head.get("sizes"), dict):

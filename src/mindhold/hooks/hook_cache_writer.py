@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from json import JSONEncoder
 
-from mindhold.hooks.files import hooks_path, make_hooks_folder, names_in, read_contents, remove, write_whole
+from mindhold.hooks.files import hooks_path, list_names, make_hooks_folder, read_contents, remove, write_whole
 from mindhold.hooks.hook_cache import (
     CACHE_FOLDER,
     CACHE_SUFFIX,
@@ -16,7 +16,7 @@ from mindhold.hooks.hook_cache import (
     MOST_MEMORIES,
     VERSION,
     cache_path,
-    checked_head,
+    parse_head,
 )
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.prompt_markup import neutralize
@@ -37,7 +37,7 @@ def cache_lines(content: dict[str, Any]) -> list[str]:
     numbers_by_word: dict[str, list[int]] = {}
     texts = []
     for number, memory in enumerate(memories):
-        words = content_words(memory["text"])
+        words = search_words(memory["text"])
         for word in words:
             numbers_by_word.setdefault(word, []).append(number)
         texts.append(encode_json({**memory, "text": one_line(memory["text"]), "telling": len(words)}))
@@ -57,7 +57,7 @@ def cache_lines(content: dict[str, Any]) -> list[str]:
     ]
 
 
-def content_words(text: str) -> list[str]:
+def search_words(text: str) -> list[str]:
     """The lexemes that find the text, each once."""
     stop_words = stop_lexemes()
     return [word for word in dict.fromkeys(lexemes(text)) if word not in stop_words]
@@ -85,9 +85,9 @@ def all_cache_heads(home: str) -> list[tuple[str, dict[str, Any]]]:
     """The heads of all caches, by their keys."""
     heads = []
     folder = hooks_path(home, CACHE_FOLDER)
-    for name in names_in(folder, CACHE_SUFFIX):
+    for name in list_names(folder, CACHE_SUFFIX):
         try:
-            head = checked_head(read_contents(os.path.join(folder, name), LONGEST_HEAD).partition(b"\n")[0])
+            head = parse_head(read_contents(os.path.join(folder, name), LONGEST_HEAD).partition(b"\n")[0])
         except (OSError, ValueError, KeyError, TypeError):
             continue
         heads.append((name.removesuffix(CACHE_SUFFIX), head))
@@ -101,7 +101,7 @@ def blank_caches(home: str) -> int:
     """
     heads = dict(all_cache_heads(home))
     folder = hooks_path(home, CACHE_FOLDER)
-    for name in names_in(folder, ""):
+    for name in list_names(folder, ""):
         if name.removesuffix(CACHE_SUFFIX) not in heads:
             remove(os.path.join(folder, name))
     for name, head in heads.items():

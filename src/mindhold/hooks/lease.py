@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-LOCK = "worker.lock"
-INDEXER = "history-worker.lock"
+WORKER_LOCK = "worker.lock"
+INDEXER_LOCK = "history-worker.lock"
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 if sys.platform == "win32":
@@ -48,12 +48,12 @@ else:
 def take_worker_lease(home: str) -> int | None:
     """Take the worker's lease: a descriptor that holds it until it and its copies are closed, or None if it is taken. Raises OSError."""
     make_hooks_folder(home)
-    return take_lease(hooks_path(home, LOCK))
+    return take_lease(hooks_path(home, WORKER_LOCK))
 
 
-def indexer_file(home: str) -> str:
+def indexer_lock_path(home: str) -> str:
     """The lease file of the process that indexes conversations in the background."""
-    return os.path.join(home, "data", INDEXER)
+    return os.path.join(home, "data", INDEXER_LOCK)
 
 
 def take_lease(path: str) -> int | None:
@@ -99,7 +99,7 @@ class Lease:
         assert self._handed is not None
         try:
             same = os.path.samestat(
-                os.fstat(self._handed), os.stat(self._path or hooks_path(self._home, LOCK))
+                os.fstat(self._handed), os.stat(self._path or hooks_path(self._home, WORKER_LOCK))
             )
             if not same or not try_lock(self._handed):
                 return None

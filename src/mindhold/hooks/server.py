@@ -6,9 +6,9 @@ import os
 import sys
 import time
 
-from mindhold.hooks.environment import agent as agent_here
+from mindhold.hooks.environment import agent_name as agent_here
 from mindhold.hooks.fast_json import parse_record, write_json
-from mindhold.hooks.files import hooks_path, make_hooks_folder, names_in, read_contents, remove, write_whole
+from mindhold.hooks.files import hooks_path, list_names, make_hooks_folder, read_contents, remove, write_whole
 
 TYPE_CHECKING = False
 
@@ -24,7 +24,7 @@ else:
 
 SERVERS_FOLDER = "desks"
 HOST = "127.0.0.1"
-MOST_ASKED = 3
+MOST_SERVERS = 3
 LATE_SECONDS = 60.0  # how long a server that didn't answer in time is left alone
 LONGEST_ANSWER = 1 << 20
 _LONGEST_NOTE = 4096
@@ -51,7 +51,7 @@ def unregister_server(home: str) -> None:
 def remove_stale_servers(home: str) -> None:
     """Remove the announcements of processes that ended."""
     folder = hooks_path(home, SERVERS_FOLDER)
-    for name in names_in(folder, ".json"):
+    for name in list_names(folder, ".json"):
         if _has_ended(name):
             remove(os.path.join(folder, name))
 
@@ -61,9 +61,9 @@ def ask_server(home: str, question: dict[str, Any], timeout: float) -> dict[str,
 
     A server that is too late is left alone for a while: it is stopped, or busy.
     """
-    deadline, agent, attempts = time.monotonic() + timeout, agent_here(), MOST_ASKED
+    deadline, agent, attempts = time.monotonic() + timeout, agent_here(), MOST_SERVERS
     folder = hooks_path(home, SERVERS_FOLDER)
-    paths = [os.path.join(folder, name) for name in names_in(folder, ".json")]
+    paths = [os.path.join(folder, name) for name in list_names(folder, ".json")]
     for path in sorted(paths, key=_start_time, reverse=True):
         note = None if _is_late(path) else _read_note(path)
         if note is None or agent not in note["agents"]:

@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import suppress
 
-from mindhold.hooks.environment import home
+from mindhold.hooks.environment import home_folder
 
 NICENESS = 10
 LAST_SECONDS = 2.0  # for an orderly end; after as many more the system ends the process
@@ -16,7 +16,7 @@ LAST_SECONDS = 2.0  # for an orderly end; after as many more the system ends the
 
 def detach() -> str:
     """Leave the session and the folder of the starting process, and return the home to work for. Raises OSError."""
-    folder = home()
+    folder = home_folder()
     if hasattr(os, "setsid"):
         with suppress(OSError):  # it already leads one
             os.setsid()
@@ -32,7 +32,7 @@ def lower_priority() -> None:
             os.nice(max(0, NICENESS - os.nice(0)))
 
 
-def end_at(moment: float) -> None:
+def set_deadline(moment: float) -> None:
     """End the process at that time even if it hangs: by a thread, and by an alarm where the system has them."""
     threading.Thread(target=_end, args=(moment,), daemon=True).start()
     if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():

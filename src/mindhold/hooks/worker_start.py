@@ -6,9 +6,9 @@ import os
 import sys
 import time
 
-from mindhold.hooks.environment import for_worker
+from mindhold.hooks.environment import worker_environment
 from mindhold.hooks.event_queue import put_event
-from mindhold.hooks.lease import indexer_file, take_lease, take_worker_lease
+from mindhold.hooks.lease import indexer_lock_path, take_lease, take_worker_lease
 
 # -P: modules in the conversation's folder must never be imported.
 _MODULE = ("-P", "-m", "mindhold")
@@ -29,7 +29,7 @@ def start_indexer(home: str) -> bool:
     It ends by itself. There is at most one at a time.
     """
     os.makedirs(os.path.join(home, "data"), mode=0o700, exist_ok=True)
-    return _start(home, take_lease(indexer_file(home)), _HISTORY)
+    return _start(home, take_lease(indexer_lock_path(home)), _HISTORY)
 
 
 def _start(home: str, lease: int | None, command: str) -> bool:
@@ -65,7 +65,7 @@ if sys.platform == "win32":
         # Popen's destructor would warn that the worker is still running.
         subprocess.Popen(
             [sys.executable, *_MODULE, command],
-            env=for_worker(home),
+            env=worker_environment(home),
             cwd=home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -83,7 +83,7 @@ else:
         ]
         actions += [(os.POSIX_SPAWN_CLOSE, other) for other in _inherited_descriptors()]
         os.set_inheritable(lease, True)
-        environment = for_worker(home)
+        environment = worker_environment(home)
         try:
             os.posix_spawn(sys.executable, argv, environment, file_actions=actions, setsid=True)
         except NotImplementedError:  # then the worker leaves its session itself

@@ -14,16 +14,16 @@ from mindhold.installers.files import (
     STATUS,
     FileChange,
     InsertionNotes,
-    bytes_of,
+    encode_text,
     errors_name_file,
     insertion_note,
-    json_of,
-    json_or_empty,
+    parse_json_file,
+    parse_json_or_empty,
     read,
     remove_empty,
 )
 from mindhold.installers.json_text import JsonText
-from mindhold.installers.mcp_clients import VARIABLE, CommandCall, StartCommand, call_of, is_same_command
+from mindhold.installers.mcp_clients import HOME_VARIABLE, CommandCall, StartCommand, merge_call, parse_call
 from mindhold.model.errors import Conflict, MarkersWrong
 from mindhold.model.markers import END, START, find_block
 
@@ -63,7 +63,7 @@ def hook_groups(program: StartCommand) -> dict[str, dict[str, Any]]:
 def settings_change(path: Path, program: StartCommand, *, home: str | None, status_line: bool) -> FileChange:
     """The settings file with our hooks; `home` is written if it isn't the default. Raises InvalidInput, Conflict."""
     before = read(path)
-    document = json_of(path, before)
+    document = parse_json_file(path, before)
     undo: list[dict[str, Any]] = []
     summary: list[str] = []
     with errors_name_file(path):
@@ -73,7 +73,7 @@ def settings_change(path: Path, program: StartCommand, *, home: str | None, stat
             document = _with_home(path, document, home, undo=undo, summary=summary)
         if status_line:
             document = _with_status_line(path, document, program, undo=undo, summary=summary)
-    after = bytes_of(document.text, before) if summary else before
+    after = encode_text(document.text, before) if summary else before
     return FileChange(path, before, after, tuple(undo), tuple(summary))
 
 
@@ -96,7 +96,7 @@ def _with_hook(
         summary.append(f"hook {event}")
         return JsonText(insertion.text, document.comments)
     for (number, within), call in our_calls:
-        command, arguments = is_same_command(call, target["command"], target["args"])
+        command, arguments = merge_call(call, target["command"], target["args"])
         for name, value in (("command", command), ("args", arguments)):
             position = (*path, number, "hooks", within, name)
             if document.get(position) != value:
@@ -120,7 +120,7 @@ def hook_call(handler: Any) -> CommandCall | None:
     """The call, if the handler runs `mindhold hook EVENT` and nothing else, by any path."""
     if not isinstance(handler, dict) or handler.get("type", "command") != "command":
         return None
-    call = call_of(handler.get("command"), handler.get("args"))
+    call = parse_call(handler.get("command"), handler.get("args"))
     if call is None or len(call.words) < 2 or not call.words[1].isalpha():
         return None
     return call if call.words[0] == "hook" and _ends_in_home(call.words[2:]) else None
@@ -133,7 +133,7 @@ def is_our_hook(handler: Any) -> bool:
 
 def is_our_status_line(value: Any) -> bool:
     """Whether it calls `mindhold statusline`, and nothing else."""
-    call = call_of(value.get("command"), None) if isinstance(value, dict) else None
+    call = parse_call(value.get("command"), None) if isinstance(value, dict) else None
     return call is not None and call.words[:1] == ("statusline",) and _ends_in_home(call.words[1:])
 
 
@@ -141,9 +141,9 @@ def _ends_in_home(words: tuple[str, ...]) -> bool:
     return not words or (len(words) == 2 and words[0] == "--home") or words[0].startswith("--home=")
 
 
-def others_calling(content: bytes | None) -> tuple[str, ...]:
+def foreign_hook_commands(content: bytes | None) -> tuple[str, ...]:
     """Commands of other people's hooks that also call `mindhold hook`; these are left alone."""
-    hooks = json_or_empty(content).get(HOOKS)
+    hooks = parse_json_or_empty(content).get(HOOKS)
     groups = (
         [group for event in hooks.values() if isinstance(event, list) for group in event]
         if isinstance(hooks, dict)
@@ -195,7 +195,7 @@ def without_status_line(document: JsonText, notes: InsertionNotes) -> JsonText:
 
 def without_home(document: JsonText, notes: InsertionNotes) -> JsonText:
     """The document without the variable for the home folder."""
-    text = document.drop_member((ENV, VARIABLE), inner=notes.inner)
+    text = document.drop_member((ENV, HOME_VARIABLE), inner=notes.inner)
     if text == document.text:
         return document
     return remove_empty(JsonText(text, document.comments), notes, (ENV,))
@@ -204,17 +204,18 @@ def without_home(document: JsonText, notes: InsertionNotes) -> JsonText:
 def _with_home(
     path: Path, document: JsonText, home: str, *, undo: list[dict[str, Any]], summary: list[str]
 ) -> JsonText:
-    keys = (ENV, VARIABLE)
+    keys = (ENV, HOME_VARIABLE)
     current = document.get(keys)
     if current == home:
         return document
     if current is not None:
         raise Conflict(
-            f"{path} has {VARIABLE} set to {current!r}.", advice="Use that home, or take the line out first."
+            f"{path} has {HOME_VARIABLE} set to {current!r}.",
+            advice="Use that home, or take the line out first.",
         )
     insertion = document.put_member(keys, home)
     undo.append(insertion_note(HOME, keys, insertion))
-    summary.append(f"variable {VARIABLE}")
+    summary.append(f"variable {HOME_VARIABLE}")
     return JsonText(insertion.text, document.comments)
 
 

@@ -49,7 +49,7 @@ def read(path: Path) -> bytes | None:
         ) from error
 
 
-def json_of(path: Path, content: bytes | None, *, comments: bool = False) -> JsonText:
+def parse_json_file(path: Path, content: bytes | None, *, comments: bool = False) -> JsonText:
     """Parse a file as JSON; an empty file counts as an empty object. Raises InvalidInput with the position of an error."""
     try:
         text = (content or b"").removeprefix(_UTF8).decode("utf-8")
@@ -62,7 +62,7 @@ def json_of(path: Path, content: bytes | None, *, comments: bool = False) -> Jso
     return document
 
 
-def json_or_empty(content: bytes | None) -> dict[str, Any]:
+def parse_json_or_empty(content: bytes | None) -> dict[str, Any]:
     """Parse a file of another program for information only; empty if that fails."""
     try:
         value = JsonText((content or b"").removeprefix(_UTF8).decode("utf-8"), comments=True).value
@@ -71,7 +71,7 @@ def json_or_empty(content: bytes | None) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def bytes_of(text: str, before: bytes | None) -> bytes:
+def encode_text(text: str, before: bytes | None) -> bytes:
     """The text as bytes, with a byte order mark if the file had one."""
     return (_UTF8 if (before or b"").startswith(_UTF8) else b"") + text.encode("utf-8")
 
@@ -155,7 +155,7 @@ def remove(path: Path) -> None:
     Path(os.path.realpath(path)).unlink(missing_ok=True)
 
 
-def sum_of(content: bytes | None) -> str | None:
+def hash_content(content: bytes | None) -> str | None:
     """The SHA-256 of the content; None for a missing file."""
     return None if content is None else sha256(content).hexdigest()
 

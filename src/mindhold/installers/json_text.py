@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from mindhold.model.errors import BrokenJson, WrongShape
 
-Kind = Literal["object", "array", "plain"]
+JsonKind = Literal["object", "array", "plain"]
 DEEPEST = 200
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_CONTAINERS: dict[str, Kind] = {"{": "object", "[": "array"}
+_CONTAINERS: dict[str, JsonKind] = {"{": "object", "[": "array"}
 _WORDS = {"true": True, "false": False, "null": None}
 _BLANK = re.compile(r"[ \t\r\n]*")
 _COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
@@ -85,7 +85,7 @@ class _Scanner:
             raise self.broken(place, "a string that doesn't end, or has something in it that must be escaped")
         return match.end()
 
-    def container(self, start: int, depth: int, kind: Kind) -> JsonNode:
+    def container(self, start: int, depth: int, kind: JsonKind) -> JsonNode:
         """Scan a container with all its children."""
         close = "}" if kind == "object" else "]"
         children: list[JsonChild] = []
@@ -127,7 +127,7 @@ class JsonNode:
         self,
         start: int,
         end: int,
-        kind: Kind,
+        kind: JsonKind,
         *,
         plain: Any = None,
         contents: tuple[tuple[JsonChild, ...], bool] | None = None,
@@ -177,7 +177,7 @@ def scan(text: str, *, comments: bool = False) -> JsonNode:
     return root
 
 
-def gaps(text: str, start: int, end: int) -> list[tuple[int, int]]:
+def comment_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """The comments between two positions that have only blanks and comments between them."""
     spans, position = [], start
     while (match := _COMMENT.search(text, position, end)) is not None:
@@ -353,8 +353,8 @@ class JsonText:
         last = node.children[-1] if node.children else None
         child_end = last.end if last else node.start + 1
         if node.comma:
-            child_end = text.index(",", gaps_end(text, child_end, close)) + 1
-        comments = gaps(text, child_end, close)
+            child_end = text.index(",", skip_comments(text, child_end, close)) + 1
+        comments = comment_spans(text, child_end, close)
         place = comments[-1][1] if comments else child_end
         flat = self._is_flat(node if last else root) and bool(root.children)
         flat = flat and not any(text.startswith("//", begin) for begin, _ in comments)
@@ -385,7 +385,7 @@ class JsonText:
                 return text[: child.start] + text[following:]
             return self._up_to(node, child) + text[child.end : comma] + text[comma + 1 :]
         if node.comma:
-            end = text.index(",", gaps_end(text, child.end, node.end))
+            end = text.index(",", skip_comments(text, child.end, node.end))
             return self._up_to(node, child, end + 1) + text[child.end : end] + text[end + 1 :]
         assert child.comma is not None
         before = self._up_to(node, child)
@@ -394,7 +394,7 @@ class JsonText:
     def _empty(self, node: JsonNode, child: JsonChild, inner: str | None) -> str:
         text, end, between = self.text, child.end, ""
         if node.comma:
-            comma = text.index(",", gaps_end(text, end, node.end))
+            comma = text.index(",", skip_comments(text, end, node.end))
             between, end = text[end:comma], comma + 1
         rest = end if not between else None
         content = self._up_to(node, child, rest)[node.start + 1 :] + between + text[end : node.end - 1]
@@ -408,7 +408,7 @@ class JsonText:
         """The text before the child without blanks; a line comment keeps its line end if `rest` would join it."""
         text = self.text
         start = node.start + 1 if child.comma is None else child.comma + 1
-        comments = gaps(text, start, child.start)
+        comments = comment_spans(text, start, child.start)
         begin = comments[-1][1] if comments else start
         follows = text[child.end if rest is None else rest :][:1]
         ends = comments and text.startswith("//", comments[-1][0]) and follows not in ("\r", "\n")
@@ -487,10 +487,10 @@ def render(value: Any, *, indent: str = "", unit: str = "  ", eol: str = "\n", r
     return json.dumps(value, ensure_ascii=False)
 
 
-def gaps_end(text: str, start: int, end: int) -> int:
+def skip_comments(text: str, start: int, end: int) -> int:
     """The position after the comments before the next comma."""
     position = start
-    for begin, after in gaps(text, start, end):
+    for begin, after in comment_spans(text, start, end):
         if text[position:begin].strip():
             break
         position = after

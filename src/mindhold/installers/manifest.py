@@ -31,33 +31,33 @@ from mindhold.installers.files import (
     TABLE,
     FileChange,
     InsertionNotes,
-    bytes_of,
     check_writable,
     clear_partials,
+    encode_text,
     errors_name_file,
-    json_of,
+    hash_content,
     make_folders,
     merge_notes,
+    parse_json_file,
     read,
     remove,
-    sum_of,
     write,
 )
 from mindhold.installers.json_text import JsonText
 from mindhold.installers.mcp_clients import without_server, without_table
-from mindhold.installers.toml_text import toml_of
+from mindhold.installers.toml_text import parse_toml_file
 from mindhold.model.errors import Conflict, InvalidInput, MindholdError, Refused
 
 Undo = Sequence[Mapping[str, Any]]
 # What to search for if nothing was recorded.
-OF_SETTINGS: tuple[dict[str, Any], ...] = (
+SETTINGS_UNDO: tuple[dict[str, Any], ...] = (
     {"do": HOOK, "path": [HOOKS]},
     {"do": STATUS, "path": [STATUS_LINE]},
     {"do": HOME, "path": [ENV], "if": HOOK},
 )
-OF_DOCUMENT: tuple[dict[str, Any], ...] = ({"do": BLOCK, "path": []},)
+DOCUMENT_UNDO: tuple[dict[str, Any], ...] = ({"do": BLOCK, "path": []},)
 # Markers that the user wrote: only the text between them is removed, unless there is nothing else.
-EMPTIED: tuple[dict[str, Any], ...] = ({"do": BLOCK, "path": [], "stay": True},)
+EMPTY_BLOCK_UNDO: tuple[dict[str, Any], ...] = ({"do": BLOCK, "path": [], "stay": True},)
 
 
 def server_undo(*keys: str | int) -> tuple[dict[str, Any], ...]:
@@ -82,10 +82,10 @@ def remove_ours(path: Path, content: bytes, undo: Undo) -> bytes:
         return without_markers(path, content, next(note for note in undo if note["do"] == BLOCK))
     if TABLE in kinds:
         return _without_tables(path, content, undo)
-    document = json_of(path, content, comments=True)
+    document = parse_json_file(path, content, comments=True)
     with errors_name_file(path):
         remaining = _without_members(document, undo)
-    return content if remaining.text == document.text else bytes_of(remaining.text, content)
+    return content if remaining.text == document.text else encode_text(remaining.text, content)
 
 
 def _without_members(document: JsonText, undo: Undo) -> JsonText:
@@ -103,13 +103,13 @@ def _without_members(document: JsonText, undo: Undo) -> JsonText:
 
 
 def _without_tables(path: Path, content: bytes, undo: Undo) -> bytes:
-    text, _ = toml_of(path, content)
+    text, _ = parse_toml_file(path, content)
     for note in undo:
         text = without_table(path, text, tuple(note["path"]), lead=note.get("lead", ""))
-    return bytes_of(text, content)
+    return encode_text(text, content)
 
 
-FILE, LOCK, VERSION = "installed.json", "installed.lock", 1
+MANIFEST_FILE, LOCK, VERSION = "installed.json", "installed.lock", 1
 PATIENCE_SECONDS, PAUSE_SECONDS = 30, 0.02
 # Client folders in a project: one that is empty after the removal was created for us.
 CLIENT_FOLDERS = frozenset((".claude", ".codex", ".cursor", ".gemini", ".vscode"))
@@ -148,9 +148,9 @@ class Manifest:
         return [record for record in self.records if record.place == place]
 
 
-def manifest(home: Path) -> Manifest:
+def read_manifest(home: Path) -> Manifest:
     """Read the manifest. Raises InvalidInput for a file that isn't ours."""
-    content = read(home / FILE)
+    content = read(home / MANIFEST_FILE)
     if content is None:
         return Manifest()
     try:
@@ -164,20 +164,20 @@ def manifest(home: Path) -> Manifest:
         projects = tuple((entry["name"], entry["folder"]) for entry in document["projects"])
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(
-            f"{home / FILE} can't be understood: {error}.",
+            f"{home / MANIFEST_FILE} can't be understood: {error}.",
             advice="Move it away: what was put in is then found by its looks.",
         ) from error
     return Manifest(records, projects)
 
 
-def save(home: Path, content: Manifest) -> None:
+def save_manifest(home: Path, content: Manifest) -> None:
     """Write the manifest, readable for the owner only. Raises Refused."""
     document = {
         "version": VERSION,
         "files": [asdict(record) for record in content.records],
         "projects": [{"name": name, "folder": folder} for name, folder in content.projects],
     }
-    path = home / FILE
+    path = home / MANIFEST_FILE
     try:
         if not content.records and not content.projects:
             path.unlink(missing_ok=True)
@@ -215,7 +215,7 @@ def install(
 def _install(
     home: Path, needed: Sequence[FileChange], *, place: str, client: str, now: datetime, project: str | None
 ) -> Path | None:
-    before = manifest(home)
+    before = read_manifest(home)
     projects = before.projects
     if project is not None and (project, place) not in projects:
         projects = (*projects, (project, place))
@@ -228,11 +228,11 @@ def _install(
             records.append(new)
         else:
             records[records.index(previous)] = _update_record(previous, new, change)
-    save(home, Manifest(tuple(records), projects))
+    save_manifest(home, Manifest(tuple(records), projects))
     try:
         _write_all(needed)
     except OSError as error:
-        save(home, before)
+        save_manifest(home, before)
         raise _write_error(Path(str(error.filename or needed[0].path)), error) from error
     return folder
 
@@ -240,10 +240,10 @@ def _install(
 def drop_project(home: Path, name: str) -> None:
     """Remove a project from the manifest."""
     with _manifest_lock(home):
-        current = manifest(home)
+        current = read_manifest(home)
         remaining = tuple(project for project in current.projects if project[0] != name)
         if remaining != current.projects:
-            save(home, replace(current, projects=remaining))
+            save_manifest(home, replace(current, projects=remaining))
 
 
 def plan_removal(
@@ -280,7 +280,7 @@ def uninstall(home: Path, planned: Sequence[tuple[InstalledFile, FileChange]]) -
     _check(home, needed)
     with _manifest_lock(home) if home.is_dir() else nullcontext():
         _check(home, needed)
-        recorded = manifest(home)  # raises before anything is changed
+        recorded = read_manifest(home)  # raises before anything is changed
         for path in final:
             clear_partials(path)
         try:
@@ -312,7 +312,7 @@ def _forget(home: Path, recorded: Manifest, planned: Sequence[tuple[InstalledFil
         _inherit_ownership(other, planned) for other in recorded.records if _key(other) not in keys
     )
     if remaining != recorded.records:
-        save(home, replace(recorded, records=remaining))
+        save_manifest(home, replace(recorded, records=remaining))
     _drop_backups(home, [record for record, _ in planned if record.now])
 
 
@@ -327,7 +327,7 @@ def _manifest_lock(home: Path) -> Iterator[None]:
         raise _write_error(path, error) from error
     try:
         _acquire(descriptor, path)
-        clear_partials(home / FILE)
+        clear_partials(home / MANIFEST_FILE)
         yield
     finally:
         os.close(descriptor)
@@ -350,12 +350,12 @@ def _acquire(descriptor: int, path: Path) -> None:
 def _without(home: Path, record: InstalledFile, current: bytes | None) -> bytes | None:
     if current is None:
         return None
-    if record.now is not None and sum_of(current) == record.now:
+    if record.now is not None and hash_content(current) == record.now:
         if record.made:
             return None
         if record.backup is not None:
             backup = read(home / record.backup)
-            if backup is not None and sum_of(backup) == record.was:
+            if backup is not None and hash_content(backup) == record.was:
                 return backup
     remaining = remove_ours(Path(record.path), current, record.undo)
     if remaining == current or remaining.removeprefix(_UTF8).strip() not in (b"", b"{}"):
@@ -374,8 +374,8 @@ def _record(change: FileChange, place: str, client: str, backup: str | None) -> 
         made=change.before is None,
         folders=tuple(missing),
         backup=backup,
-        was=sum_of(change.before),
-        now=sum_of(change.after),
+        was=hash_content(change.before),
+        now=hash_content(change.after),
         undo=change.undo,
     )
 
@@ -409,7 +409,7 @@ def _check(home: Path, changes: Sequence[FileChange]) -> None:
         check_writable(change.path)
         if read(change.path) != change.before:
             raise Conflict(f"{change.path} was changed meanwhile.", advice="Try again; nothing was written.")
-    check_writable(home / FILE)
+    check_writable(home / MANIFEST_FILE)
 
 
 def _back_up(home: Path, changes: Sequence[FileChange], now: datetime) -> tuple[Path | None, dict[str, str]]:
@@ -434,7 +434,7 @@ def _drop_backups(home: Path, records: Iterable[InstalledFile]) -> None:
     for record in records:
         if record.backup is not None and (content := read(Path(record.path))) is not None:
             path = home / record.backup
-            if sum_of(content) == record.was:
+            if hash_content(content) == record.was:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
                     path.parent.rmdir()

@@ -16,21 +16,28 @@ from mindhold.installers.files import (
     TABLE,
     FileChange,
     InsertionNotes,
-    bytes_of,
+    encode_text,
     errors_name_file,
     insertion_note,
-    json_of,
+    parse_json_file,
     read,
     remove_empty,
 )
 from mindhold.installers.json_text import JsonText, KeyPath, render
-from mindhold.installers.toml_text import eol_of, parsed, toml_entry, toml_of, with_values, without
+from mindhold.installers.toml_text import (
+    line_ending,
+    parse_toml,
+    parse_toml_file,
+    remove_table,
+    set_values,
+    toml_entry,
+)
 from mindhold.model.errors import Conflict, InvalidInput, Refused
 from mindhold.model.host import ClientFolders
 
 NAME = "mindhold"
 MODULE = ("-m", NAME)
-VARIABLE = "MINDHOLD_HOME"
+HOME_VARIABLE = "MINDHOLD_HOME"
 # Options that may precede the command, without and with a value.
 _FLAGS = frozenset(("-v", "--verbose", "-q", "--quiet", "--json", "--no-color"))
 _WITH_VALUE = ("--home", "--scope", "--agent")
@@ -79,7 +86,7 @@ class CommandCall:
         return None
 
 
-def this_program(
+def find_start_command(
     *, executable: str, scripts: Sequence[Path], on_path: str | None, absolute: bool = False
 ) -> StartCommand:
     """How to start this program: by name if the PATH leads here, else by path.
@@ -95,7 +102,7 @@ def this_program(
     return StartCommand(executable, MODULE, portable=False)
 
 
-def call_of(command: Any, arguments: Any) -> CommandCall | None:
+def parse_call(command: Any, arguments: Any) -> CommandCall | None:
     """Parse a call of Mindhold and nothing else; None for other commands. Without arguments the command is a shell line."""
     if not isinstance(command, str):
         return None
@@ -119,9 +126,9 @@ def call_of(command: Any, arguments: Any) -> CommandCall | None:
     return CommandCall(tuple(words[:start]), tuple(words[start:end]), tuple(words[end:]))
 
 
-def is_same_command(previous: CommandCall, command: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
+def merge_call(previous: CommandCall, command: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
     """The new call with the options and the runner of the known one."""
-    new = call_of(command, list(arguments))
+    new = parse_call(command, list(arguments))
     if new is None:
         return command, list(arguments)
     first, *more = previous.start if _stem(previous.start[0]) in _RUNNERS else new.start
@@ -191,12 +198,12 @@ def server_entry(
     words = program.arguments_for("mcp", *(("--toolsets", toolsets) if toolsets else ()))
     entry: dict[str, Any] = {"type": "stdio"} if typed else {}
     entry |= {"command": program.command, "args": words}
-    return entry | ({"env": {VARIABLE: home}} if home else {})
+    return entry | ({"env": {HOME_VARIABLE: home}} if home else {})
 
 
 def server_call(value: Any) -> CommandCall | None:
     """The call, if the entry starts `mindhold mcp`, by any path."""
-    call = call_of(value.get("command"), value.get("args")) if isinstance(value, dict) else None
+    call = parse_call(value.get("command"), value.get("args")) if isinstance(value, dict) else None
     return call if call is not None and call.words[:1] == ("mcp",) else None
 
 
@@ -208,7 +215,7 @@ def is_our_server(value: Any) -> bool:
 def json_change(path: Path, keys: KeyPath, entry: dict[str, Any], *, comments: bool = False) -> FileChange:
     """The file with the entry; an existing one of ours is updated. Raises InvalidInput, Conflict."""
     before = read(path)
-    document = json_of(path, before, comments=comments)
+    document = parse_json_file(path, before, comments=comments)
     with errors_name_file(path):
         current = document.get(keys)
         if current is None:
@@ -221,7 +228,7 @@ def json_change(path: Path, keys: KeyPath, entry: dict[str, Any], *, comments: b
             for names, value in differences.items():
                 document = JsonText(document.put_member((*keys, *names), value).text, comments)
             note = {"do": SERVER, "path": list(keys)}
-    return FileChange(path, before, bytes_of(document.text, before), (note,), (f"server {keys[-1]}",))
+    return FileChange(path, before, encode_text(document.text, before), (note,), (f"server {keys[-1]}",))
 
 
 def _find_differences(
@@ -234,7 +241,7 @@ def _find_differences(
             f"{path} has {name} already, and it doesn't start `mindhold mcp`.",
             advice="If it is another way to Mindhold, keep it, and say --no-mcp with init; else take it out first.",
         )
-    command, arguments = is_same_command(call, entry["command"], entry["args"])
+    command, arguments = merge_call(call, entry["command"], entry["args"])
     target = {**entry, "command": command, "args": arguments}
     differences: dict[tuple[str, ...], Any] = {}
     for member, value in target.items():
@@ -257,7 +264,7 @@ def without_server(document: JsonText, keys: KeyPath, notes: InsertionNotes) -> 
 def toml_change(path: Path, table: tuple[str, str], entry: dict[str, Any]) -> FileChange:
     """The file with the table, added last; an existing one of ours is updated in place. Raises InvalidInput, Conflict."""
     before = read(path)
-    text, value = toml_of(path, before)
+    text, value = parse_toml_file(path, before)
     outer = value.get(table[0], {})
     if not isinstance(outer, dict):
         raise InvalidInput(
@@ -267,19 +274,19 @@ def toml_change(path: Path, table: tuple[str, str], entry: dict[str, Any]) -> Fi
     note: dict[str, Any] = {"do": TABLE, "path": list(table)}
     if current is None:
         note["lead"] = lead = _lead(text)
-        after, expected = text + lead + toml_entry(table, entry, eol=eol_of(text)), entry
+        after, expected = text + lead + toml_entry(table, entry, eol=line_ending(text)), entry
     else:
         differences = _find_differences(path, ".".join(table), current, entry)
         if not differences:
             return FileChange(path, before, before)
         expected = _merge(current, differences)
-        after = with_values(text, table, differences)
-    if parsed(after) != {**value, table[0]: {**outer, table[1]: expected}}:
+        after = set_values(text, table, differences)
+    if parse_toml(after) != {**value, table[0]: {**outer, table[1]: expected}}:
         raise InvalidInput(
             f"{path} has {table[0]} in a form that can't be added to.",
             advice="Add by hand what `mindhold connect codex --print` shows; nothing was written.",
         )
-    return FileChange(path, before, bytes_of(after, before), (note,), (f"server {table[1]}",))
+    return FileChange(path, before, encode_text(after, before), (note,), (f"server {table[1]}",))
 
 
 def _merge(current: dict[str, Any], differences: dict[tuple[str, ...], Any]) -> dict[str, Any]:
@@ -291,16 +298,16 @@ def _merge(current: dict[str, Any], differences: dict[tuple[str, ...], Any]) -> 
 
 def _lead(text: str) -> str:
     """The blank lines between the table and the text before it."""
-    eol = eol_of(text)
+    eol = line_ending(text)
     return "" if not text or text.endswith(eol * 2) else eol if text.endswith("\n") else eol * 2
 
 
 def without_table(path: Path, text: str, table: tuple[str, ...], *, lead: str = "") -> str:
     """The text without the table and its subtables, if it is ours. Raises InvalidInput for an unknown form."""
-    outer = (parsed(text) or {}).get(table[0])
+    outer = (parse_toml(text) or {}).get(table[0])
     if not isinstance(outer, dict) or not is_our_server(outer.get(table[1])):
         return text
-    return without(path, text, table, lead=lead)
+    return remove_table(path, text, table, lead=lead)
 
 
 TOML = ".toml"

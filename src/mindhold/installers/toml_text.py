@@ -21,12 +21,12 @@ def toml_entry(table: Sequence[str], entry: Mapping[str, Any], *, eol: str = "\n
     return "".join(line + eol for line in lines)
 
 
-def eol_of(text: str) -> str:
+def line_ending(text: str) -> str:
     """The line ending of the text."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def with_values(text: str, table: Sequence[str], values: Mapping[tuple[str, ...], Any]) -> str:
+def set_values(text: str, table: Sequence[str], values: Mapping[tuple[str, ...], Any]) -> str:
     """Change values of a table in place; unchanged if they have an unknown form."""
     for names, value in values.items():
         text = _set_value(text, tuple(table), names, value)
@@ -34,7 +34,7 @@ def with_values(text: str, table: Sequence[str], values: Mapping[tuple[str, ...]
 
 
 def _set_value(text: str, table: tuple[str, ...], names: tuple[str, ...], value: Any) -> str:
-    current = _value_at(parsed(text), table)
+    current = _value_at(parse_toml(text), table)
     expected = _with_nested(current, names, value)
     for owner, key, new in _possible_edits(table, names, value, current):
         for header in _headers(owner, below=False).finditer(text):
@@ -42,9 +42,9 @@ def _set_value(text: str, table: tuple[str, ...], names: tuple[str, ...], value:
             # A list may start a line too: if this isn't the end of the table, the result differs from what is expected.
             section = (header.end(), following.start() if following else len(text))
             after = _edit_section(text, section, key, new)
-            if _value_at(parsed(after), table) == expected and _without_entry(
-                parsed(after), table
-            ) == _without_entry(parsed(text), table):
+            if _value_at(parse_toml(after), table) == expected and _without_entry(
+                parse_toml(after), table
+            ) == _without_entry(parse_toml(text), table):
                 return after
     return text
 
@@ -60,7 +60,7 @@ def _possible_edits(
 
 def _edit_section(text: str, section: tuple[int, int], key: str, value: Any) -> str:
     start, end = section
-    eol = eol_of(text)
+    eol = line_ending(text)
     line = f"{key} = {_toml(value)}"
     match = re.compile(rf"^[ \t]*[\"']?{re.escape(key)}[\"']?[ \t]*=", re.MULTILINE).search(text, start, end)
     if match is None:
@@ -70,12 +70,12 @@ def _edit_section(text: str, section: tuple[int, int], key: str, value: Any) -> 
     while stop < end:  # a value may span several lines
         stop = text.find("\n", stop, end) + 1 or end
         piece = text[match.start() : stop]
-        if (inner := parsed(piece)) is not None:
+        if (inner := parse_toml(piece)) is not None:
             tail = next(
                 (
                     piece[position:]
                     for position in _value_ends(piece, match.end() - match.start())
-                    if parsed(piece[:position]) == inner
+                    if parse_toml(piece[:position]) == inner
                 ),
                 "",
             )
@@ -100,9 +100,9 @@ def _with_nested(current: Any, names: tuple[str, ...], value: Any) -> Any:
     return {**current, names[0]: value if len(names) == 1 else {**current[names[0]], names[1]: value}}
 
 
-def without(path: Path, text: str, table: tuple[str, ...], *, lead: str = "") -> str:
+def remove_table(path: Path, text: str, table: tuple[str, ...], *, lead: str = "") -> str:
     """The text without the table and its subtables. Raises InvalidInput for an unknown form."""
-    value = parsed(text)
+    value = parse_toml(text)
     after = text
     for header in reversed(list(_headers(table).finditer(text))):
         following = _HEADER.search(after, header.end())
@@ -113,9 +113,9 @@ def without(path: Path, text: str, table: tuple[str, ...], *, lead: str = "") ->
             begin -= len(lead)
         shorter = after[:begin] + comments + after[end:]
         # What looks like a header may be inside a string.
-        if _without_entry(parsed(shorter), table) == _without_entry(value, table):
+        if _without_entry(parse_toml(shorter), table) == _without_entry(value, table):
             after = shorter
-    if (parsed(after) or {}).get(table[0], {}).get(table[1]) is not None:
+    if (parse_toml(after) or {}).get(table[0], {}).get(table[1]) is not None:
         raise InvalidInput(
             f"{path} has {'.'.join(table)} in a form that can't be taken out.", advice="Take it out by hand."
         )
@@ -148,7 +148,7 @@ def _comments_before(section: str) -> str:
     return "".join(lines[len(lines) - count :]).lstrip("\r\n")
 
 
-def toml_of(path: Path, content: bytes | None) -> tuple[str, dict[str, Any]]:
+def parse_toml_file(path: Path, content: bytes | None) -> tuple[str, dict[str, Any]]:
     """The text without a byte order mark, and its parsed value. Raises InvalidInput."""
     try:
         text = (content or b"").removeprefix(_UTF8).decode("utf-8")
@@ -159,7 +159,7 @@ def toml_of(path: Path, content: bytes | None) -> tuple[str, dict[str, Any]]:
         ) from error
 
 
-def parsed(text: str) -> dict[str, Any] | None:
+def parse_toml(text: str) -> dict[str, Any] | None:
     """The parsed value; None if the text isn't TOML."""
     try:
         return tomllib.loads(text)

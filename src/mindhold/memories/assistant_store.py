@@ -22,7 +22,7 @@ from mindhold.profile.profile import learn
 from mindhold.projects.placement import open_project
 from mindhold.projects.scopes import ScopeChoice, choose_scope
 from mindhold.text.keywords import hashtags
-from mindhold.text.profile_facts import profile_fact, sentences
+from mindhold.text.profile_facts import find_profile_fact, split_profile_sentences
 from mindhold.text.redaction import redact
 
 GENERAL = "general"  # the kind of scope that an assistant makes by storing into it
@@ -76,8 +76,8 @@ async def log_message(engine: Engine, said: FiledText, *, agent: str) -> Verbati
 
 def states_profile(text: str) -> bool:
     """Whether every sentence of it plainly says something of the person who speaks."""
-    said = sentences(text)
-    return bool(said) and all(profile_fact(one) is not None for one in said)
+    said = split_profile_sentences(text)
+    return bool(said) and all(find_profile_fact(one) is not None for one in said)
 
 
 MESSAGES, NOTES, SUMMARIES, PROFILE = "messages", "notes", "summaries", "profile_facts"

@@ -28,7 +28,7 @@ from mindhold.model.memory import DEFAULT_IMPORTANCE, Kind, Link, Memory, Proven
 from mindhold.model.tokens import count_tokens
 from mindhold.text.clean import clean, split
 from mindhold.text.injection import suspicion
-from mindhold.text.keywords import telling_keywords
+from mindhold.text.keywords import extract_keywords
 from mindhold.text.noise import is_noise
 from mindhold.text.redaction import RedactionFinding, redact
 
@@ -192,7 +192,7 @@ def has_own_keywords(memory: Memory) -> bool:
 
 def own_keywords(text: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """For when nobody gave any; none for the turns of a log, which are found by their place and their words."""
-    return () if TURN in metadata else telling_keywords(text)
+    return () if TURN in metadata else extract_keywords(text)
 
 
 def _with_labels(

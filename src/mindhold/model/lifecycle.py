@@ -18,7 +18,7 @@ IMPORTANT = "important"  # a tag
 IMPORTANT_FROM = 0.9  # importance from which the memory counts as marked important
 ROLE = "message_type"  # in the metadata of a message: its speaker
 PERSON = "user"
-LONGEST_READ = 4_000  # characters to search; people say that something matters at the start
+SEARCHED_CHARACTERS = 4_000  # characters to search; people say that something matters at the start
 
 _NEGATION = r"(?:not|n't|n’t|no longer|never|hardly|less|un)"
 _INTENSIFIER = r"(?:(?:very|really|so|extremely|absolutely|super|especially) )?"
@@ -40,9 +40,9 @@ _NEGATED_BEFORE = re.compile(
 )
 
 
-def says_it_matters(text: str) -> bool:
+def asks_to_be_kept(text: str) -> bool:
     """Whether the text itself asks to be kept: "this is important", "don't forget that". A question doesn't."""
-    beginning = text[:LONGEST_READ]
+    beginning = text[:SEARCHED_CHARACTERS]
     for match in _ASKS_TO_KEEP.finditer(beginning):
         sentence = re.split(r"[.!\n]", beginning[match.start() :].lstrip(".!?\n "), maxsplit=1)[0]
         if not sentence.rstrip().endswith("?") and not _NEGATED_BEFORE.search(beginning[: match.start()]):
@@ -56,14 +56,14 @@ def is_marked(memory: Memory) -> bool:
     return bool(tags & {PROFILE_TAG, IMPORTANT}) or memory.provenance.source == PROFILE_SOURCE
 
 
-def is_wanted(memory: Memory) -> bool:
+def is_declared_important(memory: Memory) -> bool:
     """Whether somebody said that the memory matters: by a mark, by its importance, or in its text.
 
     Of messages only the user's text counts: an assistant calls everything important.
     """
     if is_marked(memory) or memory.importance >= IMPORTANT_FROM:
         return True
-    return memory.metadata.get(ROLE, PERSON) == PERSON and says_it_matters(memory.content)
+    return memory.metadata.get(ROLE, PERSON) == PERSON and asks_to_be_kept(memory.content)
 
 
 NEVER_FORGOTTEN = frozenset({Kind.PREFERENCE, Kind.ERROR})
@@ -74,17 +74,17 @@ OURS = "mindhold."  # prefix of Mindhold's own metadata keys
 # Metadata keys of memories that belong to a larger whole: messages of a log, a project's summary, a recap of a
 # conversation, the profile.
 PART_OF_WHOLE = ("message_type", "summary_of", RECAP, PROFILE_SECTION_KEY)
-OUTDATED = 0.5  # the factor on the importance of a memory that another one supersedes or contradicts
+OUTDATED_FACTOR = 0.5  # the factor on the importance of a memory that another one supersedes or contradicts
 SESSION_ONLY = "mindhold.session_only"  # in the metadata of working memory, which ends with its conversation
-SHOWN_IN_VAIN = 10  # a memory shown this often and never used starts to sink
-SINKS_BY, SINKS_TO = 0.05, -0.5
+SHOWN_UNUSED_LIMIT = 10  # a memory shown this often and never used starts to sink
+USEFULNESS_STEP, LOWEST_USEFULNESS = 0.05, -0.5
 _QUARTER_LOST = log2(4 / 3)  # half-lives after which a quarter is lost: time for another review
 _SHORTEST_REVIEW = timedelta(hours=1)  # no memory is reviewed more often than that
 NEVER = datetime(9998, 1, 1, tzinfo=UTC)
 UNIMPORTANT = 0.5  # a less important memory that was never used is archived in the end
 SUMMARY = "summary"  # the source of memories that summarise others
-FAINT = 0.3  # a less certain memory is found by a search but never shown unasked
-DOUBTED_AFTER: Mapping[Kind, int] = {
+LEAST_SHOWN_CONFIDENCE = 0.3  # a less certain memory is found by a search but never shown unasked
+CONFIDENCE_DAYS: Mapping[Kind, int] = {
     Kind.PROGRESS: 7,
     Kind.CONTEXT: 30,
 }  # days in which confidence drops to 0
@@ -136,10 +136,10 @@ def is_kept_for_good(memory: Memory) -> bool:
 
 def is_exempt(memory: Memory) -> bool:
     """Whether time never changes the memory: it doesn't fade, cool down or get archived."""
-    return is_kept_for_good(memory) or memory.kind in NEVER_FORGOTTEN or is_wanted(memory)
+    return is_kept_for_good(memory) or memory.kind in NEVER_FORGOTTEN or is_declared_important(memory)
 
 
-def stands_for_others(memory: Memory) -> bool:
+def is_summary_of_others(memory: Memory) -> bool:
     """Whether the memory summarises others, which may be archived: then it is all that remains of them."""
     return memory.provenance.source == SUMMARY and bool(memory.merged_from)
 
@@ -159,7 +159,7 @@ def is_unswept(memory: Memory) -> bool:
     return memory.review is not None and memory.review <= memory.decayed
 
 
-def is_going(memory: Memory) -> bool:
+def is_being_erased(memory: Memory) -> bool:
     """Whether the memory is being erased from the archive: only then both its statuses are FORGOTTEN."""
     return memory.status is Status.FORGOTTEN and memory.previous_status is Status.FORGOTTEN
 
@@ -190,7 +190,7 @@ def tier_at(memory: Memory, now: datetime, life: LifecycleRules) -> Tier:
     return memory.tier
 
 
-def faded(memory: Memory, now: datetime, life: LifecycleRules) -> float:
+def faded_importance(memory: Memory, now: datetime, life: LifecycleRules) -> float:
     """The memory's importance now: halved for each unused half-life; `memory.decayed` marks what is already applied.
 
     A memory that is used now and then stays unused for less than `hot_days` and doesn't fade.
@@ -214,7 +214,7 @@ def fate_of(memory: Memory, now: datetime, life: LifecycleRules) -> tuple[Fate, 
 
     Only evaluated memories are archived, and their time starts with the evaluation at the earliest.
     """
-    if is_going(memory):
+    if is_being_erased(memory):
         return Fate.ERASED, "archived for long enough; an earlier run was broken off"
     if life.keeps_all:
         return Fate.STAYS, ""
@@ -245,7 +245,7 @@ def confidence_at(memory: Memory, now: datetime) -> float:
     Time starts when the memory was created, amended or restored. A retired memory changed last when it was retired, which
     makes it no surer: its time starts at its creation.
     """
-    days = DOUBTED_AFTER.get(memory.kind)
+    days = CONFIDENCE_DAYS.get(memory.kind)
     if days is None or is_kept_for_good(memory):
         return memory.confidence
     is_current = memory.status in (Status.ACTIVE, Status.QUARANTINED)
@@ -254,9 +254,9 @@ def confidence_at(memory: Memory, now: datetime) -> float:
     return memory.confidence * min(1.0, max(0.0, remaining))
 
 
-def doubted_at(memory: Memory, least: float) -> datetime | None:
+def doubt_time(memory: Memory, least: float) -> datetime | None:
     """When time alone lowers the memory's confidence below `least`; None if never."""
-    days = DOUBTED_AFTER.get(memory.kind)
+    days = CONFIDENCE_DAYS.get(memory.kind)
     if days is None or is_kept_for_good(memory) or not memory.confidence:
         return None
     since = max(memory.created, memory.updated)
@@ -279,11 +279,13 @@ def earns_anchor(memory: Memory, life: LifecycleRules) -> bool:
     )
 
 
-def sunk(memory: Memory) -> float:
+def lowered_usefulness(memory: Memory) -> float:
     """The memory's usefulness: if it was shown often, never used and never praised, it drops with each showing."""
-    if memory.shown < SHOWN_IN_VAIN or memory.uses or memory.usefulness > 0:
+    if memory.shown < SHOWN_UNUSED_LIMIT or memory.uses or memory.usefulness > 0:
         return memory.usefulness
-    return min(memory.usefulness, max(SINKS_TO, -SINKS_BY * (memory.shown - SHOWN_IN_VAIN + 1)))
+    return min(
+        memory.usefulness, max(LOWEST_USEFULNESS, -USEFULNESS_STEP * (memory.shown - SHOWN_UNUSED_LIMIT + 1))
+    )
 
 
 def next_review(memory: Memory, now: datetime, life: LifecycleRules) -> datetime:
@@ -340,7 +342,7 @@ def _fading_from(memory: Memory, life: LifecycleRules) -> datetime:
 
 
 def _may_be_archived(memory: Memory) -> bool:
-    whole = not is_part(memory) and not stands_for_others(memory)
+    whole = not is_part(memory) and not is_summary_of_others(memory)
     return whole and not is_exempt(memory) and not is_working(memory)
 
 
@@ -377,7 +379,7 @@ def is_message(memory: Memory) -> bool:
     )
 
 
-def may_go(memory: Memory, now: datetime, *, after: timedelta = YOUNGEST) -> bool:
+def may_be_pruned(memory: Memory, now: datetime, *, after: timedelta = YOUNGEST) -> bool:
     """Whether retention may archive the memory: active, unused for `after`, and not protected.
 
     Restoring, using or amending it starts the time again.
@@ -389,10 +391,10 @@ def may_go(memory: Memory, now: datetime, *, after: timedelta = YOUNGEST) -> boo
 
 def is_protected(memory: Memory) -> bool:
     """Whether no rule may remove the memory: it is exempt, summarises others, or is session-only."""
-    return is_exempt(memory) or stands_for_others(memory) or is_working(memory)
+    return is_exempt(memory) or is_summary_of_others(memory) or is_working(memory)
 
 
-def is_loose(memory: Memory) -> bool:
+def may_be_removed_alone(memory: Memory) -> bool:
     """Whether the memory may be removed alone: not a piece of a document or a long message, nor a project's summary.
 
     A message whose conversation is too short for a summary may.
@@ -402,13 +404,13 @@ def is_loose(memory: Memory) -> bool:
     )
 
 
-def retention_worth(memory: Memory) -> tuple[float, datetime, str]:
+def retention_key(memory: Memory) -> tuple[float, datetime, str]:
     """A sort key that puts the least valuable first: unimportant, unused, and unused the longest."""
     return round(utility(memory.importance, memory.uses) + memory.uses, 6), unused_since(memory), memory.id
 
 
 @dataclass(frozen=True, slots=True)
-class RetentionRoom:
+class StorageUsage:
     """How many memories there are, and how many there may be; 0 means no limit."""
 
     items: int  # active memories

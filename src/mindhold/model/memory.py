@@ -185,7 +185,7 @@ class Link:
 
 
 ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u, which are easily misread
-CHANCE_BITS = 80
+RANDOM_BITS = 80
 ID_LENGTH = 26
 
 
@@ -201,7 +201,7 @@ class IdMaker:
     def __call__(self) -> str:
         moment = int(self._clock().timestamp() * 1000)
         with self._lock:
-            candidate = (moment << CHANCE_BITS) | self._random_bits(CHANCE_BITS)
+            candidate = (moment << RANDOM_BITS) | self._random_bits(RANDOM_BITS)
             self._last = candidate if candidate > self._last else self._last + 1
             return encode_id(self._last)
 
@@ -214,7 +214,7 @@ def encode_id(number: int) -> str:
     return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
-def made_at(memory_id: str) -> datetime | None:
+def id_time(memory_id: str) -> datetime | None:
     """The time of creation in an id; None for a foreign id."""
     if len(memory_id) != ID_LENGTH or not frozenset(memory_id) <= frozenset(ID_ALPHABET):
         return None
@@ -222,7 +222,7 @@ def made_at(memory_id: str) -> datetime | None:
     for character in memory_id:
         number = number << 5 | ID_ALPHABET.index(character)
     try:
-        return datetime.fromtimestamp((number >> CHANCE_BITS) / 1000, UTC)
+        return datetime.fromtimestamp((number >> RANDOM_BITS) / 1000, UTC)
     except (ValueError, OverflowError, OSError):  # outside the calendar's range
         return None
 
@@ -236,17 +236,17 @@ def content_sum(pairs: Iterable[tuple[str, str]]) -> tuple[int, str]:
     count = total = 0
     for memory_id, content_hash in pairs:
         count += 1
-        total += content_number(memory_id, content_hash)
-    return count, format_sum(total)
+        total += checksum_part(memory_id, content_hash)
+    return count, format_checksum(total)
 
 
-def content_number(memory_id: str, content_hash: str) -> int:
+def checksum_part(memory_id: str, content_hash: str) -> int:
     """What one memory adds to the checksum."""
     text = f"{memory_id} {content_hash}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=_BYTES).digest(), "big")
 
 
-def format_sum(total: int) -> str:
+def format_checksum(total: int) -> str:
     """The checksum as text."""
     return f"{total % _MOST:032x}"
 

@@ -52,7 +52,7 @@ class Cosines:
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
+class FusedScores:
     """One row per candidate: evidence of words and of meaning in nats, neighbours included, and the score from 0 to 1."""
 
     words: Numbers
@@ -67,7 +67,7 @@ def fuse(
     unrelated: Cosines | None,
     in_period: npt.NDArray[np.bool_] | None = None,
     weights: Weights = DEFAULT,
-) -> Fused:
+) -> FusedScores:
     """Compute evidence and score of each candidate.
 
     `unrelated` is None if there is no model: then only words count. `in_period` marks the candidates that happened
@@ -76,10 +76,10 @@ def fuse(
     around = neighbours(candidates.conversations, candidates.positions, reach=weights.reach)
     frequencies = np.array([candidates.frequencies.get(lexeme, 0) for lexeme in lexemes], dtype=np.float64)
     rare = rarity(frequencies, total=candidates.total, weights=weights)
-    counts = saturated(
+    counts = saturate_counts(
         candidates.counts, candidates.lengths, average_length=candidates.average_length, weights=weights
     )
-    words = said_nearby(counts, around, weights=weights) @ rare
+    words = count_nearby(counts, around, weights=weights) @ rare
     room = float(rare.sum())
     if in_period is not None and in_period.any():
         # The share among the candidates approximates the share in the store, which isn't counted.
@@ -90,14 +90,14 @@ def fuse(
     meaning = np.zeros(len(candidates.ids))
     if unrelated is not None and candidates.embedded:
         usual = Cosines(candidates.cosine_mean, candidates.cosine_deviation)
-        meaning = surprise(
+        meaning = cosine_evidence(
             candidates.cosines, usual=usual, records=candidates.embedded, unrelated=unrelated, weights=weights
         )
         meaning = meaning + weights.neighbour_share * sum(_take_rows(meaning, rows) for _, rows in around)
         chance = math.log(candidates.total + weights.background)
         answer_meaning = weights.answer_meaning * chance
         room = _shrink_room(room + weights.room * chance, words, meaning, answer_meaning=answer_meaning)
-    return Fused(words, meaning, score(words + meaning, room=room))
+    return FusedScores(words, meaning, score(words + meaning, room=room))
 
 
 def _shrink_room(room: float, words: Numbers, meaning: Numbers, *, answer_meaning: float) -> float:
@@ -119,7 +119,7 @@ def rarity(frequencies: Numbers, *, total: int, weights: Weights = DEFAULT) -> N
     return rare
 
 
-def saturated(
+def saturate_counts(
     counts: npt.NDArray[np.int32], lengths: Numbers, *, average_length: float, weights: Weights = DEFAULT
 ) -> Numbers:
     """BM25 without its rarity: 1 for a word said once in a record of average length, always below 2."""
@@ -129,7 +129,7 @@ def saturated(
     return weighted
 
 
-def surprise(
+def cosine_evidence(
     cosines: Numbers, *, usual: Cosines, records: int, unrelated: Cosines, weights: Weights = DEFAULT
 ) -> Numbers:
     """The value of each cosine in nats; 0 for an ordinary one, or for none (NaN).
@@ -210,7 +210,7 @@ def boost(
     return factor
 
 
-def boosted(scores: Numbers, boosts: Numbers) -> Numbers:
+def apply_boost(scores: Numbers, boosts: Numbers) -> Numbers:
     """The scores as if their evidence had been multiplied: still from 0 to 1. The floor applies to the scores before."""
     stronger: Numbers = -np.expm1(boosts * np.log1p(-np.minimum(scores, 1 - 1e-12)))
     return stronger
@@ -236,7 +236,7 @@ def neighbours(conversations: Sequence[str | None], positions: Rows, *, reach: i
     return around
 
 
-def said_nearby(
+def count_nearby(
     counts: Numbers, around: Sequence[tuple[int, Rows]], *, weights: Weights = DEFAULT
 ) -> Numbers:
     """Each word counts where it is said best: in the record, or at a discount in a neighbour.

@@ -27,7 +27,7 @@ class Scope:
     active: bool = True
 
 
-def checked_name(name: str) -> str:
+def validate_scope_name(name: str) -> str:
     """The name trimmed and in NFC. Raises InvalidInput if it can't be a scope's name."""
     cleaned = normalize("NFC", name.strip())
     if not cleaned:
@@ -53,12 +53,12 @@ def lineage(name: str, scopes: Iterable[Scope]) -> tuple[str, ...]:
 
 DEFAULT_AGENT = "default"
 EVERYONE = "system"  # sees the records of all agents
-ALL_SEEING = frozenset({EVERYONE, "admin"})
+PRIVILEGED_AGENTS = frozenset({EVERYONE, "admin"})
 
 
 def visible_agents(viewer: str) -> frozenset[str] | None:
     """The agents whose records `viewer` sees; None means everyone's."""
-    if viewer in ALL_SEEING:
+    if viewer in PRIVILEGED_AGENTS:
         return None
     return frozenset({viewer, DEFAULT_AGENT})
 

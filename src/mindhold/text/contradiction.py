@@ -12,15 +12,15 @@ from mindhold.text.resolution import resolves
 from mindhold.text.similarity import replaces, same_statement
 from mindhold.text.statement import (
     MONTHS,
-    Amounts,
+    AmountRelation,
     ParsedStatement,
     StatementChange,
     Word,
     changes_between,
-    compared,
-    is_one_frame,
-    may_be_one_day,
-    statement,
+    compare_amounts,
+    may_be_same_day,
+    parse_statement,
+    share_most_words,
 )
 from mindhold.text.vocabulary import (
     ADJUNCT_STARTS,
@@ -36,7 +36,7 @@ MOST_SENTENCES = 4
 LONGEST = 45  # words; a longer sentence makes more than one statement
 
 
-class Bearing(StrEnum):
+class StatementRelation(StrEnum):
     """How a newer statement relates to an older one."""
 
     SAME = "same"
@@ -47,16 +47,16 @@ class Bearing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class OppositionFinding:
+class StatementComparison:
     """The relation between two statements, how sure the rule is of it, and why."""
 
-    relation: Bearing
+    relation: StatementRelation
     confidence: float
     why: str
 
 
-UNKNOWN = OppositionFinding(Bearing.UNKNOWN, 0.0, "")
-SAME_WORDS = OppositionFinding(Bearing.SAME, 0.85, "they use the same words")
+UNKNOWN = StatementComparison(StatementRelation.UNKNOWN, 0.0, "")
+SAME_WORDS = StatementComparison(StatementRelation.SAME, 0.85, "they use the same words")
 _SENTENCE = LazyPattern(r"(?<=[.!?])[\"'”’)\]]*\s+(?=\S)|(?<=[。！？])|\n+|;\s+")
 _HANGUL = LazyPattern("[가-힣]")
 _PRONOUNS = frozenset("it they this that these those he she its their his her".split())
@@ -83,66 +83,66 @@ _EXCHANGES = frozenset(
     "instead rather switch replac chang migrat except unless 대신 전환하 변경하 교체하".split()
 )
 _NEED_VERBS = frozenset("requir need".split())
-SentenceJudge = Callable[[str, str], OppositionFinding]
+SentenceJudge = Callable[[str, str], StatementComparison]
 
 
-def bearing(old: str, new: str) -> OppositionFinding:
+def compare_statements(old: str, new: str) -> StatementComparison:
     """Compare two texts, of which `new` is the later one."""
     if old == new:
-        return OppositionFinding(Bearing.SAME, 0.95, "they say the same")
+        return StatementComparison(StatementRelation.SAME, 0.95, "they say the same")
     if replaces(new, old):
-        return OppositionFinding(Bearing.OPPOSED, 0.95, "the later one says that it has changed")
+        return StatementComparison(StatementRelation.OPPOSED, 0.95, "the later one says that it has changed")
     if _HANGUL.search(old) or _HANGUL.search(new):
-        from mindhold.text.korean_contradiction import bearing_korean  # loaded only for Korean
+        from mindhold.text.korean_contradiction import compare_korean_sentences  # loaded only for Korean
 
-        comparison = _compare_by_sentence(old, new, bearing_korean)
+        comparison = _compare_by_sentence(old, new, compare_korean_sentences)
     else:
         comparison = _compare_by_sentence(old, new, _compare_sentences)
-    if comparison.relation in (Bearing.UNKNOWN, Bearing.DOUBTFUL) and resolves(new, old):
-        return OppositionFinding(Bearing.APART, 0.8, "the later one says how it was resolved")
+    if comparison.relation in (StatementRelation.UNKNOWN, StatementRelation.DOUBTFUL) and resolves(new, old):
+        return StatementComparison(StatementRelation.APART, 0.8, "the later one says how it was resolved")
     return comparison
 
 
-def _compare_by_sentence(old: str, new: str, judge: SentenceJudge) -> OppositionFinding:
+def _compare_by_sentence(old: str, new: str, judge: SentenceJudge) -> StatementComparison:
     """The strongest result of comparing each sentence of the old text with each of the new one."""
-    before, after = sentences(old), sentences(new)
+    before, after = split_sentences(old), split_sentences(new)
     if len(before) == len(after) == 1:
         return judge(before[0], after[0])
     if len(before) > MOST_SENTENCES or len(after) > MOST_SENTENCES:
         return UNKNOWN
     if same_statement(old, new):
-        return OppositionFinding(Bearing.SAME, 0.95, "they say the same")
+        return StatementComparison(StatementRelation.SAME, 0.95, "they say the same")
     table = [[judge(left, right) for right in after] for left in before]
     opposed = [
         (cell.confidence, row, column)
         for row, cells in enumerate(table)
         for column, cell in enumerate(cells)
-        if cell.relation is Bearing.OPPOSED
+        if cell.relation is StatementRelation.OPPOSED
     ]
     if opposed:
         _, row, column = max(opposed)
         return _judge_opposed_pair(before, after, table, row=row, column=column)
-    doubtful = [cell for cells in table for cell in cells if cell.relation is Bearing.DOUBTFUL]
+    doubtful = [cell for cells in table for cell in cells if cell.relation is StatementRelation.DOUBTFUL]
     if doubtful:
         return doubtful[0]
-    return table[0][0] if table[0][0].relation is Bearing.APART else UNKNOWN
+    return table[0][0] if table[0][0].relation is StatementRelation.APART else UNKNOWN
 
 
 def _judge_opposed_pair(
     before: Sequence[str],
     after: Sequence[str],
-    table: Sequence[Sequence[OppositionFinding]],
+    table: Sequence[Sequence[StatementComparison]],
     *,
     row: int,
     column: int,
-) -> OppositionFinding:
+) -> StatementComparison:
     """The pair counts fully only if both texts share all other sentences, which may name its subject."""
     best = table[row][column]
     rows = [index for index in range(len(before)) if index != row]
     columns = [index for index in range(len(after)) if index != column]
 
     def alike(left: int, right: int) -> bool:
-        return before[left] == after[right] or table[left][right].relation is Bearing.SAME
+        return before[left] == after[right] or table[left][right].relation is StatementRelation.SAME
 
     shared = all(any(alike(left, right) for right in columns) for left in rows) and all(
         any(alike(left, right) for left in rows) for right in columns
@@ -151,12 +151,15 @@ def _judge_opposed_pair(
     vague = any(_begins_vaguely(sentence) for sentence in (*before[1:], *after[1:]))
     if shared and not vague:
         return best
-    if any(table[left][right].relation is Bearing.APART for left, right in zip(rows, columns, strict=False)):
-        return OppositionFinding(Bearing.APART, 0.8, "another sentence is about different things")
-    return OppositionFinding(Bearing.DOUBTFUL, 0.6, best.why)
+    if any(
+        table[left][right].relation is StatementRelation.APART
+        for left, right in zip(rows, columns, strict=False)
+    ):
+        return StatementComparison(StatementRelation.APART, 0.8, "another sentence is about different things")
+    return StatementComparison(StatementRelation.DOUBTFUL, 0.6, best.why)
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Split text into its non-blank sentences; the whole text if there are none."""
     return [" ".join(part.split()) for part in _SENTENCE.sub("\0", text).split("\0") if part.strip()] or [
         text
@@ -167,31 +170,33 @@ def _begins_vaguely(sentence: str) -> bool:
     return sentence.split(maxsplit=1)[0].lower().strip(",'") in _PRONOUNS
 
 
-def _compare_sentences(old: str, new: str) -> OppositionFinding:
-    before, after = statement(old), statement(new)
+def _compare_sentences(old: str, new: str) -> StatementComparison:
+    before, after = parse_statement(old), parse_statement(new)
     if not before.words or not after.words or max(len(before.words), len(after.words)) > LONGEST:
         return UNKNOWN
     if before.past != after.past and not after.ended and not before.ended:
-        return OppositionFinding(Bearing.APART, 0.85, "one is about the past")
+        return StatementComparison(StatementRelation.APART, 0.85, "one is about the past")
     if before.future != after.future:
         return UNKNOWN
     changes = changes_between(before, after)
     compare = _compare_values if before.negations == after.negations else _compare_negations
     comparison = compare(before, after, changes)
-    if comparison.relation is Bearing.APART and not is_one_frame(before, after, changes):
+    if comparison.relation is StatementRelation.APART and not share_most_words(before, after, changes):
         return UNKNOWN
     return comparison
 
 
 def _compare_negations(
     old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]
-) -> OppositionFinding:
+) -> StatementComparison:
     if abs(old.negations - new.negations) != 1 or min(old.negations, new.negations) > 0:
         return UNKNOWN
     if not changes:
         if old.hedged or new.hedged:
-            return OppositionFinding(Bearing.DOUBTFUL, 0.6, "one denies what the other says of some")
-        return OppositionFinding(Bearing.OPPOSED, 0.95, "one denies what the other says")
+            return StatementComparison(
+                StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of some"
+            )
+        return StatementComparison(StatementRelation.OPPOSED, 0.95, "one denies what the other says")
     affirmed, denied = (old, new) if new.negations else (new, old)
     extra = {word.key for word in affirmed.words} - {word.key for word in denied.words}
     if (
@@ -199,36 +204,42 @@ def _compare_negations(
         and not any(change.both for change in changes)
         and len(extra) <= 3
     ):
-        return OppositionFinding(Bearing.DOUBTFUL, 0.6, "one denies what the other says, and says more of")
+        return StatementComparison(
+            StatementRelation.DOUBTFUL, 0.6, "one denies what the other says, and says more of"
+        )
     if any(change.both and not change.in_predicate for change in changes):
-        return OppositionFinding(Bearing.APART, 0.8, "they are about different things")
+        return StatementComparison(StatementRelation.APART, 0.8, "they are about different things")
     return UNKNOWN
 
 
 def _compare_values(
     old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]
-) -> OppositionFinding:
+) -> StatementComparison:
     if not changes:
         return SAME_WORDS
     if not all(change.both for change in changes):
         if not any(change.both for change in changes):
-            return saying_more(changes)
+            return judge_addition(changes)
         if any(change.both and _changes_subject(change) for change in changes):
-            return OppositionFinding(Bearing.APART, 0.85, "they are about different things")
+            return StatementComparison(StatementRelation.APART, 0.85, "they are about different things")
         return UNKNOWN
     if any(_changes_subject(change) for change in changes):
-        return OppositionFinding(Bearing.APART, 0.9, "they are about different things")
+        return StatementComparison(StatementRelation.APART, 0.9, "they are about different things")
     if len(changes) > 1:
         doubt = all(change.kinds == {"number"} for change in changes) and not _is_event(old, new)
-        return OppositionFinding(Bearing.DOUBTFUL, 0.5, "several numbers differ") if doubt else UNKNOWN
+        return (
+            StatementComparison(StatementRelation.DOUBTFUL, 0.5, "several numbers differ")
+            if doubt
+            else UNKNOWN
+        )
     return _compare_value(old, new, changes[0])
 
 
-def saying_more(changes: Sequence[StatementChange]) -> OppositionFinding:
+def judge_addition(changes: Sequence[StatementChange]) -> StatementComparison:
     """Judge a statement against a longer version of itself; "instead of" makes it a possible change."""
     if any(word.key in _EXCHANGES for change in changes for word in change.words):
-        return OppositionFinding(Bearing.DOUBTFUL, 0.6, "one says that it has changed")
-    return OppositionFinding(Bearing.APART, 0.8, "one says more than the other")
+        return StatementComparison(StatementRelation.DOUBTFUL, 0.6, "one says that it has changed")
+    return StatementComparison(StatementRelation.APART, 0.8, "one says more than the other")
 
 
 def _changes_subject(change: StatementChange) -> bool:
@@ -277,7 +288,9 @@ def _runs_on(change: StatementChange) -> bool:
     return on and change.before[-1].raw.lower() not in ATTRIBUTES
 
 
-def _compare_value(old: ParsedStatement, new: ParsedStatement, change: StatementChange) -> OppositionFinding:
+def _compare_value(
+    old: ParsedStatement, new: ParsedStatement, change: StatementChange
+) -> StatementComparison:
     if (
         not _has_subject(change)
         or old.hedged
@@ -290,28 +303,28 @@ def _compare_value(old: ParsedStatement, new: ParsedStatement, change: Statement
     if len(change.removed) == len(change.added) == 1 and opposite(change.removed[0].key, change.added[0].key):
         return _compare_opposites(old, new, change)
     if _is_event(old, new):
-        return OppositionFinding(Bearing.APART, 0.8, "each happened once")
+        return StatementComparison(StatementRelation.APART, 0.8, "each happened once")
     dated = _is_date(change)
     if dated and change.preceding() in MONTHS:  # "due on May 5": look at what precedes the date
         change = replace(change, before=change.before[:-1])
     single = _is_attribute(old, new, change) or _is_single_valued(change)
     if dated:
-        if change.kinds != {"number"} and may_be_one_day(*change.keys):
+        if change.kinds != {"number"} and may_be_same_day(*change.keys):
             return UNKNOWN
         return (
-            OppositionFinding(Bearing.OPPOSED, 0.85, values)
+            StatementComparison(StatementRelation.OPPOSED, 0.85, values)
             if single
-            else OppositionFinding(Bearing.DOUBTFUL, 0.5, values)
+            else StatementComparison(StatementRelation.DOUBTFUL, 0.5, values)
         )
-    units = of_units(change)
+    units = compare_units(change)
     if units is not None:
         return units
     if change.kinds == {"number"}:
         return _compare_numbers(old, new, change)
     if single and old.definite and new.definite and len(change.removed) <= 2 and len(change.added) <= 2:
-        return OppositionFinding(Bearing.OPPOSED, 0.85, values)
+        return StatementComparison(StatementRelation.OPPOSED, 0.85, values)
     if change.kinds <= {"name", "path"} and change.preceding() in ("use", "prefer", "choos"):
-        return OppositionFinding(Bearing.DOUBTFUL, 0.5, values)
+        return StatementComparison(StatementRelation.DOUBTFUL, 0.5, values)
     return UNKNOWN
 
 
@@ -325,14 +338,14 @@ def _is_date(change: StatementChange) -> bool:
 
 def _compare_opposites(
     old: ParsedStatement, new: ParsedStatement, change: StatementChange
-) -> OppositionFinding:
+) -> StatementComparison:
     left, right = change.removed[0], change.added[0]
     values = f"{left.raw} against {right.raw}"
     if are_directions(left.key, right.key) and change.after and not (old.linked and _is_switched(change)):
         return UNKNOWN
     if not (old.definite and new.definite) or change.preceding() in ADJUNCT_STARTS:
-        return OppositionFinding(Bearing.DOUBTFUL, 0.5, values)
-    return OppositionFinding(Bearing.OPPOSED, 0.9, values)
+        return StatementComparison(StatementRelation.DOUBTFUL, 0.5, values)
+    return StatementComparison(StatementRelation.OPPOSED, 0.9, values)
 
 
 def _is_switched(change: StatementChange) -> bool:
@@ -346,31 +359,31 @@ def _is_switched(change: StatementChange) -> bool:
 
 def _compare_numbers(
     old: ParsedStatement, new: ParsedStatement, change: StatementChange
-) -> OppositionFinding:
+) -> StatementComparison:
     values = f"{_text(change.removed)} against {_text(change.added)}"
     if change.preceding() in _NUMBERED and change.before[-1].in_predicate == change.removed[0].in_predicate:
-        return OppositionFinding(Bearing.APART, 0.85, "they are about different things")
+        return StatementComparison(StatementRelation.APART, 0.85, "they are about different things")
     if {word.key for word in change.words} <= _SHARED_PORTS:
         return UNKNOWN
     if old.limited or new.limited:
-        return OppositionFinding(Bearing.DOUBTFUL, 0.5, values)
+        return StatementComparison(StatementRelation.DOUBTFUL, 0.5, values)
     if _is_document_sum(change):
         return UNKNOWN
     if _runs_on(change) or not change.in_predicate:
-        return OppositionFinding(Bearing.DOUBTFUL, 0.5, values)
+        return StatementComparison(StatementRelation.DOUBTFUL, 0.5, values)
     if (old.verbs | new.verbs) & _MULTI_VALUED and not _is_single_valued(change) and not _is_count(change):
         return UNKNOWN
-    return OppositionFinding(Bearing.OPPOSED, 0.9, values)
+    return StatementComparison(StatementRelation.OPPOSED, 0.9, values)
 
 
-def of_units(change: StatementChange) -> OppositionFinding | None:
+def compare_units(change: StatementChange) -> StatementComparison | None:
     """Compare amounts in different units; None if the values can be compared as they are."""
-    match compared(*change.keys, bare=change.kinds == {"number"}):
-        case Amounts.EQUAL:
-            return OppositionFinding(Bearing.SAME, 0.85, "the same amount in other units")
-        case Amounts.UNCLEAR:
+    match compare_amounts(*change.keys, bare=change.kinds == {"number"}):
+        case AmountRelation.EQUAL:
+            return StatementComparison(StatementRelation.SAME, 0.85, "the same amount in other units")
+        case AmountRelation.UNCLEAR:
             return UNKNOWN
-        case Amounts.COMPARABLE:
+        case AmountRelation.COMPARABLE:
             return None
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mindhold.text.contradiction import Bearing, bearing
-from mindhold.text.similarity import TOKEN, content_words, differences, number_key, shared
+from mindhold.text.contradiction import StatementRelation, compare_statements
+from mindhold.text.similarity import TOKEN, content_words, difference_kinds, jaccard, number_key
 from mindhold.text.vocabulary import CONTRACTIONS, FUNCTION_WORDS, NEGATIONS, NEGATIONS_INSIDE
 
 MOST_LOST = 4  # one of this many words of a source may be missing
@@ -45,7 +45,7 @@ def is_faithful(content: str, sources: Sequence[str]) -> bool:
     terms = _exact_terms(content) | _all_words(content)
     if not all(_exact_terms(source) <= terms for source in sources):
         return False
-    if not says_only(content, all_said(sources)):
+    if not uses_only(content, collect_terms(sources)):
         return False
     if _qualified_words(content) != frozenset[tuple[str, str]]().union(*map(_qualified_words, sources)):
         return False
@@ -56,16 +56,18 @@ def is_faithful(content: str, sources: Sequence[str]) -> bool:
     if not all(any(piece <= whole for whole in source_words) for piece in pieces):
         return False  # the number of one source with the name of another
     return all(
-        bearing(source, content).relation not in (Bearing.OPPOSED, Bearing.DOUBTFUL) for source in sources
+        compare_statements(source, content).relation
+        not in (StatementRelation.OPPOSED, StatementRelation.DOUBTFUL)
+        for source in sources
     )
 
 
-def all_said(sources: Sequence[str]) -> frozenset[str]:
+def collect_terms(sources: Sequence[str]) -> frozenset[str]:
     """Every date, path, number, quotation, name and word of the sources."""
     return frozenset[str]().union(*map(_exact_terms, sources), *map(_all_words, sources))
 
 
-def says_only(content: str, terms: frozenset[str]) -> bool:
+def uses_only(content: str, terms: frozenset[str]) -> bool:
     """Whether each date, path, number, quotation and name in `content` is among the terms."""
     return _exact_terms(content) <= terms
 
@@ -85,7 +87,8 @@ def is_nearly_same(content: str, sources: Sequence[str]) -> bool:
     """Whether each source says the same, except for a few plain words."""
     words = content_words(content)
     return all(
-        differences(content, source) <= {"words", "order"} and shared(words, content_words(source)) >= NEAR
+        difference_kinds(content, source) <= {"words", "order"}
+        and jaccard(words, content_words(source)) >= NEAR
         for source in sources
     )
 

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from mindhold.model.lexemes import OTHER_STOP_WORDS, STOP_WORDS, keyword_form, stop_lexemes
 from mindhold.text.pattern import LazyPattern
 
-MOST_KEYWORDS_FOUND = 8
+MOST_KEYWORDS = 8
 _MOST_CHARACTERS = 4_000  # the start of a text says what it is about
 _LONGEST = 64
 _LONGEST_HAN = 6
@@ -69,12 +69,12 @@ _KOREAN_FILLER = frozenset(
 
 
 @lru_cache(512)
-def telling_keywords(text: str, limit: int = MOST_KEYWORDS_FOUND) -> tuple[str, ...]:
+def extract_keywords(text: str, limit: int = MOST_KEYWORDS) -> tuple[str, ...]:
     """Up to `limit` words as written, the most informative first, each once whatever its ending."""
     scores: dict[str, float] = {}
     written: dict[str, str] = {}
     times: dict[str, int] = {}
-    for word, score in telling_words(text):
+    for word, score in score_words(text):
         form = _form(word)
         times[form] = times.get(form, 0) + 1
         scores[form] = max(score, scores.get(form, 0.0))
@@ -86,7 +86,7 @@ def telling_keywords(text: str, limit: int = MOST_KEYWORDS_FOUND) -> tuple[str, 
 _form = lru_cache(16_384)(keyword_form)
 
 
-def telling_words(text: str) -> Iterator[tuple[str, float]]:
+def score_words(text: str) -> Iterator[tuple[str, float]]:
     """The words as written, in order and with repetitions, each with a score for how informative it looks."""
     text = _REDACTED.sub(" ", text[:_MOST_CHARACTERS])
     asian = not text.isascii() and _ASIAN.search(text) is not None
@@ -268,11 +268,11 @@ def hashtags(text: str) -> tuple[str, ...]:
 
 def _tag_at(text: str, start: int) -> str:
     end = start
-    while end < len(text) and (is_of_word(text[end]) or text[end] in "_-"):
+    while end < len(text) and (is_word_character(text[end]) or text[end] in "_-"):
         end += 1
     return text[start:end].rstrip("_-")
 
 
-def is_of_word(character: str) -> bool:
+def is_word_character(character: str) -> bool:
     """Whether the character is a letter, a digit, or a mark that belongs to the letter before it, as in Hindi."""
     return character.isalnum() or unicodedata.category(character)[0] == "M"

@@ -6,15 +6,22 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
-from mindhold.text.contradiction import SAME_WORDS, UNKNOWN, Bearing, OppositionFinding, of_units, saying_more
+from mindhold.text.contradiction import (
+    SAME_WORDS,
+    UNKNOWN,
+    StatementComparison,
+    StatementRelation,
+    compare_units,
+    judge_addition,
+)
 from mindhold.text.pattern import LazyPattern
 from mindhold.text.statement import (
     ParsedStatement,
     StatementChange,
     Word,
     changes_between,
-    is_one_frame,
-    may_be_one_day,
+    may_be_same_day,
+    share_most_words,
 )
 from mindhold.text.vocabulary import DATE_WORDS, opposite_korean
 
@@ -104,7 +111,7 @@ _SYNONYMS = {
 
 
 @lru_cache(512)
-def statement_korean(sentence: str) -> ParsedStatement:
+def parse_korean_statement(sentence: str) -> ParsedStatement:
     """Parse a Korean sentence."""
     text = " ".join(sentence.split())
     rewritten = text
@@ -233,21 +240,21 @@ _MODIFYING = ("\u11ab", "\u11af", "\u11b7")  # -ㄴ -ㄹ -ㅁ
 _PARTICLES = LazyPattern(r"(?:은|는|이|가|을|를)$")
 
 
-def bearing_korean(old: str, new: str) -> OppositionFinding:
+def compare_korean_sentences(old: str, new: str) -> StatementComparison:
     """Compare two Korean sentences, of which `new` is the later one."""
-    before, after = statement_korean(old), statement_korean(new)
+    before, after = parse_korean_statement(old), parse_korean_statement(new)
     if not before.words or not after.words or max(len(before.words), len(after.words)) > LONGEST:
         return UNKNOWN
     if _says_it_changed(old, new, before, after):
-        return OppositionFinding(Bearing.OPPOSED, 0.85, "the later one says that it has changed")
+        return StatementComparison(StatementRelation.OPPOSED, 0.85, "the later one says that it has changed")
     if before.past != after.past and not after.ended and not before.ended:
-        return OppositionFinding(Bearing.APART, 0.85, "one is about the past")
+        return StatementComparison(StatementRelation.APART, 0.85, "one is about the past")
     if before.future != after.future:
         return UNKNOWN
     changes = changes_between(before, after)
     compare = _compare_values if before.negations == after.negations else _compare_negations
     comparison = compare(before, after, changes)
-    if comparison.relation is Bearing.APART and not is_one_frame(before, after, changes):
+    if comparison.relation is StatementRelation.APART and not share_most_words(before, after, changes):
         return UNKNOWN
     return comparison
 
@@ -257,7 +264,7 @@ def _says_it_changed(old: str, new: str, before: ParsedStatement, after: ParsedS
     match = _INSTEAD.search(new) or _FROM_TO.search(new)
     if match is None or not _IN_USE.search(old):
         return False
-    replaced = set(statement_korean(_PARTICLES.sub("", match[1])).keys)
+    replaced = set(parse_korean_statement(_PARTICLES.sub("", match[1])).keys)
     has_predicate = any(word.in_predicate for word in before.words)
     subject = {word.key for word in before.words if not word.in_predicate} if has_predicate else set()
     return bool(replaced) and replaced <= set(before.keys) and (subject - replaced) <= set(after.keys)
@@ -265,46 +272,52 @@ def _says_it_changed(old: str, new: str, before: ParsedStatement, after: ParsedS
 
 def _compare_negations(
     old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]
-) -> OppositionFinding:
+) -> StatementComparison:
     if abs(old.negations - new.negations) != 1 or min(old.negations, new.negations) > 0:
         return UNKNOWN
     if not changes:
         if old.hedged or new.hedged or len(old.words) < 2:
-            return OppositionFinding(Bearing.DOUBTFUL, 0.6, "one denies what the other says of some")
+            return StatementComparison(
+                StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of some"
+            )
         if old.event != new.event and not new.ended:
-            return OppositionFinding(Bearing.DOUBTFUL, 0.6, "one denies what the other says of another time")
-        return OppositionFinding(Bearing.OPPOSED, 0.9, "one denies what the other says")
+            return StatementComparison(
+                StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of another time"
+            )
+        return StatementComparison(StatementRelation.OPPOSED, 0.9, "one denies what the other says")
     if any(change.both and not change.in_predicate for change in changes):
-        return OppositionFinding(Bearing.APART, 0.8, "they are about different things")
+        return StatementComparison(StatementRelation.APART, 0.8, "they are about different things")
     return UNKNOWN
 
 
 def _compare_values(
     old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]
-) -> OppositionFinding:
+) -> StatementComparison:
     if not changes:
         return SAME_WORDS
     has_subject = any(word.in_predicate for word in old.words)
     if len(changes) == 1 and changes[0].both and _are_opposite(changes[0]):
         if old.hedged or new.hedged or old.event != new.event or not (has_subject or changes[0].before):
-            return OppositionFinding(Bearing.DOUBTFUL, 0.5, _values(changes[0]))
-        return OppositionFinding(Bearing.OPPOSED, 0.85, _values(changes[0]))
+            return StatementComparison(StatementRelation.DOUBTFUL, 0.5, _values(changes[0]))
+        return StatementComparison(StatementRelation.OPPOSED, 0.85, _values(changes[0]))
     if not any(change.both for change in changes):
-        return saying_more(changes)
+        return judge_addition(changes)
     if has_subject and any(change.both and not change.in_predicate for change in changes):
-        return OppositionFinding(Bearing.APART, 0.85, "they are about different things")
+        return StatementComparison(StatementRelation.APART, 0.85, "they are about different things")
     if len(changes) > 1 or not changes[0].both or not has_subject or old.hedged or new.hedged:
         return UNKNOWN
     return _compare_value(old, new, changes[0])
 
 
-def _compare_value(old: ParsedStatement, new: ParsedStatement, change: StatementChange) -> OppositionFinding:
+def _compare_value(
+    old: ParsedStatement, new: ParsedStatement, change: StatementChange
+) -> StatementComparison:
     if old.event or new.event:
         return UNKNOWN
     dated = change.kinds == {"date"}
-    if dated and may_be_one_day(*change.keys):
+    if dated and may_be_same_day(*change.keys):
         return UNKNOWN
-    units = of_units(change)
+    units = compare_units(change)
     if units is not None:
         return units
     if change.kinds == {"number"} and len(change.removed) <= 2 and len(change.added) <= 2:
@@ -314,16 +327,16 @@ def _compare_value(old: ParsedStatement, new: ParsedStatement, change: Statement
         if _is_document_sum(change):
             return UNKNOWN
         if old.limited or new.limited or _runs_somewhere(change):
-            return OppositionFinding(Bearing.DOUBTFUL, 0.5, _values(change))
-        return OppositionFinding(Bearing.OPPOSED, 0.85, _values(change))
+            return StatementComparison(StatementRelation.DOUBTFUL, 0.5, _values(change))
+        return StatementComparison(StatementRelation.OPPOSED, 0.85, _values(change))
     subject = [word.key for word in change.before if not word.in_predicate]
     is_attribute = (
         bool(subject) and subject[-1] in _ATTRIBUTES and all(not word.in_predicate for word in change.before)
     )
     if is_attribute and len(change.removed) == len(change.added) == 1:
-        return OppositionFinding(Bearing.OPPOSED, 0.85, _values(change))
+        return StatementComparison(StatementRelation.OPPOSED, 0.85, _values(change))
     if dated or change.kinds == {"name"}:
-        return OppositionFinding(Bearing.DOUBTFUL, 0.5, _values(change))
+        return StatementComparison(StatementRelation.DOUBTFUL, 0.5, _values(change))
     return UNKNOWN
 
 

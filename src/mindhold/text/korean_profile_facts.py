@@ -14,7 +14,7 @@ from mindhold.text.profile_values import (
     HANGUL,
     ProfileFact,
     Section,
-    key_of,
+    profile_key,
 )
 
 _PREFIX = re.compile(
@@ -61,7 +61,7 @@ _LONGEST = 40
 _FactReader = Callable[[re.Match[str]], ProfileFact | None]
 
 
-def korean_fact(text: str) -> ProfileFact | None:
+def find_korean_fact(text: str) -> ProfileFact | None:
     """The fact that a Korean sentence states; None if it isn't Korean or states nothing for certain."""
     if not HANGUL.search(text):
         return None
@@ -87,7 +87,7 @@ def _name(match: re.Match[str]) -> ProfileFact | None:
 
 def _favourite(match: re.Match[str]) -> ProfileFact:
     thing = match["thing"]
-    key = key_of(f"favorite {_FAVOURITES.get(thing, thing)}")
+    key = profile_key(f"favorite {_FAVOURITES.get(thing, thing)}")
     return ProfileFact(Section.FACTS, key, f"좋아하는 {thing}", match["value"])
 
 
@@ -115,7 +115,7 @@ def _allergic(match: re.Match[str]) -> ProfileFact:
     value = match["value"]
     return ProfileFact(
         Section.FACTS,
-        f"{ALLERGY}_{key_of(value)}",
+        f"{ALLERGY}_{profile_key(value)}",
         f"{value} 알레르기",
         value,
         f"사용자는 {value} 알레르기가 있습니다.",
@@ -126,12 +126,12 @@ def _contact(match: re.Match[str]) -> ProfileFact | None:
     name = match["value"].strip("\"'“” ")
     if len(name.split()) > 2 or not all(letter.isalpha() or letter == " " for letter in name):
         return None
-    return ProfileFact(Section.CONTACTS, key_of(name), name, match["relation"])
+    return ProfileFact(Section.CONTACTS, profile_key(name), name, match["relation"])
 
 
 def _preferred(match: re.Match[str]) -> ProfileFact:
     preferred, other = match["value"], match["other"]
-    key = "_or_".join(sorted((key_of(preferred), key_of(other))))
+    key = "_or_".join(sorted((profile_key(preferred), profile_key(other))))
     choice = f"{other}보다 {preferred}"
     return ProfileFact(
         Section.PREFERENCES, key, choice, choice, f"사용자는 {other}보다 {preferred} 쪽을 선호합니다."

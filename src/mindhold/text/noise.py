@@ -167,7 +167,7 @@ class Worth:
     repeated: bool = False  # another text says the same
 
 
-def worth(text: str, *, labels: Sequence[str] = (), repeated: bool = False) -> Worth:
+def rate_worth(text: str, *, labels: Sequence[str] = (), repeated: bool = False) -> Worth:
     """Rate how much a text is worth keeping, in any language, best in English and Korean. `labels` (topic, keywords) name its subject."""
     content = text.strip()
     words = _content_word_count(content)

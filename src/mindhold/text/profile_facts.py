@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 
 from mindhold.model.errors import InvalidInput
-from mindhold.text.korean_profile_facts import korean_fact
+from mindhold.text.korean_profile_facts import find_korean_fact
 from mindhold.text.profile_values import (
     ALLERGY,
     CONCISE,
@@ -18,8 +18,8 @@ from mindhold.text.profile_values import (
     is_a_name,
     is_a_place,
     is_a_thing,
-    is_settled,
-    key_of,
+    is_definite,
+    profile_key,
 )
 
 # Signs that a sentence states nothing for certain.
@@ -60,7 +60,7 @@ _Form = tuple[re.Pattern[str], _Reader]
 
 
 def _full_match(pattern: re.Pattern[str]) -> _Fits:
-    return lambda value: pattern.fullmatch(value) is not None and (pattern is _PRONOUNS or is_settled(value))
+    return lambda value: pattern.fullmatch(value) is not None and (pattern is _PRONOUNS or is_definite(value))
 
 
 _FACTS: dict[str, _Fits] = {
@@ -120,10 +120,10 @@ _RELATION = (
 _NAME = r"(?P<name>.+)"
 
 
-def profile_fact(text: str) -> ProfileFact | None:
+def find_profile_fact(text: str) -> ProfileFact | None:
     """The fact that one sentence states about its speaker; None if it states none for certain."""
     sentence = " ".join(text.split())
-    fact = korean_fact(sentence)
+    fact = find_korean_fact(sentence)
     if fact is not None:
         return fact
     whole = _END.sub("", _PREFIX.sub("", sentence))
@@ -138,7 +138,7 @@ def profile_fact(text: str) -> ProfileFact | None:
     return None
 
 
-def sentences(text: str) -> list[str]:
+def split_profile_sentences(text: str) -> list[str]:
     """Split text into sentences, also at "and I ..." and "and my ..."."""
     return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
 
@@ -160,9 +160,9 @@ def _nickname(match: re.Match[str]) -> ProfileFact | None:
 
 def _favourite(match: re.Match[str]) -> ProfileFact | None:
     label, value = match["label"].lower(), match["value"]
-    if not is_settled(value) or len(match["thing"].split()) > 4:
+    if not is_definite(value) or len(match["thing"].split()) > 4:
         return None
-    return ProfileFact(Section.FACTS, key_of(label), label, value)
+    return ProfileFact(Section.FACTS, profile_key(label), label, value)
 
 
 def _own(match: re.Match[str]) -> ProfileFact | None:
@@ -170,7 +170,7 @@ def _own(match: re.Match[str]) -> ProfileFact | None:
     fits = _FACTS.get(label)
     if fits is None or not fits(value):
         return None
-    key = key_of(label)
+    key = profile_key(label)
     return ProfileFact(Section.FACTS, _SAME_KEY.get(key, key), label, value)
 
 
@@ -195,7 +195,7 @@ def _born(match: re.Match[str]) -> ProfileFact | None:
             Section.FACTS, "birth_year", "year of birth", value, f"The user was born in {value}."
         )
     if match["how"].lower() == "on":
-        fits = is_settled(value) and _DATE.fullmatch(value)
+        fits = is_definite(value) and _DATE.fullmatch(value)
         return (
             ProfileFact(Section.FACTS, "birthday", "birthday", value, f"The user was born on {value}.")
             if fits
@@ -228,7 +228,7 @@ def _allergic(match: re.Match[str]) -> ProfileFact | None:
         return None
     return ProfileFact(
         Section.FACTS,
-        f"{ALLERGY}_{key_of(value)}",
+        f"{ALLERGY}_{profile_key(value)}",
         f"allergy to {value}",
         value,
         f"The user is allergic to {value}.",
@@ -257,9 +257,15 @@ def _preferred(match: re.Match[str]) -> ProfileFact | None:
         return None
     if not other:
         return ProfileFact(
-            Section.PREFERENCES, key_of(preferred), preferred, preferred, f"The user prefers {preferred}."
+            Section.PREFERENCES,
+            profile_key(preferred),
+            preferred,
+            preferred,
+            f"The user prefers {preferred}.",
         )
-    key = "_or_".join(sorted((key_of(preferred), key_of(other))))  # the same key whichever is preferred
+    key = "_or_".join(
+        sorted((profile_key(preferred), profile_key(other)))
+    )  # the same key whichever is preferred
     choice = f"{preferred} over {other}"
     return ProfileFact(Section.PREFERENCES, key, choice, choice, f"The user prefers {choice}.")
 
@@ -268,7 +274,7 @@ def _contact(match: re.Match[str]) -> ProfileFact | None:
     name, relation = match["name"].strip(" \"'“”"), match["relation"].lower()
     if not name[:1].isupper() or not is_a_name(name) or name.lower() in _ADJECTIVES:
         return None
-    return ProfileFact(Section.CONTACTS, key_of(name), name, relation)
+    return ProfileFact(Section.CONTACTS, profile_key(name), name, relation)
 
 
 _LANGUAGES = frozenset(

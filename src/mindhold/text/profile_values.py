@@ -71,7 +71,7 @@ _REFERENCE = re.compile(
 )
 
 
-def key_of(label: str) -> str:
+def profile_key(label: str) -> str:
     """The label in snake case, with one spelling for "favourite" and "favorite". Raises InvalidInput for a label without letters."""
     words = _NOT_A_KEY.sub(
         " ", label.replace("'s ", " ").replace("’s ", " ").replace("_", " ").casefold()
@@ -91,7 +91,7 @@ def other_spellings(label: str) -> tuple[str, ...]:
     return tuple(spellings[word].replace("_", " ") for word in label.casefold().split() if word in spellings)
 
 
-def is_settled(value: str) -> bool:
+def is_definite(value: str) -> bool:
     """Whether the value says what something is: no clause, no complaint, no reference to something else."""
     words = value.split()
     if not words or len(words) > 8 or not any(letter.isalnum() for letter in value):
@@ -111,7 +111,7 @@ def is_settled(value: str) -> bool:
 
 def is_a_thing(value: str) -> bool:
     """Whether the value is a few words that name something."""
-    return is_settled(value) and len(value.split()) <= 6 and not _REFERENCE.fullmatch(value)
+    return is_definite(value) and len(value.split()) <= 6 and not _REFERENCE.fullmatch(value)
 
 
 def is_a_place(value: str) -> bool:
@@ -138,7 +138,7 @@ def is_a_name(value: str) -> bool:
     return capitalised or (len(words) <= 2 and value == value.lower())
 
 
-def sentence_of(section: Section, label: str, value: str) -> str:
+def profile_sentence(section: Section, label: str, value: str) -> str:
     """The entry as a complete sentence."""
     end = "" if value[-1:] in ".!?。" else "."
     if section is Section.NOTES:

@@ -13,7 +13,7 @@ from typing import Any
 
 from mindhold.text import secrets
 from mindhold.text.pattern import LazyPattern
-from mindhold.text.secrets import RedactionRule, mark
+from mindhold.text.secrets import RedactionRule, redaction_mark
 
 _FILE_ENDINGS = frozenset(
     "png jpg jpeg gif svg webp ico tgz gz zip js mjs cjs ts css scss json map html xml yaml yml toml txt md".split()
@@ -40,7 +40,7 @@ _IBAN_LENGTHS = {
 _DIGIT_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def luhn(digits: str) -> bool:
+def passes_luhn(digits: str) -> bool:
     """Whether the digits end in the check digit that payment cards carry."""
     total = 0
     for place, char in enumerate(reversed(digits)):
@@ -49,7 +49,7 @@ def luhn(digits: str) -> bool:
     return total % 10 == 0
 
 
-def valid_iban(compact: str) -> bool:
+def is_valid_iban(compact: str) -> bool:
     """Whether country, length and the mod 97 check agree."""
     if _IBAN_LENGTHS.get(compact[:2]) != len(compact):
         return False
@@ -61,12 +61,12 @@ def _email(match: re.Match[str]) -> str | None:
     labels = match["domain"].lower().split(".")
     is_file = labels[-1] in _FILE_ENDINGS and labels[0][:1].isdigit()  # icon@2x.png, lodash@4.17.21.tgz
     is_remote = match["local"] == "git" and match.string[match.end() : match.end() + 1] in (":", "/")
-    return None if is_file or is_remote else mark("email")
+    return None if is_file or is_remote else redaction_mark("email")
 
 
 def _card(match: re.Match[str]) -> str | None:
     digits = re.sub(r"\D", "", match[0])
-    return mark("payment-card") if luhn(digits) and len(set(digits)) > 1 else None
+    return redaction_mark("payment-card") if passes_luhn(digits) and len(set(digits)) > 1 else None
 
 
 def _iban(match: re.Match[str]) -> str | None:
@@ -79,7 +79,7 @@ def _iban(match: re.Match[str]) -> str | None:
         end += 1
     compact = re.sub("[ -]", "", text[:end])
     whole = end == len(text) or text[end] in " -"
-    return mark("iban") + text[end:] if whole and valid_iban(compact) else None
+    return redaction_mark("iban") + text[end:] if whole and is_valid_iban(compact) else None
 
 
 def _resident(match: re.Match[str]) -> str | None:
@@ -89,18 +89,18 @@ def _resident(match: re.Match[str]) -> str | None:
         date(century + int(birth_date[:2]), int(birth_date[2:4]), int(birth_date[4:]))
     except ValueError:
         return None
-    return mark("kr-resident-number")
+    return redaction_mark("kr-resident-number")
 
 
 def _phone(match: re.Match[str]) -> str | None:
     digits = sum(char.isdigit() for char in match[0])
-    return mark("phone") if 8 <= digits <= 15 else None
+    return redaction_mark("phone") if 8 <= digits <= 15 else None
 
 
 def _plus_phone(match: re.Match[str]) -> str | None:
     digits = sum(char.isdigit() for char in match[0])
     separated = len(match[0]) > digits + 1
-    return mark("phone") if (8 if separated else 10) <= digits <= 15 else None
+    return redaction_mark("phone") if (8 if separated else 10) <= digits <= 15 else None
 
 
 def _labelled_phone(match: re.Match[str]) -> str | None:
@@ -108,11 +108,11 @@ def _labelled_phone(match: re.Match[str]) -> str | None:
     digits = sum(char.isdigit() for char in number)
     if not 7 <= digits <= 15 or re.match(r"\d{4}-\d\d-\d\d\b|\d{1,3}(?:\.\d{1,3}){3}\b", number):
         return None
-    return match["label"] + mark("phone")
+    return match["label"] + redaction_mark("phone")
 
 
 def _passport(match: re.Match[str]) -> str:
-    return match[1] + mark("passport")
+    return match[1] + redaction_mark("passport")
 
 
 _NOT_INSIDE = r"(?<![\w#+=./:-])"
@@ -354,7 +354,7 @@ def _find_signs(word: str) -> int:
 
 def _apply(rule: RedactionRule, text: str, counts: Counter[str]) -> str:
     def replace_match(match: re.Match[str]) -> str:
-        new = rule.replace(match) if rule.replace else mark(rule.kind)
+        new = rule.replace(match) if rule.replace else redaction_mark(rule.kind)
         if new is None:
             return match[0]
         counts[rule.kind] += 1
@@ -380,7 +380,7 @@ def _redact_value(value: Any, counts: Counter[str]) -> Any:
 
 
 def _redact_item(name: str, item: Any, counts: Counter[str]) -> Any:
-    kind = secrets.names_secret(name)
+    kind = secrets.secret_kind(name)
     if kind is None or isinstance(item, bool) or item is None:
         return _redact_value(item, counts)
     if isinstance(item, list | tuple):
@@ -388,5 +388,5 @@ def _redact_item(name: str, item: Any, counts: Counter[str]) -> Any:
     is_secret = isinstance(item, str) and item != "" and secrets.is_quoted_secret(kind, item)
     if is_secret or (isinstance(item, int | float) and kind in ("password", "secret")):
         counts[kind] += 1
-        return mark(kind)
+        return redaction_mark(kind)
     return _redact_value(item, counts)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from mindhold.model.lexemes import STOP_WORDS, keyword_form
-from mindhold.text.keywords import is_korean_verb, korean_stem, telling_words
+from mindhold.text.keywords import is_korean_verb, korean_stem, score_words
 from mindhold.text.pattern import LazyPattern
 
 _SOLVED = LazyPattern(
@@ -156,7 +156,7 @@ def _fixes_another(new: str, failure: frozenset[str]) -> bool:
     if not text and _HANGUL.search(new):
         *_, last = [None, *_KOREAN_FIXED_THING.finditer(new)]
         text = last["what"] if last else ""
-    forms = frozenset(_forms(word for word, _ in telling_words(text)))
+    forms = frozenset(_forms(word for word, _ in score_words(text)))
     return bool(forms) and not forms & (failure | frozenset(_forms(_FAILURES.split())))
 
 
@@ -189,7 +189,7 @@ def _failure(text: str, *, colon: bool = True) -> str:
 
 def _words(text: str) -> frozenset[str]:
     short = frozenset(_SHORT.findall(text)) - STOP_WORDS
-    return (short | frozenset(_forms(word for word, _ in telling_words(text)))) - _generic()
+    return (short | frozenset(_forms(word for word, _ in score_words(text)))) - _generic()
 
 
 def _forms(words: Iterable[str]) -> Iterable[str]:

@@ -30,7 +30,7 @@ class RedactionRule:
     gate: LazyPattern | None = None
 
 
-def mark(kind: str) -> str:
+def redaction_mark(kind: str) -> str:
     """The text that replaces a secret."""
     return f"[redacted:{kind}]"
 
@@ -102,13 +102,13 @@ def is_placeholder(value: str) -> bool:
 
 def _url(match: re.Match[str]) -> str | None:
     user, password = match.groups()
-    return None if is_placeholder(password) else f"{user}:{mark('password')}@"
+    return None if is_placeholder(password) else f"{user}:{redaction_mark('password')}@"
 
 
 def _bearer(match: re.Match[str]) -> str | None:
     scheme, token = match.groups()
     looks_random = any(c.isdigit() for c in token) or (len(token) >= 24 and not token.islower())
-    return f"{scheme}{mark('auth-header')}" if looks_random else None
+    return f"{scheme}{redaction_mark('auth-header')}" if looks_random else None
 
 
 def _basic(match: re.Match[str]) -> str | None:
@@ -117,16 +117,16 @@ def _basic(match: re.Match[str]) -> str | None:
         decoded = base64.b64decode(token + "=" * (-len(token) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
-    return f"{scheme}{mark('auth-header')}" if b":" in decoded else None
+    return f"{scheme}{redaction_mark('auth-header')}" if b":" in decoded else None
 
 
 def _curl_user(match: re.Match[str]) -> str | None:
     option, user, password = match.groups()
-    return None if is_placeholder(password) else f"{option}{user}:{mark('password')}"
+    return None if is_placeholder(password) else f"{option}{user}:{redaction_mark('password')}"
 
 
 def _glued_option(match: re.Match[str]) -> str:
-    return f"{match[1]}{mark('password')}"
+    return f"{match[1]}{redaction_mark('password')}"
 
 
 CREDENTIAL_RULES: tuple[RedactionRule, ...] = (
@@ -267,7 +267,7 @@ _COPULA = LazyPattern(r"[ \t]*[^\W\d_]")
 _SORTED_ID = LazyPattern(r"[0-7][0-9a-hjkmnp-tv-z]{25}$", re.IGNORECASE)  # such as a memory's id
 
 
-def changes_of_class(value: str) -> int:
+def count_class_changes(value: str) -> int:
     """How often upper case, lower case and digits alternate: rarely in words, often in keys."""
     return len(_CHANGE.findall(value))
 
@@ -280,10 +280,10 @@ def looks_random(value: str) -> bool:
         return False
     body = value.rstrip("=")
     entropy = -sum(n / len(body) * math.log2(n / len(body)) for n in Counter(body).values())
-    return entropy >= 3.7 and changes_of_class(body) >= len(body) * 0.25
+    return entropy >= 3.7 and count_class_changes(body) >= len(body) * 0.25
 
 
-def names_secret(name: str) -> str | None:
+def secret_kind(name: str) -> str | None:
     """The kind of secret that a key with this name contains: `db_password` -> password, `token_count` -> None."""
     for kind, pattern in _NAMES:
         if pattern.search(name):
@@ -321,10 +321,10 @@ def _is_bare_secret(kind: str, value: str, *, prose: bool, tight: bool, last: bo
             return len(value) >= (6 if prose else 4)
         return not prose and len(value) >= 4 and (tight or (last and value.islower() and len(value) >= 6))
     if prose:
-        return len(value) >= 12 and digit and changes_of_class(value) >= 4
+        return len(value) >= 12 and digit and count_class_changes(value) >= 4
     if digit:
         return len(value) >= (6 if tight else 8)
-    return len(value) >= 20 and changes_of_class(value) >= len(value) * 0.25
+    return len(value) >= 20 and count_class_changes(value) >= len(value) * 0.25
 
 
 def _assignment(kind: str) -> Replace:
@@ -334,7 +334,7 @@ def _assignment(kind: str) -> Replace:
             if not is_quoted_secret(kind, quoted):
                 return None
             value = match["value"]
-            return f"{match['head']}{value[0]}{mark(kind)}{value[-1]}"
+            return f"{match['head']}{value[0]}{redaction_mark(kind)}{value[-1]}"
         if match.string[match.end() : match.end() + 1] in ("(", "[", "{"):
             return None
         before = match.string[max(0, match.start() - 48) : match.start()]
@@ -355,7 +355,7 @@ def _assignment(kind: str) -> Replace:
             tight=operator == "=",
             last=not following or following[0] in "\r\n;",
         )
-        return f"{match['head']}{mark(kind)}{rest}" if is_secret else None
+        return f"{match['head']}{redaction_mark(kind)}{rest}" if is_secret else None
 
     return replace
 
@@ -363,7 +363,7 @@ def _assignment(kind: str) -> Replace:
 def _option(match: re.Match[str]) -> str | None:
     if not _is_bare_secret("password", match["value"], prose=False, tight=True, last=False):
         return None
-    return f"{match['head']}{mark('secret')}"
+    return f"{match['head']}{redaction_mark('secret')}"
 
 
 def _random(match: re.Match[str]) -> str | None:
@@ -374,7 +374,7 @@ def _random(match: re.Match[str]) -> str | None:
     long_hex = len(value) >= 32 and _HEX.match(value) is not None and "-" not in value
     if not looks_random(value) and not (long_hex and _TELLING_NAME.search(name[1])):
         return None
-    return match[0].replace(value, mark("secret"))
+    return match[0].replace(value, redaction_mark("secret"))
 
 
 _NAMES = tuple(

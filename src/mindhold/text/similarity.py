@@ -38,13 +38,13 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(lexemes(text)) - stop_lexemes()
 
 
-def shared(left: Set[str], right: Set[str]) -> float:
+def jaccard(left: Set[str], right: Set[str]) -> float:
     """Jaccard similarity of two word sets, from 0 to 1; 0 if nothing is shared."""
     both = len(left & right)
     return both / (len(left) + len(right) - both) if both else 0.0
 
 
-def contained(left: Set[str], right: Set[str]) -> bool:
+def one_contains_other(left: Set[str], right: Set[str]) -> bool:
     """Whether one set contains the other. A replaced word makes a different statement."""
     return left <= right or right <= left
 
@@ -101,14 +101,14 @@ class _Token:
     spelling: str
 
 
-def differences(a: str, b: str) -> frozenset[str]:
+def difference_kinds(a: str, b: str) -> frozenset[str]:
     """The kinds in which two texts differ: number, name, date, path, negation, antonym, order, words. Empty if they are the same."""
     return _differences(_tokens(a), _tokens(b))
 
 
 def same_statement(a: str, b: str) -> bool:
     """Whether one text is only a rewording of the other, given that their meanings are close."""
-    return a == b or not differences(a, b)
+    return a == b or not difference_kinds(a, b)
 
 
 def _differences(left: Sequence[_Token], right: Sequence[_Token]) -> frozenset[str]:

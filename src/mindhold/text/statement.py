@@ -46,7 +46,7 @@ _KOREAN_DAY = LazyPattern(r"(?:(\d{4})년)?(\d{1,2})월(?:(\d{1,2})일)?")
 _DIMENSIONS = (_SECONDS | _KOREAN_SECONDS, _BYTES, _BINARY_BYTES)
 
 
-class Amounts(StrEnum):
+class AmountRelation(StrEnum):
     """How two amounts compare."""
 
     COMPARABLE = "comparable"  # as written: same unit, converted and different, or not amounts
@@ -54,20 +54,20 @@ class Amounts(StrEnum):
     UNCLEAR = "unclear"
 
 
-def compared(left: Sequence[str], right: Sequence[str], *, bare: bool) -> Amounts:
+def compare_amounts(left: Sequence[str], right: Sequence[str], *, bare: bool) -> AmountRelation:
     """Compare the keys of two values; `bare` if they consist of numbers, units and signs only.
 
     "5 minutes" equals 300 seconds, "02:00 UTC" may be "11:00 KST", and kilometres and miles are not converted.
     """
     if not left or not right:
-        return Amounts.COMPARABLE
+        return AmountRelation.COMPARABLE
     if not (_is_number(left[0]) and _is_number(right[0])):
         if not bare or any(_is_number(key) for key in (*left, *right)):
-            return Amounts.COMPARABLE
+            return AmountRelation.COMPARABLE
         convertible = any(left[-1] in units and right[-1] in units for units in _DIMENSIONS)
-        return Amounts.COMPARABLE if convertible else Amounts.UNCLEAR
+        return AmountRelation.COMPARABLE if convertible else AmountRelation.UNCLEAR
     if left[1:] == right[1:]:
-        return Amounts.COMPARABLE
+        return AmountRelation.COMPARABLE
     amounts = [(_amount(left, units), _amount(right, units)) for units in _DIMENSIONS]
     both = [
         (left_amount, right_amount)
@@ -75,8 +75,8 @@ def compared(left: Sequence[str], right: Sequence[str], *, bare: bool) -> Amount
         if left_amount is not None and right_amount is not None
     ]
     if any(isclose(left_amount, right_amount) for left_amount, right_amount in both):
-        return Amounts.EQUAL
-    return Amounts.COMPARABLE if both else Amounts.UNCLEAR
+        return AmountRelation.EQUAL
+    return AmountRelation.COMPARABLE if both else AmountRelation.UNCLEAR
 
 
 def _is_number(key: str) -> bool:
@@ -90,7 +90,7 @@ def _amount(keys: Sequence[str], units: Mapping[str, float]) -> float | None:
     return float(keys[0]) * units[keys[1]]
 
 
-def may_be_one_day(left: Sequence[str], right: Sequence[str]) -> bool:
+def may_be_same_day(left: Sequence[str], right: Sequence[str]) -> bool:
     """Whether two dates may be the same day: Monday may be the fifth, 5 March may be in 2026; Monday isn't Thursday."""
     days = [_KOREAN_DAY.fullmatch(key) for keys in (left, right) for key in keys]
     if len(days) == 2 and days[0] and days[1]:
@@ -233,7 +233,7 @@ def changes_between(old: ParsedStatement, new: ParsedStatement) -> list[Statemen
     ]
 
 
-def is_one_frame(old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]) -> bool:
+def share_most_words(old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]) -> bool:
     """Whether most words are the same: otherwise the rules can't tell what the sentences are about."""
     changed = max(
         sum(len(change.removed) for change in changes), sum(len(change.added) for change in changes)
@@ -242,7 +242,7 @@ def is_one_frame(old: ParsedStatement, new: ParsedStatement, changes: Sequence[S
 
 
 @lru_cache(512)
-def statement(sentence: str) -> ParsedStatement:
+def parse_statement(sentence: str) -> ParsedStatement:
     """Parse a sentence. Cached, because each is compared with several others."""
     text = _HYPHEN.sub("_", _COLON.sub(" is ", sentence))  # "auth-a" is one name, and its "a" not an article
     low = " ".join(text.lower().replace("’", "'").replace("n't", " not").split())

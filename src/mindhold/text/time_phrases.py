@@ -200,13 +200,13 @@ Rewritings = list[tuple[re.Pattern[str], str]]
 
 
 @cache
-def inside() -> Rewritings:
+def unspaced_rewrites() -> Rewritings:
     """Rewrites for languages without spaces: applied anywhere in a phrase."""
     return [(re.compile(pattern), into) for pattern, into in [*_KOREAN, *_HAN, *_WEEKDAY_SIGNS]]
 
 
 @cache
-def whole() -> Rewritings:
+def phrase_rewrites() -> Rewritings:
     """Rewrites that apply only to a whole phrase."""
     tables = [*_KOREAN_LINKS, *_HAN_LINKS, *_SPANISH, *_GERMAN, *_FRENCH]
     return [(re.compile(pattern), into) for pattern, into in tables]
@@ -324,7 +324,7 @@ _WORDS = {
 }
 
 
-def pattern(text: str) -> str:
+def expand_placeholders(text: str) -> str:
     """Replace the placeholders of a rule (NUM, UNIT, MONTH ...) by the patterns of their words."""
     return re.sub(r"\b(?:" + "|".join(_WORDS) + r")\b", lambda match: _WORDS[match.group()], text)
 
@@ -339,10 +339,10 @@ def _rule(text: str) -> Callable[[TimeRule], TimeRule]:
 
 @cache
 def _compiled_rules() -> list[tuple[re.Pattern[str], TimeRule]]:
-    return [(re.compile(pattern(text)), rule) for text, rule in _RULES]
+    return [(re.compile(expand_placeholders(text)), rule) for text, rule in _RULES]
 
 
-def resolve(calendar: Calendar, phrase: str) -> Span | None:
+def resolve_phrase(calendar: Calendar, phrase: str) -> Span | None:
     """The span of an English phrase in lower case, or None."""
     for form, rule in _compiled_rules():
         if (match := form.fullmatch(phrase)) and (span := rule(calendar, match)):
@@ -440,7 +440,7 @@ def _weekday(calendar: Calendar, match: re.Match[str]) -> Span:
 
 @_rule(r"(?P<week>last|this|next) week,? (?:on )?(?P<day>WEEKDAY)")
 def _week_then_day(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    return resolve(calendar, f"{match['day']} {match['week']} week")
+    return resolve_phrase(calendar, f"{match['day']} {match['week']} week")
 
 
 @_rule(r"(?:(?P<last>LAST) |(?P<next>NEXT) |(?P<this>this) )?(?P<month>MONTH)(?:,? (?:of )?(?P<year>YEAR))?")
@@ -582,7 +582,7 @@ def _part_of_today(calendar: Calendar, match: re.Match[str]) -> Span:
 
 @_rule(r"(?P<day>.+?),? (?:in the |at |during the )?(?P<part>PART)|(?:the )?(?P<part2>PART) of (?P<day2>.+)")
 def _part_of_day(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    day = resolve(calendar, match["day"] or match["day2"])
+    day = resolve_phrase(calendar, match["day"] or match["day2"])
     return _hours(day[0], *DAY_PARTS[match["part"] or match["part2"]]) if _is_day(day) and day else None
 
 
@@ -590,7 +590,7 @@ def _part_of_day(calendar: Calendar, match: re.Match[str]) -> Span | None:
     r"(?P<day>.+?),? (?:at |around )?(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>am|pm|a\.m\.|p\.m\.)?"
 )
 def _clock_of_day(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    day = resolve(calendar, match["day"])
+    day = resolve_phrase(calendar, match["day"])
     if not (match["half"] or match["minute"] or " at " in match.group()) or not _is_day(day) or not day:
         return None
     hour = int(match["hour"])
@@ -606,7 +606,7 @@ def _clock_of_day(calendar: Calendar, match: re.Match[str]) -> Span | None:
     r"(?:the )?(?:(?P<early>early|beginning of|start of)|(?P<mid>mid|middle of)|late|end of)(?: in| the)?[ -](?:the )?(?P<rest>.+)"
 )
 def _third_of_span(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    span = resolve(calendar, match["rest"])
+    span = resolve_phrase(calendar, match["rest"])
     if not span or span[0].tzinfo or (days := (span[1] - span[0]).days) < 3:
         return None
     if 360 < days < 370:  # in whole months
@@ -620,7 +620,7 @@ def _third_of_span(calendar: Calendar, match: re.Match[str]) -> Span | None:
 
 @_rule(r"(?:the )?(?P<unit>week|month) of (?P<rest>.+)")
 def _unit_around(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    day = resolve(calendar, match["rest"])
+    day = resolve_phrase(calendar, match["rest"])
     if not day or day[0].tzinfo:
         return None
     return calendar.week(day[0]) if match["unit"] == "week" else calendar.months(ahead=0, base=day[0])

@@ -23,11 +23,11 @@ from mindhold.text.time_phrases import (
     WEEKDAYS,
     Calendar,
     Span,
+    expand_placeholders,
     han_number,
-    inside,
-    pattern,
-    resolve,
-    whole,
+    phrase_rewrites,
+    resolve_phrase,
+    unspaced_rewrites,
     year_before,
 )
 
@@ -117,7 +117,7 @@ def find_timeframe(
     return None if timeframe.start and timeframe.start > now else timeframe
 
 
-def describe(timeframe: Timeframe, zone: ZoneInfo) -> str:
+def describe_timeframe(timeframe: Timeframe, zone: ZoneInfo) -> str:
     """Describe a range for people, in their zone, both ends included: `Mon 2025-03-03 to Sun 2025-03-09`."""
     start = timeframe.start.astimezone(zone) if timeframe.start else None
     end = timeframe.end.astimezone(zone) if timeframe.end else None
@@ -163,7 +163,7 @@ def _bounds(calendar: Calendar, text: str, *, guess: bool, depth: int = 0) -> Ti
     text = _to_english(text)
     if bounds := _linked_bounds(calendar, text, guess=guess, depth=depth):
         return bounds
-    for form, into in whole():
+    for form, into in phrase_rewrites():
         if (match := form.fullmatch(text)) and (
             bounds := _bounds(calendar, match.expand(into), guess=False, depth=depth + 1)
         ):
@@ -176,7 +176,7 @@ def _to_english(text: str) -> str:
     if text.isascii():
         return text
     text = HAN_NUMBER.sub(lambda match: str(han_number(match[1])), text)
-    for form, into in inside():
+    for form, into in unspaced_rewrites():
         text = form.sub(into, text)
     text = MONTH_NUMBER.sub(lambda match: MONTH_NAMES.get(int(match[1]), match[0]), text)
     return " ".join(text.split())
@@ -232,9 +232,9 @@ def _complete_first(first: str, second: str) -> list[str]:
 
 def _span(calendar: Calendar, text: str) -> TimeBounds | None:
     try:
-        span = resolve(calendar, text)
+        span = resolve_phrase(calendar, text)
         if not span and (leading := _LEADING.match(text)):
-            span = resolve(calendar, text[leading.end() :])
+            span = resolve_phrase(calendar, text[leading.end() :])
         return _instants(calendar, span) if span else None
     except (ValueError, OverflowError):  # outside the calendar's range
         return None
@@ -320,7 +320,8 @@ def _finder() -> re.Pattern[str]:
     english = rf"{linked} {edge}(?: (?:and|to|until|till|through) {edge})?|{single}"
     dates = r"\d{4}-\d\d-\d\d ?(?:\.\.|/) ?\d{4}-\d\d-\d\d"
     return re.compile(
-        pattern(rf"(?<![\w./:-])(?:{dates}|{english}|{FIND_LATIN})(?![\w/-]|[.:]\w)"), re.IGNORECASE
+        expand_placeholders(rf"(?<![\w./:-])(?:{dates}|{english}|{FIND_LATIN})(?![\w/-]|[.:]\w)"),
+        re.IGNORECASE,
     )
 
 

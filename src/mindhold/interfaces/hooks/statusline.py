@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mindhold.hooks.environment import home as home_of
+from mindhold.hooks.environment import home_folder as home_of
 from mindhold.hooks.environment import project_dir
 from mindhold.hooks.event_queue import oldest_event_time
 from mindhold.hooks.fast_json import parse_record

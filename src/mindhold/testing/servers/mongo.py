@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from mindhold.testing.servers.programs import end, free_port, listening, until, wheel_folder
+from mindhold.testing.servers.programs import free_port, is_listening, stop_program, wait_until, wheel_folder
 
 USER = "mindhold"
 _SET = "mindhold"
@@ -79,7 +79,7 @@ class MongoServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(lambda: listening(self.port), what="mongod", program=self._process, log=log)
+        wait_until(lambda: is_listening(self.port), what="mongod", program=self._process, log=log)
         if not self._prepared:
             self._prepare()
             self._prepared = True
@@ -88,12 +88,12 @@ class MongoServer:
 
     def stop(self) -> None:
         """Stop in order. Idempotent."""
-        end(self._process)
+        stop_program(self._process)
         self._process = None
 
     def kill(self) -> None:
         """Stop at once, like a power cut."""
-        end(self._process, kill=True)
+        stop_program(self._process, kill=True)
         self._process = None
 
     def command(self, command: Mapping[str, Any], *, database: str = "admin") -> Mapping[str, Any]:
@@ -158,7 +158,7 @@ class MongoServer:
 
     def _until_primary(self) -> None:
         log = self.folder / "mongod.log"
-        until(self._is_primary, what="The primary", program=self._process, log=log)
+        wait_until(self._is_primary, what="The primary", program=self._process, log=log)
 
     def _is_primary(self) -> bool:
         return bool(self._ask({"hello": 1})["isWritablePrimary"])

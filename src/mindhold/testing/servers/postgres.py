@@ -14,10 +14,10 @@ from mindhold.testing.servers.programs import (
     PATIENCE,
     NoServer,
     free_port,
-    listening,
-    own,
+    is_listening,
+    make_owned_folder,
     unprivileged,
-    until,
+    wait_until,
     wheel_folder,
 )
 
@@ -90,7 +90,7 @@ class PostgresServer:
                 cwd=self.folder,
                 **unprivileged(),
             )
-        until(self._answers, what="PostgreSQL", program=self._process, log=self._log)
+        wait_until(self._answers, what="PostgreSQL", program=self._process, log=self._log)
 
     def stop(self) -> None:
         """Stop in order; connections are cut."""
@@ -168,7 +168,7 @@ class PostgresServer:
         return str(path)
 
     def _init_data(self) -> None:
-        own(self.folder)
+        make_owned_folder(self.folder)
         password_file = self.folder / "password"
         password_file.write_text(self.password)
         password_file.chmod(0o644)
@@ -198,7 +198,7 @@ class PostgresServer:
     def _answers(self) -> bool:
         import psycopg
 
-        if not listening(self.port):
+        if not is_listening(self.port):
             return False
         try:
             psycopg.connect(self.url, connect_timeout=2).close()

@@ -47,7 +47,7 @@ def free_port() -> int:
     raise NoServer("No port of this machine is free.")
 
 
-def until(
+def wait_until(
     ready: Callable[[], bool], *, what: str, program: subprocess.Popen[bytes] | None, log: Path
 ) -> None:
     """Wait for a server, for a limited time and only while its program runs."""
@@ -60,7 +60,7 @@ def until(
         time.sleep(_PAUSE)
 
 
-def listening(port: int) -> bool:
+def is_listening(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             return True
@@ -68,7 +68,7 @@ def listening(port: int) -> bool:
         return False
 
 
-def end(program: subprocess.Popen[bytes] | None, *, kill: bool = False) -> None:
+def stop_program(program: subprocess.Popen[bytes] | None, *, kill: bool = False) -> None:
     """Stop a program in order, or with `kill` like a power cut. Idempotent."""
     if program is None:
         return
@@ -94,7 +94,7 @@ def unprivileged() -> dict[str, Any]:
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def own(folder: Path) -> None:
+def make_owned_folder(folder: Path) -> None:
     """Create the folder for the user that runs the server."""
     folder.mkdir(parents=True, exist_ok=True)
     identity = unprivileged()
