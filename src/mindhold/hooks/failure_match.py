@@ -16,9 +16,8 @@ FEWEST_WORDS = 6  # words of a sign that is compared word by word
 FEWEST_BEGINNING = 4  # words of a sign that another one starts with
 _LIKELY = 0.7
 _LONGEST = 40_000  # characters of the failure; signs are taken from its start and its end
-_ADDED_WORDS = frozenset(
-    ("command", "not", "found:", "panic:")
-)  # words that the construction of a sign may add
+# words that the construction of a sign may add
+_ADDED_WORDS = frozenset(("command", "not", "found:", "panic:"))
 
 
 def match_failure(hook_cache: HookCache, text: str, shown_ids: Collection[str] = ()) -> list[dict[str, Any]]:

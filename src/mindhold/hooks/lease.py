@@ -25,9 +25,8 @@ if sys.platform == "win32":
     def try_lock(descriptor: int) -> bool:
         """Lock the file without waiting; whether that worked."""
         try:
-            os.lseek(
-                descriptor, _FAR, os.SEEK_SET
-            )  # nobody can read a locked range, so lock one beyond the content
+            # nobody can read a locked range, so lock one beyond the content
+            os.lseek(descriptor, _FAR, os.SEEK_SET)
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:
             return False

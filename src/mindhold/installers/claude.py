@@ -275,15 +275,13 @@ def without_markers(path: Path, data: bytes, note: Mapping[str, Any]) -> bytes:
     if lead and remaining.endswith(lead):
         shorter = remaining[: -len(lead)]
         if end < len(data) and shorter and not shorter.endswith(b"\n"):
-            shorter = remaining[
-                : len(remaining) - len(lead) // 2
-            ]  # text was added below: it keeps its own line
+            # text was added below: it keeps its own line
+            shorter = remaining[: len(remaining) - len(lead) // 2]
         remaining = shorter
     return remaining + data[end:]
 
 
 def _likely_lead(before: bytes, *, ended: bool) -> bytes:
-    """The likely lead, if none was recorded."""
     eol = b"\r\n" if before.endswith(b"\r\n") else b"\n"
     if not before.endswith(eol * 2):
         return b""

@@ -420,7 +420,6 @@ class JsonText:
         return "\r\n" if "\r\n" in self.text else "\n"
 
     def _is_flat(self, node: JsonNode) -> bool:
-        """Whether the children don't start lines of their own."""
         return bool(node.children) and "\n" not in self.text[node.start : node.children[0].start]
 
     def _gap(self, node: JsonNode) -> str:

@@ -85,7 +85,6 @@ def _edit_section(text: str, section: tuple[int, int], key: str, value: Any) -> 
 
 
 def _value_ends(piece: str, start: int) -> list[int]:
-    """Where the text after a value may start: the blanks before a comment, or the end of the line."""
     return [match.start() for match in re.finditer(r"[ \t]*(?:#|\r?\n)", piece) if match.start() >= start]
 
 

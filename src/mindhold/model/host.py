@@ -72,7 +72,6 @@ def is_registered_redirect(uri: str, registered: Sequence[str]) -> bool:
 
 
 def _without_port(uri: str) -> tuple[str | None, ...] | None:
-    """A loopback address without its port; None for any other address."""
     if not is_safe_redirect(uri):
         return None
     parts = urlsplit(uri)

@@ -84,10 +84,8 @@ NEVER = datetime(9998, 1, 1, tzinfo=UTC)
 UNIMPORTANT = 0.5  # a less important memory that was never used is archived in the end
 SUMMARY = "summary"  # the source of memories that summarise others
 LEAST_SHOWN_CONFIDENCE = 0.3  # a less certain memory is found by a search but never shown unasked
-CONFIDENCE_DAYS: Mapping[Kind, int] = {
-    Kind.PROGRESS: 7,
-    Kind.CONTEXT: 30,
-}  # days in which confidence drops to 0
+# days in which confidence drops to 0
+CONFIDENCE_DAYS: Mapping[Kind, int] = {Kind.PROGRESS: 7, Kind.CONTEXT: 30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +355,6 @@ def _expires_unused(memory: Memory, life: LifecycleRules) -> bool:
 
 
 def _archived_at(memory: Memory) -> datetime:
-    """When the memory was archived, or last looked at since."""
     return max(memory.updated, memory.last_used or memory.updated)
 
 

@@ -91,9 +91,8 @@ class Search:
     vector: Vector | None = None
     model: str | None = None  # the embedder of `vector`; only its vectors are compared
     pool: int = 100  # how many of the best by text, and by vector, become candidates
-    neighbours: bool = (
-        True  # add the records within two positions of the best candidates in their conversations
-    )
+    # add the records within two positions of the best candidates in their conversations
+    neighbours: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,8 @@ class ChangesContract:
         await store.apply([put])
         assert (await by_text(other, "new")).importance.tolist() == [0.5]
         await store.apply([Inherit(put.memory.id, "older", importance=0.75, uses=4)])
-        candidates = await by_text(other, "new")
-        assert (candidates.importance.tolist(), candidates.uses.tolist()) == ([0.75], [4])
+        hits = await by_text(other, "new")
+        assert (hits.importance.tolist(), hits.uses.tolist()) == ([0.75], [4])
 
     async def test_inheriting_by_a_missing_memory(self, store: Store, build: Builder) -> None:
         with pytest.raises(MemoryNotFound, match="gone"):
@@ -175,8 +175,8 @@ class ChangesContract:
         old, new = build.put("thing old", vector=unit(1)), build.put("thing new", vector=unit(1, 1))
         await store.apply([old, new])
         where = Filter(changed=new.memory.updated)
-        candidates = await store.search(Search(where, ("thing",), unit(1), MODEL))
-        assert (candidates.ids, candidates.total) == ([new.memory.id], 1)
+        hits = await store.search(Search(where, ("thing",), unit(1), MODEL))
+        assert (hits.ids, hits.total) == ([new.memory.id], 1)
         (near,) = await store.nearest([unit(1)], model=MODEL, where=where, limit=9)
         assert [neighbour.id for neighbour in near] == [new.memory.id]
 
@@ -269,8 +269,8 @@ class UseContract:
         await store.apply([liked, plain])
         assert len((await by_text(other, "lamp")).ids) == 2
         await store.apply([Rate(liked.memory.id, by=0.75, when=NEXT_DAY)])
-        candidates = await by_text(other, "lamp")
-        usefulness_by_id = dict(zip(candidates.ids, candidates.usefulness.tolist(), strict=True))
+        hits = await by_text(other, "lamp")
+        usefulness_by_id = dict(zip(hits.ids, hits.usefulness.tolist(), strict=True))
         assert usefulness_by_id == {liked.memory.id: 0.75, plain.memory.id: -0.5}
         assert (await by_text(other, "nothing")).usefulness.tolist() == []
 

@@ -152,8 +152,8 @@ class DueContract:
             (unverified, Filter(unverified=True)),
             (unexamined, Filter(unexamined=True)),
         ):
-            candidates = await store.search(Search(where, ("thing",), unit(1), MODEL))
-            assert (candidates.ids, candidates.total) == ([put.memory.id], 1)
+            hits = await store.search(Search(where, ("thing",), unit(1), MODEL))
+            assert (hits.ids, hits.total) == ([put.memory.id], 1)
             (near,) = await store.nearest([unit(1)], model=MODEL, where=where, limit=9)
             assert [neighbour.id for neighbour in near] == [put.memory.id]
 
@@ -260,8 +260,8 @@ class KeywordsContract:
         await store.apply([build.put(f"thing n{n}", vector=unit(1, n / 99)) for n in range(30)] + [put])
         for any_of in (False, True):
             where = Filter(keywords=keyword_forms(["lamp"]), keywords_any=any_of)
-            candidates = await other.search(Search(where, ("thing",), unit(1), MODEL, pool=3))
-            assert (candidates.ids, candidates.total) == ([put.memory.id], 1)
+            hits = await other.search(Search(where, ("thing",), unit(1), MODEL, pool=3))
+            assert (hits.ids, hits.total) == ([put.memory.id], 1)
             (near,) = await other.nearest([unit(1)], model=MODEL, where=where, limit=3)
             assert [neighbour.id for neighbour in near] == [put.memory.id]
 
@@ -349,8 +349,8 @@ class IsolationContract:
             assert await store.tally(where, "kind") == {}
             assert [batch async for batch in store.scan(where)] == []
             assert await store.count_links(where) == 0
-            candidates = await store.search(Search(where, lexemes=("zanzibar",)))
-            assert (candidates.ids, candidates.total) == ([], 0)
+            hits = await store.search(Search(where, lexemes=("zanzibar",)))
+            assert (hits.ids, hits.total) == ([], 0)
         everything = Filter(viewer=viewer, statuses=())
         assert await store.tally(everything, "tag") == {}
         assert await store.tally(everything, "agent") == {"default": 1}
@@ -361,9 +361,9 @@ class IsolationContract:
     async def test_no_search_finds_it(self, store: Store, private: Put, shared: Put, viewer: str) -> None:
         where = Filter(viewer=viewer)
         question = Search(where, lexemes=("zanzibar", "private"), vector=unit(1), model=MODEL)
-        candidates = await store.search(question)
-        assert private.memory.id not in candidates.ids
-        assert candidates.total == 1
+        hits = await store.search(question)
+        assert private.memory.id not in hits.ids
+        assert hits.total == 1
         (nearest,) = await store.nearest([unit(1)], model=MODEL, where=where, limit=10)
         assert [neighbour.id for neighbour in nearest] == [shared.memory.id]
 
@@ -375,8 +375,8 @@ class IsolationContract:
         assert (await store.get(memory_id, viewer=viewer)).content == private.memory.content
         assert await store.count(Filter(viewer=viewer)) == 2
         assert len(await store.links_of([memory_id], viewer=viewer)) == 1
-        candidates = await store.search(Search(Filter(viewer=viewer), lexemes=("zanzibar",)))
-        assert memory_id in candidates.ids
+        hits = await store.search(Search(Filter(viewer=viewer), lexemes=("zanzibar",)))
+        assert memory_id in hits.ids
 
     async def test_a_name_is_never_part_of_the_query(self, store: Store, build: Builder) -> None:
         hostile = "x'); DROP TABLE memory; --"
@@ -446,12 +446,12 @@ class FilteredContract:
         for fields, where in _CASES:
             matching = build.put("thing that matches", vector=unit(0.2, 1), **(_CROWDED | fields))
             await store.apply([matching])
-            candidates = await store.search(Search(Filter(**where), ("thing",), unit(1), MODEL, pool=5))
-            assert candidates.ids == [matching.memory.id], where
-            assert (candidates.total, candidates.embedded) == (1, 1)
-            assert dict(candidates.frequencies) == {"thing": 1}
-            assert candidates.average_length == 3
-            assert candidates.cosine_mean == pytest.approx(candidates.cosines[0], abs=5e-3)
+            hits = await store.search(Search(Filter(**where), ("thing",), unit(1), MODEL, pool=5))
+            assert hits.ids == [matching.memory.id], where
+            assert (hits.total, hits.embedded) == (1, 1)
+            assert dict(hits.frequencies) == {"thing": 1}
+            assert hits.average_length == 3
+            assert hits.cosine_mean == pytest.approx(hits.cosines[0], abs=5e-3)
             nearest = await store.nearest([unit(1)], model=MODEL, where=Filter(**where), limit=3)
             assert [neighbour.id for neighbour in nearest[0]] == [matching.memory.id], where
             await store.erase([matching.memory.id])
@@ -473,9 +473,9 @@ class FilteredContract:
             where = Filter(conversation="talk", positions=(first, last))
             assert {memory.id for memory in await store.find(where)} == set(expected)
             assert await store.count(where) == len(expected)
-            candidates = await store.search(Search(where, ("turn",), unit(1), MODEL))
-            assert set(candidates.ids) == set(expected)
-            assert candidates.total == candidates.frequencies["turn"] == len(expected)
+            hits = await store.search(Search(where, ("turn",), unit(1), MODEL))
+            assert set(hits.ids) == set(expected)
+            assert hits.total == hits.frequencies["turn"] == len(expected)
             near = await store.nearest([unit(1)], model=MODEL, where=where, limit=20)
             assert {neighbour.id for neighbour in near[0]} == set(expected)
 
@@ -492,16 +492,11 @@ class FilteredContract:
         for viewer, visible in (("me", [mine, common]), ("them", [theirs, common]), ("admin", everything)):
             for agents in ((), ("me", "them", "default")):
                 where = Filter(viewer=viewer, agents=agents)
-                candidates = await store.search(Search(where, ("shared",), unit(1), MODEL))
-                assert set(candidates.ids) == {put.memory.id for put in visible}
-                assert (
-                    candidates.total
-                    == candidates.embedded
-                    == candidates.frequencies["shared"]
-                    == len(visible)
-                )
+                hits = await store.search(Search(where, ("shared",), unit(1), MODEL))
+                assert set(hits.ids) == {put.memory.id for put in visible}
+                assert hits.total == hits.embedded == hits.frequencies["shared"] == len(visible)
                 near = await store.nearest([unit(1)], model=MODEL, where=where, limit=9)
-                assert {neighbour.id for neighbour in near[0]} == set(candidates.ids)
+                assert {neighbour.id for neighbour in near[0]} == set(hits.ids)
         assert (await by_text(store, "shared", viewer="me", agents=("them",))).ids == []
         named = await by_text(store, "shared", viewer="me", ids=(theirs.memory.id,))
         assert named.ids == []
@@ -518,35 +513,35 @@ class NeighboursContract:
         ]
         elsewhere = [build.put(f"else e{i}", provenance=position_in("other talk", i)) for i in range(9)]
         await store.apply([*turns, *elsewhere])
-        candidates = await store.search(Search(Filter(), ("t4", "lamp"), unit(1, 4), MODEL, pool=4))
+        hits = await store.search(Search(Filter(), ("t4", "lamp"), unit(1, 4), MODEL, pool=4))
         alone = await store.search(
             Search(Filter(), ("t4", "lamp"), unit(1, 4), MODEL, pool=4, neighbours=False)
         )
-        assert set(alone.ids) <= set(candidates.ids)
-        assert {turns[i].memory.id for i in (3, 4, 5)} <= set(candidates.ids)
-        assert not {put.memory.id for put in elsewhere} & set(candidates.ids)
-        assert len(set(candidates.ids)) == len(candidates.ids)
-        for index, memory_id in enumerate(candidates.ids):
-            number = int(candidates.positions[index])
+        assert set(alone.ids) <= set(hits.ids)
+        assert {turns[i].memory.id for i in (3, 4, 5)} <= set(hits.ids)
+        assert not {put.memory.id for put in elsewhere} & set(hits.ids)
+        assert len(set(hits.ids)) == len(hits.ids)
+        for index, memory_id in enumerate(hits.ids):
+            number = int(hits.positions[index])
             assert turns[number].memory.id == memory_id
-            assert candidates.counts[index].tolist() == [int(number == 4), 2]
+            assert hits.counts[index].tolist() == [int(number == 4), 2]
             expected = float(unit(1, number) @ unit(1, 4))
-            assert candidates.cosines[index] == pytest.approx(expected, abs=2e-3)
+            assert hits.cosines[index] == pytest.approx(expected, abs=2e-3)
 
     async def test_they_come_without_vectors_too(self, store: Store, build: Builder) -> None:
         turns = [build.put(f"only o{i}", provenance=position_in("talk", i)) for i in range(9)]
         await store.apply(turns)
-        candidates = await store.search(Search(Filter(), ("o4",)))
-        assert sorted(candidates.positions.tolist()) == [2, 3, 4, 5, 6]
-        assert candidates.counts.sum() == 1
+        hits = await store.search(Search(Filter(), ("o4",)))
+        assert sorted(hits.positions.tolist()) == [2, 3, 4, 5, 6]
+        assert hits.counts.sum() == 1
 
     async def test_they_pass_the_filter_as_all_others_do(self, store: Store, build: Builder) -> None:
         middle = build.put("middle", provenance=position_in("talk", 5))
         before = build.put("before", provenance=position_in("talk", 4), status=Status.FORGOTTEN)
         after = build.put("after", provenance=position_in("talk", 6), agent="them")
         await store.apply([middle, before, after])
-        candidates = await store.search(Search(Filter(viewer="me"), ("middle",)))
-        assert candidates.ids == [middle.memory.id]
+        hits = await store.search(Search(Filter(viewer="me"), ("middle",)))
+        assert hits.ids == [middle.memory.id]
 
     async def test_neighbours_follow_changes(self, store: Store, other: Store, build: Builder) -> None:
         first = build.put("first", provenance=position_in("talk", 0))

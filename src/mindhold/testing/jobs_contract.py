@@ -44,9 +44,9 @@ class JobsContract:
         await store.apply([Enqueue(second), Enqueue(build.job()), Enqueue(build.job())])
         assert {job.id for job in await store.jobs() if job.key} == {first.id}
         assert len(await store.jobs()) == 3
-        leased_job = await lease(store)
-        assert leased_job is not None
-        assert leased_job.id == first.id
+        running = await lease(store)
+        assert running is not None
+        assert running.id == first.id
         await store.apply([Enqueue(second)])
         assert {job.id for job in await store.jobs() if job.key} == {first.id, second.id}
 
@@ -73,9 +73,9 @@ class JobsContract:
         embed, tidy = build.job("embed"), build.job("tidy")
         await store.apply([Enqueue(embed), Enqueue(tidy)])
         assert await lease(store, names=("other",)) is None
-        leased_job = await lease(store, names=("tidy", "other"))
-        assert leased_job is not None
-        assert leased_job.id == tidy.id
+        running = await lease(store, names=("tidy", "other"))
+        assert running is not None
+        assert running.id == tidy.id
 
     async def test_no_job_is_held_twice(self, store: Store, other: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job()) for _ in range(20)])
@@ -87,57 +87,57 @@ class JobsContract:
 
     async def test_a_silent_runner_loses_its_job(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job())])
-        first_lease = await lease(store, "first")
-        assert first_lease is not None
+        first = await lease(store, "first")
+        assert first is not None
         assert await store.lease("second", now=LATER + MINUTE / 2, duration=MINUTE) is None
-        second_lease = await store.lease("second", now=LATER + MINUTE, duration=MINUTE)
-        assert second_lease is not None
-        assert (second_lease.id, second_lease.attempts, second_lease.lease_owner) == (
-            first_lease.id,
+        second = await store.lease("second", now=LATER + MINUTE, duration=MINUTE)
+        assert second is not None
+        assert (second.id, second.attempts, second.lease_owner) == (
+            first.id,
             2,
             "second",
         )
-        assert not await store.renew(first_lease.id, "first", until=LATER + 5 * MINUTE)
-        assert not await store.finish(replace(first_lease, state=JobState.DONE), "first")
-        assert await store.job(first_lease.id) == second_lease
+        assert not await store.renew(first.id, "first", until=LATER + 5 * MINUTE)
+        assert not await store.finish(replace(first, state=JobState.DONE), "first")
+        assert await store.job(first.id) == second
 
     async def test_renewing_keeps_it(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job())])
-        leased_job = await lease(store, "first")
-        assert leased_job is not None
-        assert await store.renew(leased_job.id, "first", until=LATER + 5 * MINUTE)
-        assert not await store.renew(leased_job.id, "second", until=LATER + 9 * MINUTE)
+        job = await lease(store, "first")
+        assert job is not None
+        assert await store.renew(job.id, "first", until=LATER + 5 * MINUTE)
+        assert not await store.renew(job.id, "second", until=LATER + 9 * MINUTE)
         assert await store.lease("second", now=LATER + 2 * MINUTE, duration=MINUTE) is None
         assert not await store.renew("missing", "first", until=LATER)
 
     async def test_finishing(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job())])
-        leased_job = await lease(store)
-        assert leased_job is not None
-        done = replace(leased_job, state=JobState.DONE, finished=LATER, result={"n": 2})
+        job = await lease(store)
+        assert job is not None
+        done = replace(job, state=JobState.DONE, finished=LATER, result={"n": 2})
         assert await store.finish(done, "runner")
-        assert await store.job(leased_job.id) == replace(done, lease_owner=None, lease_until=None)
+        assert await store.job(job.id) == replace(done, lease_owner=None, lease_until=None)
         assert not await store.finish(done, "runner")
         assert await lease(store) is None
 
     async def test_trying_again_later(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job(key="k"))])
-        leased_job = await lease(store)
-        assert leased_job is not None
-        again = replace(leased_job, state=JobState.WAITING, due=LATER + MINUTE, error="it failed")
+        job = await lease(store)
+        assert job is not None
+        again = replace(job, state=JobState.WAITING, due=LATER + MINUTE, error="it failed")
         assert await store.finish(again, "runner")
         assert await lease(store) is None
-        second_lease = await store.lease("runner", now=LATER + MINUTE, duration=MINUTE)
-        assert second_lease is not None
-        assert (second_lease.attempts, second_lease.error) == (2, "it failed")
+        second = await store.lease("runner", now=LATER + MINUTE, duration=MINUTE)
+        assert second is not None
+        assert (second.attempts, second.error) == (2, "it failed")
 
     async def test_retrying_next_to_a_newer_job_with_its_key(self, store: Store, build: Builder) -> None:
         first, second = build.job(key="k"), build.job(key="k")
         await store.apply([Enqueue(first)])
-        leased_job = await lease(store)
-        assert leased_job is not None
+        running = await lease(store)
+        assert running is not None
         await store.apply([Enqueue(second)])
-        assert await store.finish(replace(leased_job, state=JobState.WAITING, error="it failed"), "runner")
+        assert await store.finish(replace(running, state=JobState.WAITING, error="it failed"), "runner")
         jobs = await store.jobs(states=[JobState.WAITING])
         assert {job.id: job.key for job in jobs} == {first.id: None, second.id: "k"}
 
@@ -165,19 +165,19 @@ class JobsContract:
         await store.apply([Enqueue(job)])
         again = replace(job, state=JobState.WAITING, attempts=0, error=None)
         assert await store.replace_job(again, expected=JobState.DEAD)
-        leased_job = await lease(store)
-        assert leased_job is not None
-        assert leased_job.id == job.id
+        running = await lease(store)
+        assert running is not None
+        assert running.id == job.id
 
     async def test_a_job_that_a_runner_took_is_not_replaced(
         self, store: Store, other: Store, build: Builder
     ) -> None:
         job = build.job()
         await store.apply([Enqueue(job)])
-        leased_job = await lease(other)
+        running = await lease(other)
         ended = replace(job, state=JobState.DONE, finished=LATER)
         assert not await store.replace_job(ended, expected=JobState.WAITING)
-        assert await store.job(job.id) == leased_job
+        assert await store.job(job.id) == running
 
     async def test_dropping_finished_ones(self, store: Store, build: Builder) -> None:
         old = build.job(state=JobState.DONE, finished=START)

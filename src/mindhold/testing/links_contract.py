@@ -37,8 +37,8 @@ class LinksContract:
         links = [build.link(first.memory, second.memory, relation) for relation in Relation]
         await store.apply([first, second, *(Connect(link) for link in links)])
         relations = (Relation.PART_OF, Relation.CONTRADICTS)
-        links_found = await store.links_of([first.memory.id], relations=relations, viewer="default")
-        assert {link.relation for link in links_found} == set(relations)
+        filtered = await store.links_of([first.memory.id], relations=relations, viewer="default")
+        assert {link.relation for link in filtered} == set(relations)
         assert len(await store.links_of([first.memory.id], viewer="default")) == len(Relation)
 
     async def test_connecting_again_replaces(self, store: Store, build: Builder) -> None:
@@ -186,15 +186,15 @@ class ErasureContract:
     @needs(Capability.VECTORS)
     async def test_nothing_of_it_is_left(self, store: Store, build: Builder) -> None:
         erased = build.put("a secret word", tags=("t",), vector=unit(1), status=Status.FORGOTTEN)
-        remaining = build.put("another", supersedes=erased.memory.id, merged_from=(erased.memory.id, "x"))
+        other = build.put("another", supersedes=erased.memory.id, merged_from=(erased.memory.id, "x"))
         about = build.job(payload={"id": erased.memory.id})
-        others = build.job(payload={"ids": [erased.memory.id, remaining.memory.id]})
+        others = build.job(payload={"ids": [erased.memory.id, other.memory.id]})
         await store.apply(
             [
                 erased,
-                remaining,
-                Connect(build.link(erased.memory, remaining.memory)),
-                Connect(build.link(remaining.memory, erased.memory, Relation.SUPERSEDED_BY)),
+                other,
+                Connect(build.link(erased.memory, other.memory)),
+                Connect(build.link(other.memory, erased.memory, Relation.SUPERSEDED_BY)),
                 Keep(build.version(erased.memory, 1, "an older secret")),
                 Enqueue(about),
                 Enqueue(others),
@@ -211,22 +211,22 @@ class ErasureContract:
         assert set(receipt.removed) <= set(receipt.remaining)
 
         assert await store.get_many([erased.memory.id], viewer="admin") == {}
-        assert await store.links_of([remaining.memory.id], viewer="admin") == []
+        assert await store.links_of([other.memory.id], viewer="admin") == []
         assert await store.versions_of(erased.memory.id) == []
         assert await store.vector_of([erased.memory.id], model=MODEL) == {}
-        reread = await store.get(remaining.memory.id, viewer="admin")
+        reread = await store.get(other.memory.id, viewer="admin")
         assert reread.supersedes is None
         assert reread.merged_from == ("x",)
-        assert [job.payload for job in await store.jobs()] == [{"ids": [remaining.memory.id]}]
+        assert [job.payload for job in await store.jobs()] == [{"ids": [other.memory.id]}]
 
     async def test_a_copy_goes_and_what_names_it_stays(self, store: Store, build: Builder) -> None:
         erased = build.put("a copy", tags=("t",), vector=unit(1))
-        remaining = build.put("another", supersedes=erased.memory.id, merged_from=(erased.memory.id,))
+        other = build.put("another", supersedes=erased.memory.id, merged_from=(erased.memory.id,))
         about = build.job(payload={"id": erased.memory.id})
         entry = Entry("conversation", "c", {"memories": [erased.memory.id]}, START)
-        link = Connect(build.link(erased.memory, remaining.memory))
+        link = Connect(build.link(erased.memory, other.memory))
         await store.apply(
-            [erased, remaining, link, Keep(build.version(erased.memory, 1, "before")), Enqueue(about)]
+            [erased, other, link, Keep(build.version(erased.memory, 1, "before")), Enqueue(about)]
         )
         await store.put_entry(entry)
         receipt = await store.erase([erased.memory.id], references=False)
@@ -238,7 +238,7 @@ class ErasureContract:
         )
         assert set(receipt.remaining.values()) == {0}
         assert await store.get_many([erased.memory.id], viewer="admin") == {}
-        assert await store.get(remaining.memory.id, viewer="admin") == remaining.memory
+        assert await store.get(other.memory.id, viewer="admin") == other.memory
         assert await store.jobs() == [about]
         assert await store.entries("conversation", now=START) == [entry]
 

@@ -33,10 +33,10 @@ class CandidatesContract:
     """Candidates by text and by vector, and what the ranking gets."""
 
     async def test_an_empty_store_has_no_candidates(self, store: Store) -> None:
-        candidates = await store.search(Search(Filter(), ("word",), unit(1), MODEL))
-        assert candidates.ids == []
-        assert candidates.counts.shape == (0, 1)
-        assert (candidates.total, candidates.embedded, candidates.average_length) == (0, 0, 0.0)
+        hits = await store.search(Search(Filter(), ("word",), unit(1), MODEL))
+        assert hits.ids == []
+        assert hits.counts.shape == (0, 1)
+        assert (hits.total, hits.embedded, hits.average_length) == (0, 0, 0.0)
         assert await store.nearest([unit(1)], model=MODEL, where=Filter(), limit=3) == [[]]
 
     @needs(Capability.VECTORS)
@@ -59,9 +59,9 @@ class CandidatesContract:
         self, store: Store, build: Builder
     ) -> None:
         await store.apply([build.put("something", vector=unit(1))])
-        candidates = await store.search(Search(Filter()))
-        assert candidates.ids == []
-        assert candidates.total == 1
+        hits = await store.search(Search(Filter()))
+        assert hits.ids == []
+        assert hits.total == 1
 
     async def test_strange_lexemes_are_found_nowhere(self, store: Store, build: Builder) -> None:
         await store.apply([build.put("plain words")])
@@ -77,9 +77,9 @@ class CandidatesContract:
             "-plain",
             "lexemes:plain",
         )
-        candidates = await store.search(Search(Filter(), (*strange, "plain")))
-        assert len(candidates.ids) == 1
-        assert candidates.counts.sum() == 1
+        hits = await store.search(Search(Filter(), (*strange, "plain")))
+        assert len(hits.ids) == 1
+        assert hits.counts.sum() == 1
 
     async def test_chinese_japanese_and_korean_words_of_one_and_two_characters(
         self, store: Store, build: Builder
@@ -102,33 +102,31 @@ class CandidatesContract:
         hidden = [build.put(f"h{i} w3 w3", status=Status.ARCHIVED) for i in range(5)]
         await store.apply([*puts, *hidden])
         lexemes = ("w3", "w7", "nowhere", "r9")
-        candidates = await store.search(Search(Filter(), lexemes, pool=1000))
+        hits = await store.search(Search(Filter(), lexemes, pool=1000))
         tallies = {put.memory.id: Counter(put.lexemes) for put in puts}
-        assert set(candidates.ids) == {
+        assert set(hits.ids) == {
             memory_id for memory_id, tally in tallies.items() if any(tally[word] for word in lexemes)
         }
-        expected = [[tallies[memory_id][word] for word in lexemes] for memory_id in candidates.ids]
-        assert candidates.counts.tolist() == expected
-        assert candidates.lengths.tolist() == [tallies[memory_id].total() for memory_id in candidates.ids]
-        assert candidates.total == len(puts)
-        assert candidates.average_length == pytest.approx(
-            np.mean([tally.total() for tally in tallies.values()])
-        )
-        assert dict(candidates.frequencies) == {
+        expected = [[tallies[memory_id][word] for word in lexemes] for memory_id in hits.ids]
+        assert hits.counts.tolist() == expected
+        assert hits.lengths.tolist() == [tallies[memory_id].total() for memory_id in hits.ids]
+        assert hits.total == len(puts)
+        assert hits.average_length == pytest.approx(np.mean([tally.total() for tally in tallies.values()]))
+        assert dict(hits.frequencies) == {
             word: sum(word in tally for tally in tallies.values()) for word in lexemes
         }
 
     async def test_the_same_word_twice_in_a_row_counts_twice(self, store: Store, build: Builder) -> None:
         await store.apply([build.put("very very very good"), build.put("very")])
-        candidates = await store.search(Search(Filter(), ("very",)))
-        assert sorted(candidates.counts[:, 0].tolist()) == [1, 3]
+        hits = await store.search(Search(Filter(), ("very",)))
+        assert sorted(hits.counts[:, 0].tolist()) == [1, 3]
 
     async def test_the_text_pool_holds_the_best(self, store: Store, build: Builder) -> None:
         both = build.put("rare common")
         await store.apply([build.put(f"common n{i}") for i in range(60)] + [both])
-        candidates = await store.search(Search(Filter(), ("common", "rare"), pool=5))
-        assert len(candidates.ids) == 5
-        assert both.memory.id in candidates.ids
+        hits = await store.search(Search(Filter(), ("common", "rare"), pool=5))
+        assert len(hits.ids) == 5
+        assert both.memory.id in hits.ids
 
     @needs(Capability.VECTORS)
     async def test_what_the_ranking_gets_about_a_record(self, store: Store, build: Builder) -> None:
@@ -142,17 +140,17 @@ class CandidatesContract:
         loose = build.put("told again", provenance=Provenance(conversation="talk"))
         await store.apply([put, loose])
         await store.touch([put.memory.id], START)
-        candidates = await store.search(Search(Filter(), ("told",), unit(1), MODEL))
-        index = candidates.ids.index(put.memory.id)
-        assert candidates.importance[index] == pytest.approx(0.35)
-        assert candidates.trust[index] == pytest.approx(0.6)
-        assert candidates.uses[index] == 1
-        assert candidates.occurred[index] == pytest.approx(put.memory.occurred.timestamp(), abs=1e-3)
-        assert candidates.conversations == ["talk", "talk"]
-        assert sorted(candidates.positions.tolist()) == [-1, 7]
-        assert candidates.cosines[index] == pytest.approx(0.6, abs=2e-3)
-        assert np.isnan(candidates.cosines[1 - index])
-        assert candidates.embedded == 1
+        hits = await store.search(Search(Filter(), ("told",), unit(1), MODEL))
+        index = hits.ids.index(put.memory.id)
+        assert hits.importance[index] == pytest.approx(0.35)
+        assert hits.trust[index] == pytest.approx(0.6)
+        assert hits.uses[index] == 1
+        assert hits.occurred[index] == pytest.approx(put.memory.occurred.timestamp(), abs=1e-3)
+        assert hits.conversations == ["talk", "talk"]
+        assert sorted(hits.positions.tolist()) == [-1, 7]
+        assert hits.cosines[index] == pytest.approx(0.6, abs=2e-3)
+        assert np.isnan(hits.cosines[1 - index])
+        assert hits.embedded == 1
 
 
 class VectorContract:
@@ -168,14 +166,14 @@ class VectorContract:
         for query in clustered(12, seed=3):
             cosines = matrix @ query
             best = set(ids[np.argsort(-cosines)[:10]])
-            candidates = await store.search(Search(Filter(), (), query, MODEL, pool=10))
-            assert set(candidates.ids) == best
-            cosine_by_id = dict(zip(candidates.ids, candidates.cosines.tolist(), strict=True))
+            hits = await store.search(Search(Filter(), (), query, MODEL, pool=10))
+            assert set(hits.ids) == best
+            cosine_by_id = dict(zip(hits.ids, hits.cosines.tolist(), strict=True))
             for memory_id in best:
                 assert cosine_by_id[memory_id] == pytest.approx(cosines[ids == memory_id][0], abs=2e-3)
-            assert candidates.cosine_mean == pytest.approx(cosines.mean(), abs=5e-3)
-            assert candidates.cosine_deviation == pytest.approx(cosines.std(), abs=5e-3)
-            assert candidates.embedded == 3_000
+            assert hits.cosine_mean == pytest.approx(cosines.mean(), abs=5e-3)
+            assert hits.cosine_deviation == pytest.approx(cosines.std(), abs=5e-3)
+            assert hits.embedded == 3_000
             near = await store.nearest([query], model=MODEL, where=Filter(), limit=10)
             assert {neighbour.id for neighbour in near[0]} == best
             assert [n.cosine for n in near[0]] == sorted((n.cosine for n in near[0]), reverse=True)
@@ -194,18 +192,18 @@ class VectorContract:
     async def test_text_candidates_have_their_cosines_too(self, store: Store, build: Builder) -> None:
         far = build.put("marked", vector=unit(-1, 0.5))
         await store.apply([far, *(build.put(vector=unit(1, i / 100)) for i in range(50))])
-        candidates = await store.search(Search(Filter(), ("marked",), unit(1), MODEL, pool=5))
-        index = candidates.ids.index(far.memory.id)
-        assert candidates.cosines[index] == pytest.approx(-1 / np.sqrt(1.25), abs=2e-3)
+        hits = await store.search(Search(Filter(), ("marked",), unit(1), MODEL, pool=5))
+        index = hits.ids.index(far.memory.id)
+        assert hits.cosines[index] == pytest.approx(-1 / np.sqrt(1.25), abs=2e-3)
 
     @needs(Capability.VECTORS)
     async def test_vectors_of_another_model_are_not_compared(self, store: Store, build: Builder) -> None:
         ours = build.put("ours", vector=unit(0.5, 1))
         theirs = build.put("theirs", vector=unit(1, dimensions=48), embedded_by=OTHER_MODEL)
         await store.apply([ours, theirs])
-        candidates = await store.search(Search(Filter(), ("theirs",), unit(1), MODEL))
-        assert np.isnan(candidates.cosines[candidates.ids.index(theirs.memory.id)])
-        assert candidates.embedded == 1
+        hits = await store.search(Search(Filter(), ("theirs",), unit(1), MODEL))
+        assert np.isnan(hits.cosines[hits.ids.index(theirs.memory.id)])
+        assert hits.embedded == 1
         near = await store.nearest([unit(1)], model=MODEL, where=Filter(), limit=5)
         assert [neighbour.id for neighbour in near[0]] == [ours.memory.id]
         query = unit(1, dimensions=48)
@@ -227,8 +225,8 @@ class VectorContract:
             (["team", "work"], {"old", "bare"}),
             (["nowhere"], set()),
         ):
-            candidates = await store.unembedded(MODEL, limit=10, scopes=names)
-            assert {memory.content for memory in candidates} == expected
+            hits = await store.unembedded(MODEL, limit=10, scopes=names)
+            assert {memory.content for memory in hits} == expected
         assert len(await store.unembedded(MODEL, limit=1, scopes=["team", "work"])) == 1
 
     @needs(Capability.VECTORS)
@@ -254,8 +252,8 @@ class VectorContract:
         assert set(stored) == {bare.memory.id, old.memory.id}
         assert stored[bare.memory.id] == pytest.approx(unit(1, 1), abs=2e-3)
         assert await store.vector_of([old.memory.id], model=OTHER_MODEL) == {}
-        candidates = await by_vector(store, unit(1, 1))
-        assert set(candidates.ids[:2]) | {done.memory.id} == set(candidates.ids)
+        hits = await by_vector(store, unit(1, 1))
+        assert set(hits.ids[:2]) | {done.memory.id} == set(hits.ids)
         unchanged = await store.vector_of([done.memory.id], model=MODEL)
         assert unchanged[done.memory.id] == pytest.approx(unit(0, 1), abs=2e-3)
 
@@ -274,8 +272,8 @@ class FollowingContract:
         await store.apply([Put(memory, ["after"], vector=unit(0, 1))])
         assert (await by_text(store, "before")).ids == []
         assert (await by_text(store, "after")).ids == [put.memory.id]
-        candidates = await by_vector(store, unit(0, 1))
-        assert candidates.cosines.tolist() == pytest.approx([1.0], abs=2e-3)
+        hits = await by_vector(store, unit(0, 1))
+        assert hits.cosines.tolist() == pytest.approx([1.0], abs=2e-3)
         await store.apply([Put(replace(memory, embedded_by=None), ["after"])])
         assert (await by_vector(store, unit(0, 1))).embedded == 0
 
@@ -324,14 +322,8 @@ class FollowingContract:
         async def look(handle: Store) -> int:
             times = 0
             while not done:
-                candidates = await handle.search(Search(Filter(), ("plan",), unit(1), MODEL))
-                assert (
-                    len(candidates.ids)
-                    == candidates.total
-                    == candidates.embedded
-                    == candidates.frequencies["plan"]
-                    == 1
-                )
+                hits = await handle.search(Search(Filter(), ("plan",), unit(1), MODEL))
+                assert len(hits.ids) == hits.total == hits.embedded == hits.frequencies["plan"] == 1
                 assert len((await handle.nearest([unit(1)], model=MODEL, where=Filter(), limit=2))[0]) == 1
                 times += 1
             return times
@@ -355,11 +347,11 @@ class FollowingContract:
         late = build.put("late all", vector=vectors[0])
         await store.apply([late])
         for handle in (store, other):
-            candidates = await handle.search(Search(Filter(), ("all", "number7"), vectors[7], MODEL, pool=50))
-            assert candidates.total == candidates.embedded == len(puts) - len(erased_ids) + 1
-            assert candidates.frequencies["all"] == candidates.total
-            assert not erased_ids & set(candidates.ids)
-            assert puts[7].memory.id in candidates.ids
+            hits = await handle.search(Search(Filter(), ("all", "number7"), vectors[7], MODEL, pool=50))
+            assert hits.total == hits.embedded == len(puts) - len(erased_ids) + 1
+            assert hits.frequencies["all"] == hits.total
+            assert not erased_ids & set(hits.ids)
+            assert puts[7].memory.id in hits.ids
             near = await handle.nearest([vectors[0]], model=MODEL, where=Filter(), limit=1)
             assert near[0][0].id == late.memory.id
 

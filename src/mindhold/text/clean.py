@@ -180,7 +180,6 @@ def _last_boundary(
 
 
 def _fence_over(fences: list[tuple[int, int]], position: int) -> tuple[int, int] | None:
-    """The fenced block that a cut at `position` would break."""
     index = bisect_right(fences, (position, 0)) - 1
     if index < 0:
         return None

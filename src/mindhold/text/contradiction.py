@@ -47,7 +47,7 @@ class StatementRelation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StatementComparison:
+class Comparison:
     """The relation between two statements, how sure the rule is of it, and why."""
 
     relation: StatementRelation
@@ -55,8 +55,8 @@ class StatementComparison:
     why: str
 
 
-UNKNOWN = StatementComparison(StatementRelation.UNKNOWN, 0.0, "")
-SAME_WORDS = StatementComparison(StatementRelation.SAME, 0.85, "they use the same words")
+UNKNOWN = Comparison(StatementRelation.UNKNOWN, 0.0, "")
+SAME_WORDS = Comparison(StatementRelation.SAME, 0.85, "they use the same words")
 _SENTENCE = LazyPattern(r"(?<=[.!?])[\"'”’)\]]*\s+(?=\S)|(?<=[。！？])|\n+|;\s+")
 _HANGUL = LazyPattern("[가-힣]")
 _PRONOUNS = frozenset("it they this that these those he she its their his her".split())
@@ -72,9 +72,8 @@ _MULTI_VALUED = frozenset(
     log call send read writ store return""".split()
 )
 _SINGLE = frozenset(lexeme for word in SINGLE_VALUED for lexeme in lexemes(word)) | SINGLE_VALUED | {"due"}
-_STATE_PARTICIPLES = frozenset(
-    "stored kept saved written implemented built released scheduled born".split()
-)  # after "is"
+# after "is"
+_STATE_PARTICIPLES = frozenset("stored kept saved written implemented built released scheduled born".split())
 _SHARED_PORTS = frozenset({"80", "443"})  # ports that one server uses both of
 # Documents that exist many times: two sums belong to two of them.
 _DOCUMENTS = frozenset("invoic order receipt purchas transact payment bill".split())
@@ -83,15 +82,15 @@ _EXCHANGES = frozenset(
     "instead rather switch replac chang migrat except unless 대신 전환하 변경하 교체하".split()
 )
 _NEED_VERBS = frozenset("requir need".split())
-SentenceJudge = Callable[[str, str], StatementComparison]
+SentenceJudge = Callable[[str, str], Comparison]
 
 
-def compare_statements(old: str, new: str) -> StatementComparison:
+def compare_statements(old: str, new: str) -> Comparison:
     """Compare two texts, of which `new` is the later one."""
     if old == new:
-        return StatementComparison(StatementRelation.SAME, 0.95, "they say the same")
+        return Comparison(StatementRelation.SAME, 0.95, "they say the same")
     if replaces(new, old):
-        return StatementComparison(StatementRelation.OPPOSED, 0.95, "the later one says that it has changed")
+        return Comparison(StatementRelation.OPPOSED, 0.95, "the later one says that it has changed")
     if _HANGUL.search(old) or _HANGUL.search(new):
         from mindhold.text.korean_contradiction import compare_korean_sentences  # loaded only for Korean
 
@@ -99,11 +98,11 @@ def compare_statements(old: str, new: str) -> StatementComparison:
     else:
         comparison = _compare_by_sentence(old, new, _compare_sentences)
     if comparison.relation in (StatementRelation.UNKNOWN, StatementRelation.DOUBTFUL) and resolves(new, old):
-        return StatementComparison(StatementRelation.APART, 0.8, "the later one says how it was resolved")
+        return Comparison(StatementRelation.APART, 0.8, "the later one says how it was resolved")
     return comparison
 
 
-def _compare_by_sentence(old: str, new: str, judge: SentenceJudge) -> StatementComparison:
+def _compare_by_sentence(old: str, new: str, judge: SentenceJudge) -> Comparison:
     """The strongest result of comparing each sentence of the old text with each of the new one."""
     before, after = split_sentences(old), split_sentences(new)
     if len(before) == len(after) == 1:
@@ -111,7 +110,7 @@ def _compare_by_sentence(old: str, new: str, judge: SentenceJudge) -> StatementC
     if len(before) > MOST_SENTENCES or len(after) > MOST_SENTENCES:
         return UNKNOWN
     if same_statement(old, new):
-        return StatementComparison(StatementRelation.SAME, 0.95, "they say the same")
+        return Comparison(StatementRelation.SAME, 0.95, "they say the same")
     table = [[judge(left, right) for right in after] for left in before]
     opposed = [
         (cell.confidence, row, column)
@@ -131,11 +130,11 @@ def _compare_by_sentence(old: str, new: str, judge: SentenceJudge) -> StatementC
 def _judge_opposed_pair(
     before: Sequence[str],
     after: Sequence[str],
-    table: Sequence[Sequence[StatementComparison]],
+    table: Sequence[Sequence[Comparison]],
     *,
     row: int,
     column: int,
-) -> StatementComparison:
+) -> Comparison:
     """The pair counts fully only if both texts share all other sentences, which may name its subject."""
     best = table[row][column]
     rows = [index for index in range(len(before)) if index != row]
@@ -155,8 +154,8 @@ def _judge_opposed_pair(
         table[left][right].relation is StatementRelation.APART
         for left, right in zip(rows, columns, strict=False)
     ):
-        return StatementComparison(StatementRelation.APART, 0.8, "another sentence is about different things")
-    return StatementComparison(StatementRelation.DOUBTFUL, 0.6, best.why)
+        return Comparison(StatementRelation.APART, 0.8, "another sentence is about different things")
+    return Comparison(StatementRelation.DOUBTFUL, 0.6, best.why)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -170,12 +169,12 @@ def _begins_vaguely(sentence: str) -> bool:
     return sentence.split(maxsplit=1)[0].lower().strip(",'") in _PRONOUNS
 
 
-def _compare_sentences(old: str, new: str) -> StatementComparison:
+def _compare_sentences(old: str, new: str) -> Comparison:
     before, after = parse_statement(old), parse_statement(new)
     if not before.words or not after.words or max(len(before.words), len(after.words)) > LONGEST:
         return UNKNOWN
     if before.past != after.past and not after.ended and not before.ended:
-        return StatementComparison(StatementRelation.APART, 0.85, "one is about the past")
+        return Comparison(StatementRelation.APART, 0.85, "one is about the past")
     if before.future != after.future:
         return UNKNOWN
     changes = changes_between(before, after)
@@ -188,15 +187,13 @@ def _compare_sentences(old: str, new: str) -> StatementComparison:
 
 def _compare_negations(
     old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]
-) -> StatementComparison:
+) -> Comparison:
     if abs(old.negations - new.negations) != 1 or min(old.negations, new.negations) > 0:
         return UNKNOWN
     if not changes:
         if old.hedged or new.hedged:
-            return StatementComparison(
-                StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of some"
-            )
-        return StatementComparison(StatementRelation.OPPOSED, 0.95, "one denies what the other says")
+            return Comparison(StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of some")
+        return Comparison(StatementRelation.OPPOSED, 0.95, "one denies what the other says")
     affirmed, denied = (old, new) if new.negations else (new, old)
     extra = {word.key for word in affirmed.words} - {word.key for word in denied.words}
     if (
@@ -204,42 +201,36 @@ def _compare_negations(
         and not any(change.both for change in changes)
         and len(extra) <= 3
     ):
-        return StatementComparison(
-            StatementRelation.DOUBTFUL, 0.6, "one denies what the other says, and says more of"
-        )
+        return Comparison(StatementRelation.DOUBTFUL, 0.6, "one denies what the other says, and says more of")
     if any(change.both and not change.in_predicate for change in changes):
-        return StatementComparison(StatementRelation.APART, 0.8, "they are about different things")
+        return Comparison(StatementRelation.APART, 0.8, "they are about different things")
     return UNKNOWN
 
 
 def _compare_values(
     old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]
-) -> StatementComparison:
+) -> Comparison:
     if not changes:
         return SAME_WORDS
     if not all(change.both for change in changes):
         if not any(change.both for change in changes):
             return judge_addition(changes)
         if any(change.both and _changes_subject(change) for change in changes):
-            return StatementComparison(StatementRelation.APART, 0.85, "they are about different things")
+            return Comparison(StatementRelation.APART, 0.85, "they are about different things")
         return UNKNOWN
     if any(_changes_subject(change) for change in changes):
-        return StatementComparison(StatementRelation.APART, 0.9, "they are about different things")
+        return Comparison(StatementRelation.APART, 0.9, "they are about different things")
     if len(changes) > 1:
         doubt = all(change.kinds == {"number"} for change in changes) and not _is_event(old, new)
-        return (
-            StatementComparison(StatementRelation.DOUBTFUL, 0.5, "several numbers differ")
-            if doubt
-            else UNKNOWN
-        )
+        return Comparison(StatementRelation.DOUBTFUL, 0.5, "several numbers differ") if doubt else UNKNOWN
     return _compare_value(old, new, changes[0])
 
 
-def judge_addition(changes: Sequence[StatementChange]) -> StatementComparison:
+def judge_addition(changes: Sequence[StatementChange]) -> Comparison:
     """Judge a statement against a longer version of itself; "instead of" makes it a possible change."""
     if any(word.key in _EXCHANGES for change in changes for word in change.words):
-        return StatementComparison(StatementRelation.DOUBTFUL, 0.6, "one says that it has changed")
-    return StatementComparison(StatementRelation.APART, 0.8, "one says more than the other")
+        return Comparison(StatementRelation.DOUBTFUL, 0.6, "one says that it has changed")
+    return Comparison(StatementRelation.APART, 0.8, "one says more than the other")
 
 
 def _changes_subject(change: StatementChange) -> bool:
@@ -288,9 +279,7 @@ def _runs_on(change: StatementChange) -> bool:
     return on and change.before[-1].raw.lower() not in ATTRIBUTES
 
 
-def _compare_value(
-    old: ParsedStatement, new: ParsedStatement, change: StatementChange
-) -> StatementComparison:
+def _compare_value(old: ParsedStatement, new: ParsedStatement, change: StatementChange) -> Comparison:
     if (
         not _has_subject(change)
         or old.hedged
@@ -303,7 +292,7 @@ def _compare_value(
     if len(change.removed) == len(change.added) == 1 and opposite(change.removed[0].key, change.added[0].key):
         return _compare_opposites(old, new, change)
     if _is_event(old, new):
-        return StatementComparison(StatementRelation.APART, 0.8, "each happened once")
+        return Comparison(StatementRelation.APART, 0.8, "each happened once")
     dated = _is_date(change)
     if dated and change.preceding() in MONTHS:  # "due on May 5": look at what precedes the date
         change = replace(change, before=change.before[:-1])
@@ -312,9 +301,9 @@ def _compare_value(
         if change.kinds != {"number"} and may_be_same_day(*change.keys):
             return UNKNOWN
         return (
-            StatementComparison(StatementRelation.OPPOSED, 0.85, values)
+            Comparison(StatementRelation.OPPOSED, 0.85, values)
             if single
-            else StatementComparison(StatementRelation.DOUBTFUL, 0.5, values)
+            else Comparison(StatementRelation.DOUBTFUL, 0.5, values)
         )
     units = compare_units(change)
     if units is not None:
@@ -322,9 +311,9 @@ def _compare_value(
     if change.kinds == {"number"}:
         return _compare_numbers(old, new, change)
     if single and old.definite and new.definite and len(change.removed) <= 2 and len(change.added) <= 2:
-        return StatementComparison(StatementRelation.OPPOSED, 0.85, values)
+        return Comparison(StatementRelation.OPPOSED, 0.85, values)
     if change.kinds <= {"name", "path"} and change.preceding() in ("use", "prefer", "choos"):
-        return StatementComparison(StatementRelation.DOUBTFUL, 0.5, values)
+        return Comparison(StatementRelation.DOUBTFUL, 0.5, values)
     return UNKNOWN
 
 
@@ -336,16 +325,14 @@ def _is_date(change: StatementChange) -> bool:
     return dated and change.kinds <= {"date", "number"}
 
 
-def _compare_opposites(
-    old: ParsedStatement, new: ParsedStatement, change: StatementChange
-) -> StatementComparison:
+def _compare_opposites(old: ParsedStatement, new: ParsedStatement, change: StatementChange) -> Comparison:
     left, right = change.removed[0], change.added[0]
     values = f"{left.raw} against {right.raw}"
     if are_directions(left.key, right.key) and change.after and not (old.linked and _is_switched(change)):
         return UNKNOWN
     if not (old.definite and new.definite) or change.preceding() in ADJUNCT_STARTS:
-        return StatementComparison(StatementRelation.DOUBTFUL, 0.5, values)
-    return StatementComparison(StatementRelation.OPPOSED, 0.9, values)
+        return Comparison(StatementRelation.DOUBTFUL, 0.5, values)
+    return Comparison(StatementRelation.OPPOSED, 0.9, values)
 
 
 def _is_switched(change: StatementChange) -> bool:
@@ -357,30 +344,28 @@ def _is_switched(change: StatementChange) -> bool:
     return in_predicate <= {"turn", "switch"} and (after[0] in ADJUNCT_STARTS or after == ["by", "default"])
 
 
-def _compare_numbers(
-    old: ParsedStatement, new: ParsedStatement, change: StatementChange
-) -> StatementComparison:
+def _compare_numbers(old: ParsedStatement, new: ParsedStatement, change: StatementChange) -> Comparison:
     values = f"{_text(change.removed)} against {_text(change.added)}"
     if change.preceding() in _NUMBERED and change.before[-1].in_predicate == change.removed[0].in_predicate:
-        return StatementComparison(StatementRelation.APART, 0.85, "they are about different things")
+        return Comparison(StatementRelation.APART, 0.85, "they are about different things")
     if {word.key for word in change.words} <= _SHARED_PORTS:
         return UNKNOWN
     if old.limited or new.limited:
-        return StatementComparison(StatementRelation.DOUBTFUL, 0.5, values)
+        return Comparison(StatementRelation.DOUBTFUL, 0.5, values)
     if _is_document_sum(change):
         return UNKNOWN
     if _runs_on(change) or not change.in_predicate:
-        return StatementComparison(StatementRelation.DOUBTFUL, 0.5, values)
+        return Comparison(StatementRelation.DOUBTFUL, 0.5, values)
     if (old.verbs | new.verbs) & _MULTI_VALUED and not _is_single_valued(change) and not _is_count(change):
         return UNKNOWN
-    return StatementComparison(StatementRelation.OPPOSED, 0.9, values)
+    return Comparison(StatementRelation.OPPOSED, 0.9, values)
 
 
-def compare_units(change: StatementChange) -> StatementComparison | None:
+def compare_units(change: StatementChange) -> Comparison | None:
     """Compare amounts in different units; None if the values can be compared as they are."""
     match compare_amounts(*change.keys, bare=change.kinds == {"number"}):
         case AmountRelation.EQUAL:
-            return StatementComparison(StatementRelation.SAME, 0.85, "the same amount in other units")
+            return Comparison(StatementRelation.SAME, 0.85, "the same amount in other units")
         case AmountRelation.UNCLEAR:
             return UNKNOWN
         case AmountRelation.COMPARABLE:

@@ -73,7 +73,6 @@ def uses_only(content: str, terms: frozenset[str]) -> bool:
 
 
 def _keeps_neighbours(source: str, content: str) -> bool:
-    """Whether most content words of a source still stand next to the same word."""
     pairs = _neighbours(source)
     return 2 * len(pairs & _neighbours(content)) >= len(pairs)
 

@@ -128,7 +128,6 @@ def _by_language() -> tuple[frozenset[str], ...]:
 
 @cache
 def _other_stop_words() -> frozenset[str]:
-    """Stop words of other languages, without those that English has too."""
     return frozenset().union(*_by_language()) - STOP_WORDS
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from mindhold.text.contradiction import (
     SAME_WORDS,
     UNKNOWN,
-    StatementComparison,
+    Comparison,
     StatementRelation,
     compare_units,
     judge_addition,
@@ -55,9 +55,8 @@ _SUBJECT = LazyPattern(r"(?:은|는|이|가|께서|께서는|에서는|에는)$"
 _DO_VERB = LazyPattern(
     r"^(.{1,}?)(?:하|한|할|함|합|했|해|하여|하였)(?:다|고|며|는|던|여|지|면|기|게|려|자|요|니다|습니다|ㄴ다)?\S{0,4}$"
 )
-_DO_ALONE = LazyPattern(
-    r"^(?:한다|합니다|했다|했습니다|했음|해요|했어요|하였다|하다)$"
-)  # alone: "재시도를 했다"
+# The verb "do" alone, as in "재시도를 했다".
+_DO_ALONE = LazyPattern(r"^(?:한다|합니다|했다|했습니다|했음|해요|했어요|하였다|하다)$")
 _BECOME_VERB = LazyPattern(r"^(.{2,}?)(?:되|된|될|됨|됩|됐|돼|되어|되었)\S{0,4}$")
 _BE_VERB = LazyPattern(r"^(.{1,}?)(?:이다|입니다|이었다|였다|이에요|예요|이며|인|임|이라고)$")
 # The endings of other verbs, decomposed: "먹는다" and "먹었습니다" become "먹".
@@ -68,13 +67,8 @@ _ENDINGS = tuple(
         "아서 어서 는데 으며 으면 면서 려고 도록 었던 았던 죠 음 은 는 을 고 며 면 어 아 여 게 다 요 \u11b8니다"
     ).split()
 )
-_FINALS = (
-    "\u11ab",
-    "\u11af",
-    "\u11b7",
-    "\u11b8",
-    "\u11bb",
-)  # -ㄴ -ㄹ -ㅁ -ㅂ -ㅆ, as in "간다", "갈", "감", "갑니다", "갔다"
+# -ㄴ -ㄹ -ㅁ -ㅂ -ㅆ, as in "간다", "갈", "감", "갑니다", "갔다"
+_FINALS = ("\u11ab", "\u11af", "\u11b7", "\u11b8", "\u11bb")
 _PAST = LazyPattern(
     r"(?:었|았|였|했|됐|졌|렸|갔|왔|봤|났|섰|샀|탔|켰|꼈|텼|쳤|셨|냈|뒀|줬|꿨|웠|겼|녔|혔|썼|컸|떴)(?:다|습니다|어요|음|던|는데|고|으며|지만|을|었)"
 )
@@ -240,15 +234,15 @@ _MODIFYING = ("\u11ab", "\u11af", "\u11b7")  # -ㄴ -ㄹ -ㅁ
 _PARTICLES = LazyPattern(r"(?:은|는|이|가|을|를)$")
 
 
-def compare_korean_sentences(old: str, new: str) -> StatementComparison:
+def compare_korean_sentences(old: str, new: str) -> Comparison:
     """Compare two Korean sentences, of which `new` is the later one."""
     before, after = parse_korean_statement(old), parse_korean_statement(new)
     if not before.words or not after.words or max(len(before.words), len(after.words)) > LONGEST:
         return UNKNOWN
     if _says_it_changed(old, new, before, after):
-        return StatementComparison(StatementRelation.OPPOSED, 0.85, "the later one says that it has changed")
+        return Comparison(StatementRelation.OPPOSED, 0.85, "the later one says that it has changed")
     if before.past != after.past and not after.ended and not before.ended:
-        return StatementComparison(StatementRelation.APART, 0.85, "one is about the past")
+        return Comparison(StatementRelation.APART, 0.85, "one is about the past")
     if before.future != after.future:
         return UNKNOWN
     changes = changes_between(before, after)
@@ -272,46 +266,42 @@ def _says_it_changed(old: str, new: str, before: ParsedStatement, after: ParsedS
 
 def _compare_negations(
     old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]
-) -> StatementComparison:
+) -> Comparison:
     if abs(old.negations - new.negations) != 1 or min(old.negations, new.negations) > 0:
         return UNKNOWN
     if not changes:
         if old.hedged or new.hedged or len(old.words) < 2:
-            return StatementComparison(
-                StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of some"
-            )
+            return Comparison(StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of some")
         if old.event != new.event and not new.ended:
-            return StatementComparison(
+            return Comparison(
                 StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of another time"
             )
-        return StatementComparison(StatementRelation.OPPOSED, 0.9, "one denies what the other says")
+        return Comparison(StatementRelation.OPPOSED, 0.9, "one denies what the other says")
     if any(change.both and not change.in_predicate for change in changes):
-        return StatementComparison(StatementRelation.APART, 0.8, "they are about different things")
+        return Comparison(StatementRelation.APART, 0.8, "they are about different things")
     return UNKNOWN
 
 
 def _compare_values(
     old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]
-) -> StatementComparison:
+) -> Comparison:
     if not changes:
         return SAME_WORDS
     has_subject = any(word.in_predicate for word in old.words)
     if len(changes) == 1 and changes[0].both and _are_opposite(changes[0]):
         if old.hedged or new.hedged or old.event != new.event or not (has_subject or changes[0].before):
-            return StatementComparison(StatementRelation.DOUBTFUL, 0.5, _values(changes[0]))
-        return StatementComparison(StatementRelation.OPPOSED, 0.85, _values(changes[0]))
+            return Comparison(StatementRelation.DOUBTFUL, 0.5, _values(changes[0]))
+        return Comparison(StatementRelation.OPPOSED, 0.85, _values(changes[0]))
     if not any(change.both for change in changes):
         return judge_addition(changes)
     if has_subject and any(change.both and not change.in_predicate for change in changes):
-        return StatementComparison(StatementRelation.APART, 0.85, "they are about different things")
+        return Comparison(StatementRelation.APART, 0.85, "they are about different things")
     if len(changes) > 1 or not changes[0].both or not has_subject or old.hedged or new.hedged:
         return UNKNOWN
     return _compare_value(old, new, changes[0])
 
 
-def _compare_value(
-    old: ParsedStatement, new: ParsedStatement, change: StatementChange
-) -> StatementComparison:
+def _compare_value(old: ParsedStatement, new: ParsedStatement, change: StatementChange) -> Comparison:
     if old.event or new.event:
         return UNKNOWN
     dated = change.kinds == {"date"}
@@ -327,16 +317,16 @@ def _compare_value(
         if _is_document_sum(change):
             return UNKNOWN
         if old.limited or new.limited or _runs_somewhere(change):
-            return StatementComparison(StatementRelation.DOUBTFUL, 0.5, _values(change))
-        return StatementComparison(StatementRelation.OPPOSED, 0.85, _values(change))
+            return Comparison(StatementRelation.DOUBTFUL, 0.5, _values(change))
+        return Comparison(StatementRelation.OPPOSED, 0.85, _values(change))
     subject = [word.key for word in change.before if not word.in_predicate]
     is_attribute = (
         bool(subject) and subject[-1] in _ATTRIBUTES and all(not word.in_predicate for word in change.before)
     )
     if is_attribute and len(change.removed) == len(change.added) == 1:
-        return StatementComparison(StatementRelation.OPPOSED, 0.85, _values(change))
+        return Comparison(StatementRelation.OPPOSED, 0.85, _values(change))
     if dated or change.kinds == {"name"}:
-        return StatementComparison(StatementRelation.DOUBTFUL, 0.5, _values(change))
+        return Comparison(StatementRelation.DOUBTFUL, 0.5, _values(change))
     return UNKNOWN
 
 

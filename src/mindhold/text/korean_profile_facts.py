@@ -130,11 +130,11 @@ def _contact(match: re.Match[str]) -> ProfileFact | None:
 
 
 def _preferred(match: re.Match[str]) -> ProfileFact:
-    preferred, other = match["value"], match["other"]
-    key = "_or_".join(sorted((profile_key(preferred), profile_key(other))))
-    choice = f"{other}보다 {preferred}"
+    value, other = match["value"], match["other"]
+    key = "_or_".join(sorted((profile_key(value), profile_key(other))))
+    choice = f"{other}보다 {value}"
     return ProfileFact(
-        Section.PREFERENCES, key, choice, choice, f"사용자는 {other}보다 {preferred} 쪽을 선호합니다."
+        Section.PREFERENCES, key, choice, choice, f"사용자는 {other}보다 {value} 쪽을 선호합니다."
     )
 
 

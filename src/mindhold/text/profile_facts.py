@@ -252,21 +252,20 @@ def _answer_language(match: re.Match[str]) -> ProfileFact | None:
 
 
 def _preferred(match: re.Match[str]) -> ProfileFact | None:
-    preferred, other = match["value"], match["other"]
-    if not is_a_thing(preferred) or (other and not is_a_thing(other)):
+    value, other = match["value"], match["other"]
+    if not is_a_thing(value) or (other and not is_a_thing(other)):
         return None
     if not other:
         return ProfileFact(
             Section.PREFERENCES,
-            profile_key(preferred),
-            preferred,
-            preferred,
-            f"The user prefers {preferred}.",
+            profile_key(value),
+            value,
+            value,
+            f"The user prefers {value}.",
         )
-    key = "_or_".join(
-        sorted((profile_key(preferred), profile_key(other)))
-    )  # the same key whichever is preferred
-    choice = f"{preferred} over {other}"
+    # the same key whichever is preferred
+    key = "_or_".join(sorted((profile_key(value), profile_key(other))))
+    choice = f"{value} over {other}"
     return ProfileFact(Section.PREFERENCES, key, choice, choice, f"The user prefers {choice}.")
 
 

@@ -168,7 +168,6 @@ def _after_the_fix(text: str) -> str:
 
 
 def _quoted(text: str) -> frozenset[str]:
-    """Quoted words identify a failure: KeyError: 'amount'."""
     return frozenset(form for match in _QUOTED.finditer(text) for form in _words(match[0][1:-1]))
 
 

@@ -28,13 +28,8 @@ _DECIMAL = LazyPattern(r"\d{1,15}(?:\.\d{1,9})?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "week": 604800.0}
 _KOREAN_SECONDS = {"초": 1.0, "분": 60.0, "시간": 3600.0, "일": 86400.0, "주": 604800.0}
 _BYTES = {"byte": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
-_BINARY_BYTES = {
-    "byte": 1.0,
-    "kb": 2.0**10,
-    "mb": 2.0**20,
-    "gb": 2.0**30,
-    "tb": 2.0**40,
-}  # binary multiples, which many people use
+# binary multiples, which many people use
+_BINARY_BYTES = {"byte": 1.0, "kb": 2.0**10, "mb": 2.0**20, "gb": 2.0**30, "tb": 2.0**40}
 _NAMES = tuple(dict.fromkeys(DATE_WORDS.values()))
 _WEEKDAYS = frozenset(name for name in _NAMES if name.endswith(("day", "요일"))) - {
     "today",
@@ -69,12 +64,8 @@ def compare_amounts(left: Sequence[str], right: Sequence[str], *, bare: bool) ->
     if left[1:] == right[1:]:
         return AmountRelation.COMPARABLE
     amounts = [(_amount(left, units), _amount(right, units)) for units in _DIMENSIONS]
-    both = [
-        (left_amount, right_amount)
-        for left_amount, right_amount in amounts
-        if left_amount is not None and right_amount is not None
-    ]
-    if any(isclose(left_amount, right_amount) for left_amount, right_amount in both):
+    both = [(a, b) for a, b in amounts if a is not None and b is not None]
+    if any(isclose(a, b) for a, b in both):
         return AmountRelation.EQUAL
     return AmountRelation.COMPARABLE if both else AmountRelation.UNCLEAR
 
@@ -84,7 +75,6 @@ def _is_number(key: str) -> bool:
 
 
 def _amount(keys: Sequence[str], units: Mapping[str, float]) -> float | None:
-    """The amount in the base unit: "5 minutes" in seconds."""
     if len(keys) != 2 or not _DECIMAL.fullmatch(keys[0]) or keys[1] not in units:
         return None
     return float(keys[0]) * units[keys[1]]

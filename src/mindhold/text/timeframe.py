@@ -55,9 +55,8 @@ _SINCE = re.compile(r"(?:ever )?(?:since|starting|from) (.+?)(?: on(?:wards?)?)?
 _AFTER = re.compile(r"(?:after|following|later than) (.+)")
 _BEFORE = re.compile(r"(?:before|prior to|earlier than|older than) (.+)")
 _UNTIL = re.compile(r"(?:until|till|up to|up until|through|by) (.+)|\.\. ?(.+)")
-_GUESSABLE = re.compile(
-    r"^(?!.*\b(?:yesterday|today|tomorrow|ago)\b).*[^\W\d_]{2}"
-)  # otherwise our own rules match
+# otherwise our own rules match
+_GUESSABLE = re.compile(r"^(?!.*\b(?:yesterday|today|tomorrow|ago)\b).*[^\W\d_]{2}")
 _HAS_YEAR = re.compile(r"\b(?:19|20|21)\d\d\b")
 _WORD = re.compile(r"\w+")
 _YEAR = re.compile(r"(?:19|20)\d\d")

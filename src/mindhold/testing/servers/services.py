@@ -177,7 +177,6 @@ class FaultyService(ABC, Generic[F]):
         return self._faults.popleft() if self._faults else self._always
 
     def _hang(self) -> ServiceFault:
-        """Wait until the server stops."""
         self._stopped.wait()
         return DROP
 
