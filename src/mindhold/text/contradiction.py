@@ -243,7 +243,7 @@ def _changes_subject(change: StatementChange) -> bool:
 
 
 def _are_opposite_verbs(change: StatementChange) -> bool:
-    """ "likes" against "dislikes"."""
+    """Whether the verbs are opposites: "likes" against "dislikes"."""
     if len(change.removed) != 1 or len(change.added) != 1:
         return False
     left, right = change.removed[0].key, change.added[0].key
@@ -251,13 +251,13 @@ def _are_opposite_verbs(change: StatementChange) -> bool:
 
 
 def _is_required_version(change: StatementChange) -> bool:
-    """ "Python 3.11 is required": the version is what is stated, though it precedes the verb. Port 80 and port 81 are two things."""
+    """Whether a required version differs, as in "Python 3.11 is required"; port 80 and port 81 are two things."""
     needed = bool(change.after) and change.after[0].in_predicate and change.after[0].key in _NEED_VERBS
     return needed and change.kinds == {"number"} and change.before[-1].raw.lower() not in ATTRIBUTES
 
 
 def _is_single_valued(change: StatementChange) -> bool:
-    """ "hosted in X", "listens on port X", "the owner is X": there is one X at a time."""
+    """Whether there is one value at a time: "hosted in X", "listens on port X", "the owner is X"."""
     led_by = change.preceding() in ("to", "on", "at", "in", "by", "with")
     if change.before and change.before[-1].raw.lower() in ATTRIBUTES:
         return True
@@ -273,7 +273,7 @@ def _is_single_valued(change: StatementChange) -> bool:
 
 
 def _runs_on(change: StatementChange) -> bool:
-    """ "Tests run on Python 3.11", and perhaps on others; a service runs on one port, though."""
+    """Whether the value is one of perhaps several platforms: "tests run on Python 3.11". A port isn't."""
     keys = [word.key for word in change.before]
     on = any(pair == ("run", "on") for pair in zip(keys, keys[1:], strict=False))
     return on and change.before[-1].raw.lower() not in ATTRIBUTES
@@ -318,7 +318,7 @@ def _compare_value(old: ParsedStatement, new: ParsedStatement, change: Statement
 
 
 def _is_date(change: StatementChange) -> bool:
-    """ "5 March", or its 5."""
+    """Whether a date differs, or a part of one: "5 March", or its 5."""
     if change.kinds == {"number"}:
         return change.preceding() in MONTHS or bool(change.after and change.after[0].key in MONTHS)
     dated = all(any(word.kind == "date" for word in words) for words in (change.removed, change.added))
@@ -336,7 +336,7 @@ def _compare_opposites(old: ParsedStatement, new: ParsedStatement, change: State
 
 
 def _is_switched(change: StatementChange) -> bool:
-    """ "is on by default", "is turned off in staging"; not "is on the table"."""
+    """Whether something is on or off: "is on by default", "is turned off in staging"; not "is on the table"."""
     if {word.key for word in change.words} != {"on", "off"}:
         return False
     after = [word.key for word in change.after]
@@ -373,20 +373,20 @@ def compare_units(change: StatementChange) -> Comparison | None:
 
 
 def _is_document_sum(change: StatementChange) -> bool:
-    """ "The invoice is for 300 dollars"."""
+    """Whether the sum of a document differs: "the invoice is for 300 dollars"."""
     subject = {word.key for word in change.before if not word.in_predicate} - FUNCTION_WORDS
     return bool(subject & _DOCUMENTS) and subject <= _DOCUMENTS | _SUMS
 
 
 def _is_count(change: StatementChange) -> bool:
-    """ "has 3 engineers": the number of something."""
+    """Whether a number of things differs: "has 3 engineers"."""
     return (
         bool(change.after) and change.after[0].kind == "words" and change.after[0].key not in FUNCTION_WORDS
     )
 
 
 def _is_attribute(old: ParsedStatement, new: ParsedStatement, change: StatementChange) -> bool:
-    """ "The default branch is main": the subject names an attribute that a thing has one of."""
+    """Whether the subject names an attribute that a thing has one of: "the default branch is main"."""
     if not (old.linked and new.linked) or any(word.in_predicate for word in change.before):
         return False
     heads = [

@@ -254,7 +254,7 @@ def compare_korean_sentences(old: str, new: str) -> Comparison:
 
 
 def _says_it_changed(old: str, new: str, before: ParsedStatement, after: ParsedStatement) -> bool:
-    """ "npm 대신 pnpm을 사용한다", "npm에서 pnpm으로 전환했다", if the old sentence says that npm is in use."""
+    """Whether the new sentence replaces what the old one says is in use: "npm 대신 pnpm을 사용한다", "npm에서 pnpm으로 전환했다"."""
     match = _INSTEAD.search(new) or _FROM_TO.search(new)
     if match is None or not _IN_USE.search(old):
         return False
@@ -331,12 +331,12 @@ def _compare_value(old: ParsedStatement, new: ParsedStatement, change: Statement
 
 
 def _runs_somewhere(change: StatementChange) -> bool:
-    """ "테스트는 Python 3.11에서 실행한다", and perhaps on others."""
+    """Whether the value is one of perhaps several platforms: "테스트는 Python 3.11에서 실행한다"."""
     return change.removed[-1].raw.endswith("에서") and change.added[-1].raw.endswith("에서")
 
 
 def _is_document_sum(change: StatementChange) -> bool:
-    """ "송장 금액은 300달러이다"."""
+    """Whether the sum of a document differs: "송장 금액은 300달러이다"."""
     subject = {word.key for word in change.before if not word.in_predicate}
     return bool(subject & _DOCUMENTS) and subject <= _DOCUMENTS | _SUMS
 

@@ -153,7 +153,7 @@ def _name(match: re.Match[str]) -> ProfileFact | None:
 
 
 def _nickname(match: re.Match[str]) -> ProfileFact | None:
-    """ "Call me later" has no name in it: a name starts with a capital."""
+    """The name to call the speaker, which starts with a capital: "call me later" has none."""
     name = match["value"].strip(" \"'“”")
     return ProfileFact(Section.NAME, "name", "name", name) if name[:1].isupper() and is_a_name(name) else None
 

@@ -143,7 +143,7 @@ def _named_failure(new: str) -> str:
 
 
 def _before_the_means(text: str) -> str:
-    """ "the timeout by raising it", without the means."""
+    """The text without the means: "the timeout" of "the timeout by raising it"."""
     for means in _MEANS:
         if match := means.search(text):
             return text[: match.start()]
@@ -161,7 +161,7 @@ def _fixes_another(new: str, failure: frozenset[str]) -> bool:
 
 
 def _after_the_fix(text: str) -> str:
-    """ "Fixed: login fails in Chrome": if the fix comes first, the failure follows it."""
+    """The failure after a fix that is named first: "Fixed: login fails in Chrome"."""
     fix = _SOLVED.search(text)
     rest = text[fix.end() :].lstrip(" :：") if fix else ""
     return _failure(rest)

@@ -201,7 +201,7 @@ def _spelling(raw: str, token: _Token, before: str, *, quoted: bool) -> str:
 
 
 def _is_korean_value(raw: str) -> bool:
-    """ "swordfish이다": a foreign word with the Korean "is"."""
+    """Whether it is a foreign word with the Korean "is": "swordfish이다"."""
     return not raw.isascii() and raw[0].isascii() and _KOREAN_COPULA.search(raw) is not None
 
 
@@ -230,7 +230,7 @@ def _word(raw: str, *, first: bool, progressive: bool) -> _Token | None:
 
 
 def _verb(word: str, *, progressive: bool) -> str:
-    """ "uses" and "is using" as "use". Nouns keep their plural: one service is not all services."""
+    """The base form of a verb: "use" for "uses" and "is using". Nouns keep their plural: one service is not all services."""
     if word.endswith("s") and word[:-1] in USE_VERBS:
         return word[:-1]
     if progressive and word.endswith("ing"):
@@ -254,7 +254,7 @@ def replaces(new: str, old: str) -> bool:
 
 
 def _ends(new: list[str], old: list[str]) -> bool:
-    """ "We no longer use X" against "We use X"."""
+    """Whether the new text ends the old statement: "we no longer use X" against "we use X"."""
     for first, second in (("no", "longer"), ("not", "anymore")):
         if first in new and second in new:
             rest = [key for key in new if key not in (first, second, "do", "does")]
@@ -263,7 +263,7 @@ def _ends(new: list[str], old: list[str]) -> bool:
 
 
 def _names_what_it_replaces(new: list[str], old: list[str]) -> bool:
-    """ "Y instead of X", "switched from X to Y", "replaced X with Y", where the old text says that X is used."""
+    """Whether the new text replaces the value in the old one: "Y instead of X", "switched from X to Y", "replaced X with Y"."""
     value = _replaced_value(new)
     if not value or len(value) > 3:
         return False
@@ -278,7 +278,7 @@ def _names_what_it_replaces(new: list[str], old: list[str]) -> bool:
 
 
 def _same_circumstances(new: list[str], old: list[str], *, tail: list[str]) -> bool:
-    """ "for storage" in both or only in the old text; a new "for caching" is about something else."""
+    """Whether "for storage" is in both or only in the old text; a new "for caching" is about something else."""
     starts = [
         index
         for index, key in enumerate(new)
@@ -347,7 +347,7 @@ def _fills_the_same_place(new: list[_Token], old: list[_Token]) -> bool:
 
 
 def _ends_in_korean(new: str, old: str) -> bool:
-    """ "더 이상 X를 사용하지 않는다" against "X를 사용한다"."""
+    """Whether the new text ends the old statement: "더 이상 X를 사용하지 않는다" against "X를 사용한다"."""
     if not re.search("더 ?이상", new) or not re.search("않|안 |없", new):
         return False
     after = re.sub("더 ?이상", " ", new).split()
