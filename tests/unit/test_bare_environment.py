@@ -29,7 +29,7 @@ def test_the_home_is_the_one_of_the_settings(
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     environ = {"MINDHOLD_HOME": given} if given else {}
     assert home_folder(environ) == str(load_settings(environ=environ).settings.home)
-    assert home_folder({"MINDHOLD_HOME": "/not/this"}, given=str(tmp_path)) == str(tmp_path)
+    assert home_folder({"MINDHOLD_HOME": "/not/this"}, override=str(tmp_path)) == str(tmp_path)
 
 
 def test_own_calls_and_those_who_say_so_are_left_alone() -> None:

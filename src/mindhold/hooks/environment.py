@@ -15,10 +15,10 @@ _NO = ("false", "0", "no", "off")
 OWN_CALL = ("MINDHOLD_EXTRACTING", "MINDHOLD_SKIP")  # set for programs that Mindhold itself calls
 
 
-def home_folder(environ: Mapping[str, str] | None = None, given: str = "") -> str:
-    """The home folder: `given`, else MINDHOLD_HOME, else ~/.mindhold."""
+def home_folder(environ: Mapping[str, str] | None = None, override: str = "") -> str:
+    """The home folder: `override`, else MINDHOLD_HOME, else ~/.mindhold."""
     environ = os.environ if environ is None else environ
-    path = given or environ.get("MINDHOLD_HOME") or os.path.join("~", ".mindhold")
+    path = override or environ.get("MINDHOLD_HOME") or os.path.join("~", ".mindhold")
     return os.path.abspath(os.path.expanduser(path))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mindhold.hooks.environment import agent_name as agent_here
+from mindhold.hooks.environment import agent_name
 from mindhold.hooks.fast_json import parse_json, parse_record, write_json
 from mindhold.hooks.files import hooks_path, read_contents
 from mindhold.hooks.project_identity import identity_key, parent_folders
@@ -103,7 +103,7 @@ def read_cache_head(home: str, identity: str, agent: str | None = None) -> dict[
 
 def _candidates(identity: str, agent: str | None) -> Iterator[tuple[str, str | None]]:
     """Names of cache files, each with the agent that must own it."""
-    agent = agent_here() if agent is None else agent
+    agent = agent_name() if agent is None else agent
     for folder in (identity, *parent_folders(identity), ""):
         if agent:
             yield cache_name(folder, agent), agent

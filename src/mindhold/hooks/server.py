@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from mindhold.hooks.environment import agent_name as agent_here
+from mindhold.hooks.environment import agent_name
 from mindhold.hooks.fast_json import parse_record, write_json
 from mindhold.hooks.files import hooks_path, list_names, make_hooks_folder, read_contents, remove, write_whole
 
@@ -61,7 +61,7 @@ def ask_server(home: str, question: dict[str, Any], timeout: float) -> dict[str,
 
     A server that is too late is left alone for a while: it is stopped, or busy.
     """
-    deadline, agent, attempts = time.monotonic() + timeout, agent_here(), MOST_SERVERS
+    deadline, agent, attempts = time.monotonic() + timeout, agent_name(), MOST_SERVERS
     folder = hooks_path(home, SERVERS_FOLDER)
     paths = [os.path.join(folder, name) for name in list_names(folder, ".json")]
     for path in sorted(paths, key=_start_time, reverse=True):

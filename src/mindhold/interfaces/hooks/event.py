@@ -11,10 +11,10 @@ from mindhold.hooks.environment import (
     capture_enabled,
     excluded_folders,
     has_skip_mark,
+    home_folder,
     is_skipped,
     project_dir,
 )
-from mindhold.hooks.environment import home_folder as home_of
 from mindhold.hooks.event_queue import put_event
 from mindhold.hooks.fast_json import parse_record, write_json
 from mindhold.hooks.files import write_all
@@ -41,7 +41,7 @@ def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
         stand_in()
         name, given_home = arguments(argv)
         if not is_skipped():
-            _hear(name, read_all(stdin), home=home_of(given=given_home), stdout=stdout)
+            _hear(name, read_all(stdin), home=home_folder(override=given_home), stdout=stdout)
     except BaseException as error:  # noqa: BLE001 - a hook never fails
         complain(error)
     return 0
