@@ -22,7 +22,7 @@ _numbers = count(1)
 
 class Contract(SnapshotContract, SiteContract):
     @pytest.fixture
-    async def dwelling(self, made: Backend) -> AsyncIterator[Backend]:
+    async def backend(self, made: Backend) -> AsyncIterator[Backend]:
         await made.open()
         yield made
         await made.close()

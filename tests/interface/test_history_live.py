@@ -16,7 +16,7 @@ import pytest
 from mcp_clients import HttpServer, Wire, surroundings
 
 from mindhold.hooks.event_queue import put_event
-from mindhold.hooks.lease import Lease, indexer_file
+from mindhold.hooks.lease import Lease, indexer_lock_path
 from mindhold.hooks.worker_start import start_indexer, start_worker
 from mindhold.ports.history import IndexedConversation
 from mindhold.stores.history.index import SqliteHistory
@@ -129,7 +129,7 @@ def is_whole(home: Path, session: str) -> bool:
 
 def held(home: Path) -> bool:
     """Whether something indexes in the background."""
-    with Lease(str(home), path=indexer_file(str(home))) as mine:
+    with Lease(str(home), path=indexer_lock_path(str(home))) as mine:
         return not mine
 
 
@@ -186,7 +186,7 @@ def test_the_background_reads_all_and_ends(at_home: Path) -> None:
 
 def test_one_at_a_time_works_in_the_background(at_home: Path) -> None:
     (at_home / "data").mkdir()
-    with Lease(str(at_home), path=indexer_file(str(at_home))) as mine:
+    with Lease(str(at_home), path=indexer_lock_path(str(at_home))) as mine:
         assert mine
         assert not start_indexer(str(at_home))
         assert not processes(at_home)

@@ -19,8 +19,7 @@ import psutil
 import pytest
 from patient_hook import patient_hook
 
-from mindhold.hooks import already_shown, event_queue, hook_cache_writer
-from mindhold.hooks import server as hook_server
+from mindhold.hooks import already_shown, event_queue, hook_cache_writer, server
 from mindhold.hooks.already_shown import message_mark
 from mindhold.hooks.environment import OWN_CALL_MARK
 from mindhold.hooks.lease import Lease
@@ -265,25 +264,25 @@ def test_a_running_mindhold_is_asked_first(claude: Claude) -> None:
     claude.know()
     claude.program = patient_hook()
     asked: list[dict[str, Any]] = []
-    server = socket.create_server(("127.0.0.1", 0))
-    server.settimeout(60)  # whoever should have asked and didn't is told by what is printed
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(60)  # whoever should have asked and didn't is told by what is printed
 
     def serve() -> None:
         for memories in ([{"id": "d1", "kind": "decision", "text": "From\nthe desk"}], []):
-            line, _ = server.accept()
+            line, _ = listener.accept()
             with line, line.makefile("rb") as file:
                 asked.append(json.loads(file.readline()))
                 line.sendall(json.dumps({"memories": memories}).encode() + b"\n")
 
     thread = threading.Thread(target=serve)
     thread.start()
-    token = hook_server.register_server(str(claude.home), server.getsockname()[1])
+    token = server.register_server(str(claude.home), listener.getsockname()[1])
     try:
         assert claude("UserPromptSubmit", prompt=PORT) == f"{HEADING}\n- decision: From the desk"
         assert claude("UserPromptSubmit", prompt=PORT) == ""
     finally:
         thread.join()
-        server.close()
+        listener.close()
     assert asked[0] == {
         "token": token,
         "ask": "prompt",

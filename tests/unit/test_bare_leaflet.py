@@ -61,11 +61,11 @@ def test_words_lead_to_memories(tmp_path: Path) -> None:
     hook_cache_writer.write_cache(str(tmp_path), "global", sheet(memories=memories))
     found = hook_cache.read_cache(str(tmp_path), "anything")
     assert found is not None
-    assert found.having("number17") == [17]
-    assert found.having("harbour") == list(range(301))
-    assert found.having("lantern") == [300]
+    assert found.memories_with("number17") == [17]
+    assert found.memories_with("harbour") == list(range(301))
+    assert found.memories_with("lantern") == [300]
     for missing in ("", "a", "numb", "zzzz", '"', "of"):
-        assert found.having(missing) == []
+        assert found.memories_with(missing) == []
     assert found.memory(17)["text"] == "number17 of the harbour"
 
 

@@ -60,11 +60,11 @@ def test_what_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
     home = str(tmp_path)
     good = event_queue.put_event(home, {"event": "Stop"})
     folder = Path(good).parent
-    for number in range(event_queue.MOST_BAD + 20):
+    for number in range(event_queue.MOST_REJECTED + 20):
         (folder / f"{number:020d}-1-0.json").write_bytes(b"" if number % 2 else b"{half")
     assert [path for path, _ in event_queue.all_events(home)] == [good]
     kept = sorted(path.name for path in (folder / "bad").iterdir())
-    assert len(kept) == event_queue.MOST_BAD
+    assert len(kept) == event_queue.MOST_REJECTED
     assert kept[0].startswith(f"{20:020d}")
     assert event_queue.count_events(home) == 1
 

@@ -16,23 +16,23 @@ from hypothesis import strategies as st
 
 from mindhold.installers.claude import (
     EVENTS,
+    foreign_hook_commands,
     hook_groups,
     markers_change,
-    others_calling,
     settings_change,
     without_markers,
 )
 from mindhold.installers.files import FileChange
 from mindhold.installers.json_text import render
 from mindhold.installers.manifest import (
-    EMPTIED,
-    OF_DOCUMENT,
-    OF_SETTINGS,
+    DOCUMENT_UNDO,
+    EMPTY_BLOCK_UNDO,
+    SETTINGS_UNDO,
     InstalledFile,
     drop_project,
     install,
-    manifest,
     plan_removal,
+    read_manifest,
     remove_ours,
     server_undo,
     table_undo,
@@ -41,11 +41,11 @@ from mindhold.installers.manifest import (
 from mindhold.installers.mcp_clients import (
     MCP_CLIENTS,
     StartCommand,
-    call_of,
+    find_start_command,
     is_our_server,
     json_change,
+    parse_call,
     server_entry,
-    this_program,
     toml_change,
     without_table,
 )
@@ -82,7 +82,7 @@ def put(home: Path, *changes: FileChange, place: str = "", client: str = "claude
 
 
 def taken(home: Path, place: str = "") -> None:
-    uninstall(home, plan_removal(home, manifest(home).at(place)))
+    uninstall(home, plan_removal(home, read_manifest(home).at(place)))
 
 
 def hooks_of(path: Path, program: StartCommand = PLAIN, **given: Any) -> FileChange:
@@ -143,7 +143,7 @@ def test_without_notes_ours_is_known_by_its_looks() -> None:
     groups = hook_groups(MOVED)
     settings = {"hooks": {event: [group] for event, group in groups.items()}, "a": 1}
     settings["statusLine"] = {"type": "command", "command": MOVED.line("statusline")}
-    assert json.loads(remove_ours(Path("x"), json.dumps(settings).encode(), OF_SETTINGS)) == {"a": 1}
+    assert json.loads(remove_ours(Path("x"), json.dumps(settings).encode(), SETTINGS_UNDO)) == {"a": 1}
     servers = {"mcpServers": {"mindhold": ENTRY, "other": {"command": "mindhold-other", "args": ["mcp"]}}}
     left = json.loads(remove_ours(Path("x"), json.dumps(servers).encode(), server_undo(*KEYS)))
     assert list(left["mcpServers"]) == ["other"]
@@ -194,7 +194,7 @@ def test_a_status_line_or_home_of_others_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_whose_program_it_is(command: Any, arguments: Any, expected: list[str] | None) -> None:
-    call = call_of(command, arguments)
+    call = parse_call(command, arguments)
     assert (None if call is None else list(call.words)) == expected
 
 
@@ -211,7 +211,7 @@ def test_whose_program_it_is(command: Any, arguments: Any, expected: list[str] |
 def test_hooks_of_others_that_name_mindhold_are_theirs(tmp_path: Path, command: str) -> None:
     source = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}, indent=2)
     path = written(tmp_path / "settings.json", source)
-    assert remove_ours(path, source.encode(), OF_SETTINGS) == source.encode()
+    assert remove_ours(path, source.encode(), SETTINGS_UNDO) == source.encode()
     change = hooks_of(path)
     assert [one["hooks"][0]["command"] for one in json.loads(change.after or b"")["hooks"]["Stop"]] == [
         command,
@@ -224,14 +224,14 @@ def test_hooks_of_others_that_name_mindhold_are_theirs(tmp_path: Path, command: 
     line = json.dumps({"statusLine": {"type": "command", "command": "echo x | mindhold statusline"}})
     with pytest.raises(Conflict):
         hooks_of(written(path, line), status_line=True)
-    assert remove_ours(path, line.encode(), OF_SETTINGS) == line.encode()
+    assert remove_ours(path, line.encode(), SETTINGS_UNDO) == line.encode()
 
 
 def test_others_that_call_it_too_can_be_told_of() -> None:
     lines = ["tee x | mindhold hook Stop", "mindhold hook Stop", 'notify-send "mindhold hook has news"']
     groups = [{"hooks": [{"type": "command", "command": line}]} for line in lines]
-    assert others_calling(json.dumps({"hooks": {"Stop": groups}}).encode()) == (lines[0],)
-    assert others_calling(b'{"hooks": [') == ()
+    assert foreign_hook_commands(json.dumps({"hooks": {"Stop": groups}}).encode()) == (lines[0],)
+    assert foreign_hook_commands(b'{"hooks": [') == ()
 
 
 def test_a_call_of_ours_keeps_its_options_and_its_runner(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_lines_for_the_shells_of_windows() -> None:
     program = StartCommand("C:\\Users\\me\\Scripts\\mindhold.exe", portable=False)
     line = program.line("statusline", windows=True)
     assert line == "C:/Users/me/Scripts/mindhold.exe statusline"
-    call = call_of(line, None)
+    call = parse_call(line, None)
     assert call is not None
     assert call.words == ("statusline",)
     with pytest.raises(Refused, match="Git Bash"):
@@ -274,12 +274,14 @@ def test_the_program_is_named_where_the_name_leads_to_it(tmp_path: Path) -> None
     link.parent.mkdir()
     link.symlink_to(script)
     here = {"executable": "/python", "scripts": [script]}
-    assert this_program(**here, on_path=str(link)) == StartCommand("mindhold")
-    assert this_program(**here, on_path=str(link), absolute=True) == StartCommand(str(link), portable=False)
-    assert this_program(**here, on_path=str(other)) == StartCommand(str(script), portable=False)
-    assert this_program(**here, on_path=None).command == str(script)
-    bare = this_program(executable="/python", scripts=[], on_path=str(other))
-    assert (bare.command, bare.calling("mcp"), bare.portable) == (
+    assert find_start_command(**here, on_path=str(link)) == StartCommand("mindhold")
+    assert find_start_command(**here, on_path=str(link), absolute=True) == StartCommand(
+        str(link), portable=False
+    )
+    assert find_start_command(**here, on_path=str(other)) == StartCommand(str(script), portable=False)
+    assert find_start_command(**here, on_path=None).command == str(script)
+    bare = find_start_command(executable="/python", scripts=[], on_path=str(other))
+    assert (bare.command, bare.arguments_for("mcp"), bare.portable) == (
         "/python",
         ["-m", "mindhold", "mcp"],
         False,
@@ -468,7 +470,7 @@ def test_notes_of_many_at_once_are_all_kept(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(len(folders)) as threads:
         list(threads.map(one, folders))
-    noted = manifest(home)
+    noted = read_manifest(home)
     assert {record.place for record in noted.records} == {str(folder) for folder in folders}
     assert set(noted.projects) == {(folder.name, str(folder)) for folder in folders}
     with ThreadPoolExecutor(len(folders)) as threads:
@@ -511,11 +513,11 @@ def test_without_notes_files_that_are_only_ours_go(tmp_path: Path) -> None:
         markers_change(written(folder / "AGENTS.md", "mine\n")),
     )
     found = {
-        ".claude/settings.json": OF_SETTINGS,
+        ".claude/settings.json": SETTINGS_UNDO,
         ".mcp.json": server_undo(*KEYS),
         ".codex/config.toml": table_undo("mcp_servers", "mindhold"),
-        "CLAUDE.md": EMPTIED,
-        "AGENTS.md": OF_DOCUMENT,
+        "CLAUDE.md": EMPTY_BLOCK_UNDO,
+        "AGENTS.md": DOCUMENT_UNDO,
     }
     records = [InstalledFile(str(folder / name), str(folder), "x", undo=undo) for name, undo in found.items()]
     uninstall(tmp_path / "home", plan_removal(tmp_path / "home", records))
@@ -526,7 +528,7 @@ def test_without_notes_files_that_are_only_ours_go(tmp_path: Path) -> None:
 
 def test_the_variable_of_the_home_goes_by_its_looks_only_with_hooks() -> None:
     source = b'{"env": {"MINDHOLD_HOME": "/x"}, "a": 1}'
-    assert remove_ours(Path("x"), source, OF_SETTINGS) == source
+    assert remove_ours(Path("x"), source, SETTINGS_UNDO) == source
 
 
 def test_what_cannot_be_read_is_passed_over_if_asked(tmp_path: Path) -> None:
@@ -534,7 +536,7 @@ def test_what_cannot_be_read_is_passed_over_if_asked(tmp_path: Path) -> None:
     put(tmp_path / "home", json_change(fine, KEYS, ENTRY))
     records = [
         InstalledFile(str(broken), "", "claude", undo=server_undo(*KEYS)),
-        *manifest(tmp_path / "home").records,
+        *read_manifest(tmp_path / "home").records,
     ]
     with pytest.raises(InvalidInput):
         plan_removal(tmp_path / "home", records)
@@ -545,7 +547,7 @@ def test_what_cannot_be_read_is_passed_over_if_asked(tmp_path: Path) -> None:
 
 def test_markers_that_were_there_before_stay_when_emptied() -> None:
     source = b"a\n<!-- MEMORY:START -->\nOne\n<!-- MEMORY:END -->\nb\n"
-    assert remove_ours(Path("x"), source, EMPTIED) == source.replace(b"One\n", b"")
+    assert remove_ours(Path("x"), source, EMPTY_BLOCK_UNDO) == source.replace(b"One\n", b"")
 
 
 def test_what_was_killed_half_way_is_made_good(tmp_path: Path) -> None:
@@ -566,7 +568,7 @@ def test_what_was_killed_half_way_is_made_good(tmp_path: Path) -> None:
 def test_notes_that_are_not_ours_are_not_guessed_at(tmp_path: Path) -> None:
     written(tmp_path / "installed.json", '{"version": 9}')
     with pytest.raises(InvalidInput, match=r"installed\.json"):
-        manifest(tmp_path)
+        read_manifest(tmp_path)
 
 
 def test_where_clients_keep_their_files() -> None:

@@ -62,7 +62,7 @@ def undone(text: JsonText, put: JsonInsertion, path: tuple[str, ...], *, item: A
         left = after.drop_member(path, inner=put.inner)
     else:
         left = after.drop_items(path, lambda one: bool(one == item), inner=put.inner)
-    for made in reversed(put.made):
+    for made in reversed(put.created):
         assert JsonText(left, text.comments).is_empty(made)
         left = JsonText(left, text.comments).drop_member(made, inner=put.inner)
     return left

@@ -14,23 +14,23 @@ from hypothesis import strategies as st
 from mindhold.memories.prepare import TURN
 from mindhold.model.lifecycle import (
     FLOOR,
+    LOWEST_USEFULNESS,
     NEVER,
     NEVER_FORGOTTEN,
     PART_OF_WHOLE,
     PROFILE_SECTION_KEY,
     SESSION_ONLY,
-    SINKS_TO,
     Fate,
     LifecycleRules,
     earns_anchor,
-    faded,
+    faded_importance,
     fate_of,
     half_life,
     is_stale,
     is_unswept,
+    lowered_usefulness,
     next_review,
     stale_after,
-    sunk,
     tier_at,
     unused_since,
     utility,
@@ -90,11 +90,11 @@ def memories(draw: st.DrawFn, /, **fixed: Any) -> Memory:
 def swept(one: Memory, now: datetime, life: LifecycleRules) -> Memory:
     """As a whole sweep leaves it."""
     one = replace(one, tier=tier_at(one, now, life))
-    one = replace(one, importance=faded(one, now, life), decayed=now)
+    one = replace(one, importance=faded_importance(one, now, life), decayed=now)
     fate, _ = fate_of(one, now, life)
     if fate is Fate.ARCHIVED:
         one = replace(one, status=Status.ARCHIVED, previous_status=one.status, updated=now)
-    one = replace(one, anchor=one.anchor or earns_anchor(one, life), usefulness=sunk(one))
+    one = replace(one, anchor=one.anchor or earns_anchor(one, life), usefulness=lowered_usefulness(one))
     one = replace(one, utility=utility(one.importance, one.uses))
     return replace(one, review=next_review(one, now, life))
 
@@ -114,7 +114,7 @@ class TestFading:
     def test_it_only_falls_and_never_below_the_floor(
         self, one: Memory, now: datetime, later: timedelta, life: LifecycleRules
     ) -> None:
-        left, less = faded(one, now, life), faded(one, now + later, life)
+        left, less = faded_importance(one, now, life), faded_importance(one, now + later, life)
         assert less <= left <= one.importance
         assert less >= min(FLOOR, one.importance)
 
@@ -122,11 +122,13 @@ class TestFading:
     def test_looking_on_the_way_changes_nothing(
         self, one: Memory, now: datetime, later: timedelta, life: LifecycleRules
     ) -> None:
-        stopped = replace(one, importance=faded(one, now, life), decayed=max(now, one.decayed or now))
-        whole = faded(one, now + later, life)
-        assert faded(stopped, now, life) == stopped.importance
+        stopped = replace(
+            one, importance=faded_importance(one, now, life), decayed=max(now, one.decayed or now)
+        )
+        whole = faded_importance(one, now + later, life)
+        assert faded_importance(stopped, now, life) == stopped.importance
         if stopped.decayed == now:
-            assert isclose(faded(stopped, now + later, life), whole, rel_tol=1e-9)
+            assert isclose(faded_importance(stopped, now + later, life), whole, rel_tol=1e-9)
 
     @given(memories(), moments, lives)
     def test_what_is_exempt_keeps_its_importance(
@@ -140,19 +142,21 @@ class TestFading:
             replace(one, status=Status.QUARANTINED),
             replace(one, metadata={SESSION_ONLY: "one"}),
         ):
-            assert faded(kept, now, life) == one.importance
+            assert faded_importance(kept, now, life) == one.importance
 
     @given(st.integers(1, 1000), st.integers(1, 1000))
     def test_the_more_it_was_used_the_longer_it_lasts(self, uses: int, more: int) -> None:
         often, oftener = memory(uses=uses), memory(uses=uses + more)
         assert half_life(often, PLAIN) < half_life(oftener, PLAIN)
-        assert faded(often, START + 99 * DAY, PLAIN) < faded(oftener, START + 99 * DAY, PLAIN)
+        assert faded_importance(often, START + 99 * DAY, PLAIN) < faded_importance(
+            oftener, START + 99 * DAY, PLAIN
+        )
 
     def test_half_is_left_after_a_half_life_of_rest(self) -> None:
         resting = memory(importance=0.8)
         begun = timedelta(days=PLAIN.hot_days)
-        assert faded(resting, START + begun, PLAIN) == 0.8
-        assert faded(resting, START + begun + 60 * DAY, PLAIN) == pytest.approx(0.4)
+        assert faded_importance(resting, START + begun, PLAIN) == 0.8
+        assert faded_importance(resting, START + begun + 60 * DAY, PLAIN) == pytest.approx(0.4)
 
     def test_one_that_is_used_every_week_keeps_it_all(self) -> None:
         one = memory(importance=0.8)
@@ -260,7 +264,7 @@ class TestFate:
             now = START + day * DAY
             if one.review is None or one.review > now:
                 continue
-            fate, why = fate_of(replace(one, importance=faded(one, now, PLAIN)), now, PLAIN)
+            fate, why = fate_of(replace(one, importance=faded_importance(one, now, PLAIN)), now, PLAIN)
             one = swept(one, now, PLAIN)
             seen.append((day, one.tier, one.status, fate))
             if fate is Fate.ERASED:
@@ -324,13 +328,13 @@ class TestWorth:
 
     @given(memories())
     def test_what_was_shown_in_vain_sinks_gently_and_once(self, one: Memory) -> None:
-        low = sunk(one)
+        low = lowered_usefulness(one)
         assert low <= one.usefulness
-        assert low >= min(SINKS_TO, one.usefulness)
-        assert sunk(replace(one, usefulness=low)) == low
+        assert low >= min(LOWEST_USEFULNESS, one.usefulness)
+        assert lowered_usefulness(replace(one, usefulness=low)) == low
         if one.uses or one.shown < 10 or one.usefulness > 0:
             assert low == one.usefulness
-        assert sunk(replace(one, shown=one.shown + 1)) <= low
+        assert lowered_usefulness(replace(one, shown=one.shown + 1)) <= low
 
     @given(memories(), moments, lives)
     def test_what_was_used_or_verified_lately_is_not_stale(
@@ -381,7 +385,7 @@ class TestSweeping:
         before = one.review - timedelta(hours=1, seconds=1)
         if before > START + 2000 * DAY:
             assert tier_at(one, before, life) is one.tier
-            assert faded(one, before, life) >= one.importance * 0.74
+            assert faded_importance(one, before, life) >= one.importance * 0.74
 
     @settings(max_examples=150)
     @given(memories(status=Status.ACTIVE), lives)

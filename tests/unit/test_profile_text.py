@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mindhold.model.errors import InvalidInput
-from mindhold.text.profile_facts import profile_fact, sentences
-from mindhold.text.profile_values import Section, key_of, sentence_of
+from mindhold.text.profile_facts import find_profile_fact, split_profile_sentences
+from mindhold.text.profile_values import Section, profile_key, profile_sentence
 
 NAME, PREFERENCES, FACTS, CONTACTS = Section.NAME, Section.PREFERENCES, Section.FACTS, Section.CONTACTS
 
@@ -186,14 +186,14 @@ UNSAID = (
 
 @pytest.mark.parametrize("said", SAID)
 def test_a_plain_statement_is_read(said: str) -> None:
-    fact = profile_fact(said)
+    fact = find_profile_fact(said)
     assert fact is not None
     assert (fact.section, fact.key, fact.value) == SAID[said]
 
 
 @pytest.mark.parametrize("said", UNSAID)
 def test_what_says_nothing_of_the_sort_for_certain_is_left(said: str) -> None:
-    assert profile_fact(said) is None
+    assert find_profile_fact(said) is None
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_what_says_nothing_of_the_sort_for_certain_is_left(said: str) -> None:
     ],
 )
 def test_what_is_said_of_one_thing_has_one_key(one: str, other: str) -> None:
-    first, second = profile_fact(one), profile_fact(other)
+    first, second = find_profile_fact(one), find_profile_fact(other)
     assert first is not None
     assert second is not None
     assert (first.section, first.key) == (second.section, second.key)
@@ -219,7 +219,9 @@ def test_what_is_said_of_one_thing_has_one_key(one: str, other: str) -> None:
 
 def test_a_second_allergy_has_a_key_of_its_own() -> None:
     keys = {
-        fact.key for said in ("penicillin", "tree nuts") if (fact := profile_fact(f"I'm allergic to {said}"))
+        fact.key
+        for said in ("penicillin", "tree nuts")
+        if (fact := find_profile_fact(f"I'm allergic to {said}"))
     }
     assert keys == {"allergy_penicillin", "allergy_tree_nuts"}
 
@@ -229,14 +231,14 @@ def test_a_second_allergy_has_a_key_of_its_own() -> None:
     ["Remember that ", "Please remember: ", "Note that ", "btw, ", "For the record, ", "hey, remember "],
 )
 def test_what_asks_to_remember_is_no_part_of_it(before: str) -> None:
-    fact = profile_fact(f"{before}my name is Jane Doe.")
+    fact = find_profile_fact(f"{before}my name is Jane Doe.")
     assert fact is not None
     assert fact.value == "Jane Doe"
 
 
 def test_statements_that_are_joined_are_several() -> None:
     text = "My name is Jane and I live in Berlin. Alice is my sister!\nMy dog is called Rex"
-    assert [fact.key for said in sentences(text) if (fact := profile_fact(said))] == [
+    assert [fact.key for said in split_profile_sentences(text) if (fact := find_profile_fact(said))] == [
         "name",
         "home_city",
         "alice",
@@ -255,19 +257,19 @@ def test_statements_that_are_joined_are_several() -> None:
     ],
 )
 def test_keys_are_in_one_form(label: str, key: str) -> None:
-    assert key_of(label) == key
+    assert profile_key(label) == key
 
 
 @pytest.mark.parametrize("label", ["", "  ", "!?", "x" * 81])
 def test_what_can_be_no_key_is_told(label: str) -> None:
     with pytest.raises(InvalidInput):
-        key_of(label)
+        profile_key(label)
 
 
 def test_an_entry_is_a_sentence() -> None:
-    assert sentence_of(FACTS, "favourite colour", "blue") == "The user's favourite colour is blue."
-    assert sentence_of(NAME, "name", "Jane") == "The user's name is Jane."
-    assert sentence_of(PREFERENCES, "tone", "casual") == "The user prefers tone: casual."
-    assert sentence_of(CONTACTS, "Alice", "sister") == "Alice is the user's sister."
-    assert sentence_of(Section.NOTES, "note", "Reads on the train.") == "Reads on the train."
-    assert sentence_of(FACTS, "좋아하는 색", "파란색") == "사용자의 좋아하는 색: 파란색"
+    assert profile_sentence(FACTS, "favourite colour", "blue") == "The user's favourite colour is blue."
+    assert profile_sentence(NAME, "name", "Jane") == "The user's name is Jane."
+    assert profile_sentence(PREFERENCES, "tone", "casual") == "The user prefers tone: casual."
+    assert profile_sentence(CONTACTS, "Alice", "sister") == "Alice is the user's sister."
+    assert profile_sentence(Section.NOTES, "note", "Reads on the train.") == "Reads on the train."
+    assert profile_sentence(FACTS, "좋아하는 색", "파란색") == "사용자의 좋아하는 색: 파란색"

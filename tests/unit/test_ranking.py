@@ -16,16 +16,16 @@ from mindhold.model.ranking import (
     DEFAULT,
     FLOOR,
     Cosines,
+    apply_boost,
     boost,
-    boosted,
     composite,
+    cosine_evidence,
+    count_nearby,
     fuse,
     neighbours,
     rarity,
-    said_nearby,
-    saturated,
+    saturate_counts,
     score,
-    surprise,
     usefulness_nudge,
 )
 
@@ -86,13 +86,15 @@ class TestWords:
 
     @given(st.integers(0, 500), st.floats(1, 5_000), st.floats(0.5, 500))
     def test_repetition_helps_less_and_less(self, count: int, length: float, average: float) -> None:
-        said = saturated(
+        said = saturate_counts(
             np.array([[count], [count + 1]], dtype=np.int32), np.full(2, length), average_length=average
         )
         assert 0 <= said[0, 0] < said[1, 0] < 1 + DEFAULT.saturation
 
     def test_one_mention_in_a_record_of_average_length_counts_once(self) -> None:
-        assert saturated(np.array([[1]], dtype=np.int32), np.array([9.0]), average_length=9.0)[0, 0] == 1
+        assert (
+            saturate_counts(np.array([[1]], dtype=np.int32), np.array([9.0]), average_length=9.0)[0, 0] == 1
+        )
 
     def test_a_word_counts_in_a_tiny_store(self) -> None:
         assert scores(candidates([[1], [0], [0]], total=3), unrelated=None)[0] > 0.8
@@ -103,7 +105,7 @@ class TestMeaning:
     def test_more_alike_is_never_worth_less(
         self, one: float, other: float, usual: Cosines, records: int, unrelated: Cosines
     ) -> None:
-        low, high = surprise(
+        low, high = cosine_evidence(
             np.array(sorted((one, other))), usual=usual, records=records, unrelated=unrelated
         )
         assert 0 <= low <= high < math.inf
@@ -111,11 +113,13 @@ class TestMeaning:
     @given(st.floats(0.5, 6))
     def test_nats_are_minus_the_log_of_the_tail(self, z: float) -> None:
         unrelated, usual = Cosines(0.28, 0.01), Cosines(0.3, 0.1)
-        nats = surprise(np.array([0.3 + 0.1 * z]), usual=usual, records=10**9, unrelated=unrelated)
+        nats = cosine_evidence(np.array([0.3 + 0.1 * z]), usual=usual, records=10**9, unrelated=unrelated)
         assert nats[0] == pytest.approx(-math.log(math.erfc(z / math.sqrt(2))), abs=0.1)
 
     def test_no_vector_is_no_evidence(self) -> None:
-        found = surprise(np.array([np.nan, 0.6]), usual=Cosines(0.1, 0.1), records=100, unrelated=MINILM)
+        found = cosine_evidence(
+            np.array([np.nan, 0.6]), usual=Cosines(0.1, 0.1), records=100, unrelated=MINILM
+        )
         assert found[0] == 0 < found[1]
 
     @pytest.mark.parametrize("unrelated", [MINILM, GTE])
@@ -218,7 +222,7 @@ class TestSurroundings:
     def test_a_word_said_next_door_counts_less_the_further_away(self) -> None:
         said = np.array([[0.0], [0.0], [1.0], [0.0], [0.0]])
         around = neighbours(["talk"] * 5, np.arange(5, dtype=np.int64), reach=2)
-        two_before, before, here, after, two_after = said_nearby(said, around)[:, 0]
+        two_before, before, here, after, two_after = count_nearby(said, around)[:, 0]
         assert here == 1 > after == DEFAULT.before > two_after > 0
         assert after > before == DEFAULT.after > two_before > 0
 
@@ -245,7 +249,7 @@ class TestScale:
         full, half = scores(candidates([[1, 1], [1, 0]], frequencies=[2, 1]), unrelated=None)
         weakest = np.array([boost_of(0.0, 9999.0, usefulness=-1.0)])
         strongest = np.array([boost_of(1.0, 0.0, uses=999.0, usefulness=1.0)])
-        assert boosted(np.array([full]), weakest) > boosted(np.array([half]), strongest)
+        assert apply_boost(np.array([full]), weakest) > apply_boost(np.array([half]), strongest)
 
 
 SHARES = st.floats(0, 1)
@@ -301,7 +305,7 @@ class TestBoost:
         assert 0.65 < usual < 1.34
         weighed = boost_of(importance, age, **told, importance_weight=weight, recency_weight=1 - weight)
         assert 0.6 < weighed < 1.4
-        assert 0 <= boosted(np.array([plain]), np.array([weighed]))[0] <= 1
+        assert 0 <= apply_boost(np.array([plain]), np.array([weighed]))[0] <= 1
 
     @given(SHARES, AGES, SHARES, SHARES, st.floats(-1, 1))
     def test_the_usual_weights_are_what_it_always_was(

@@ -18,7 +18,7 @@ from mindhold.conversations.recap_text import (
     render_recap,
 )
 from mindhold.model.tokens import count_tokens
-from mindhold.text.faithfulness import all_said, says_only
+from mindhold.text.faithfulness import collect_terms, uses_only
 
 POINTS = [
     Point(PointSort.SAID, "The harbour has nine piers.", who="user", weight=1.0),
@@ -79,10 +79,10 @@ def test_with_its_gaps_everything_is_covered(parts: list[tuple[int, int]], last:
 
 
 def test_names_and_values_must_have_been_said() -> None:
-    said = all_said(["We chose PostgreSQL 16 in Hamburg.", "See docs/guide.md."])
-    assert says_only("In Hamburg they run PostgreSQL 16, says docs/guide.md.", said)
+    said = collect_terms(["We chose PostgreSQL 16 in Hamburg.", "See docs/guide.md."])
+    assert uses_only("In Hamburg they run PostgreSQL 16, says docs/guide.md.", said)
     for made_up in ("They run PostgreSQL 17.", "They chose it in Bremen.", "See docs/other.md."):
-        assert not says_only(made_up, said)
+        assert not uses_only(made_up, said)
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ from mindhold.model.lifecycle import (
     SESSION_ONLY,
     YOUNGEST,
     Fate,
-    RetentionRoom,
-    faded,
+    StorageUsage,
+    asks_to_be_kept,
+    faded_importance,
     fate_of,
     is_message,
     is_protected,
-    may_go,
+    may_be_pruned,
     next_review,
-    retention_worth,
-    says_it_matters,
+    retention_key,
 )
 from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
 from mindhold.settings.sections import MONTH, LifeSettings, RetentionSettings
@@ -60,7 +60,7 @@ def memory(content: str = "The mill grinds rye.", **fields: Any) -> Memory:
     ],
 )
 def test_some_texts_say_that_they_matter(text: str) -> None:
-    assert says_it_matters(text)
+    assert asks_to_be_kept(text)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_some_texts_say_that_they_matter(text: str) -> None:
     ],
 )
 def test_others_don_t(text: str) -> None:
-    assert not says_it_matters(text)
+    assert not asks_to_be_kept(text)
 
 
 PROTECTED = {
@@ -115,17 +115,17 @@ PLAIN = {
 def test_what_is_protected_never_goes(which: str, level: Any) -> None:
     one, life = memory(**PROTECTED[which]), LifeSettings().rules(RetentionSettings(level=level))
     assert is_protected(one)
-    assert not may_go(one, LONG)
+    assert not may_be_pruned(one, LONG)
     assert fate_of(one, LONG, life)[0] is Fate.STAYS
     if which != "a summary of others":  # it may sink in the order of answers
-        assert faded(one, LONG, life) == one.importance
+        assert faded_importance(one, LONG, life) == one.importance
 
 
 @pytest.mark.parametrize("which", PLAIN)
 def test_what_isn_t_may(which: str) -> None:
     one = memory(**PLAIN[which])
     assert not is_protected(one)
-    assert may_go(one, LONG)
+    assert may_be_pruned(one, LONG)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_what_isn_t_may(which: str) -> None:
     ],
 )
 def test_what_is_young_or_not_there_may_not_go(fields: dict[str, Any]) -> None:
-    assert not may_go(memory(**fields), LONG, after=DAY)
+    assert not may_be_pruned(memory(**fields), LONG, after=DAY)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_the_levels_steer_one_life() -> None:
     }
     away = replace(one, status=Status.ARCHIVED)
     assert [fate_of(away, LONG, each)[0] for each in (kept, usual)] == [Fate.STAYS, Fate.ERASED]
-    assert faded(one, LONG, kept) == one.importance > faded(one, LONG, usual)
+    assert faded_importance(one, LONG, kept) == one.importance > faded_importance(one, LONG, usual)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_the_least_valuable_come_first() -> None:
     older = memory(importance=0.3, updated=START, created=START)
     newer = memory(importance=0.3, updated=START + DAY)
     used = memory(importance=0.1, uses=3)
-    assert sorted([used, newer, least, older], key=retention_worth) == [least, older, newer, used]
+    assert sorted([used, newer, least, older], key=retention_key) == [least, older, newer, used]
 
 
 @pytest.mark.parametrize(
@@ -224,18 +224,18 @@ def test_the_least_valuable_come_first() -> None:
 def test_room_is_made_before_a_limit_is_hit(
     items: int, most_items: int, bytes_used: int, most_bytes: int, free: int
 ) -> None:
-    assert RetentionRoom(items, items, bytes_used, most_items, most_bytes).to_free() == free
+    assert StorageUsage(items, items, bytes_used, most_items, most_bytes).to_free() == free
 
 
 def test_what_is_archived_takes_no_room() -> None:
-    assert RetentionRoom(items=50, all_items=100, bytes_used=1_000, most_bytes=1_000).active_bytes == 500
-    assert not RetentionRoom(items=50, all_items=100, bytes_used=1_700, most_bytes=1_000).tight
+    assert StorageUsage(items=50, all_items=100, bytes_used=1_000, most_bytes=1_000).active_bytes == 500
+    assert not StorageUsage(items=50, all_items=100, bytes_used=1_700, most_bytes=1_000).tight
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(0, 10**9), st.integers(1, 10**9))
 def test_making_room_ends(items: int, most_items: int, bytes_used: int, most_bytes: int) -> None:
     """After that many went, it isn't tight any more, and never is it more than there are."""
-    room = RetentionRoom(items, items, bytes_used, most_items, most_bytes)
+    room = StorageUsage(items, items, bytes_used, most_items, most_bytes)
     free = room.to_free()
     assert 0 <= free <= items
     if free:

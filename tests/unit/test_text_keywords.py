@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mindhold.model.lexemes import keyword_form
-from mindhold.text.keywords import MOST_KEYWORDS_FOUND, telling_keywords
+from mindhold.text.keywords import MOST_KEYWORDS, extract_keywords
 
 
 def test_identifiers_and_names_come_first() -> None:
-    found = telling_keywords("We moved billing to PostgreSQL after getUserName in src/app.py kept failing.")
+    found = extract_keywords("We moved billing to PostgreSQL after getUserName in src/app.py kept failing.")
     assert set(found[:3]) == {"PostgreSQL", "getUserName", "src/app.py"}
 
 
 def test_no_stop_words_and_each_once_whatever_its_ending() -> None:
-    assert telling_keywords("the cache and the caches and Cache") == ("cache",)
+    assert extract_keywords("the cache and the caches and Cache") == ("cache",)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_no_stop_words_and_each_once_whatever_its_ending() -> None:
     ],
 )
 def test_any_language(text: str, expected: set[str]) -> None:
-    assert expected <= set(telling_keywords(text))
+    assert expected <= set(extract_keywords(text))
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_any_language(text: str, expected: set[str]) -> None:
     ],
 )
 def test_no_common_words_of_other_languages(text: str, common: set[str]) -> None:
-    found = set(telling_keywords(text))
+    found = set(extract_keywords(text))
     assert "8080" in found
     assert not common & found
 
 
 def test_english_words_that_are_common_elsewhere_stay() -> None:
-    assert {"die", "war"} <= set(telling_keywords("Many die in a war."))
+    assert {"die", "war"} <= set(extract_keywords("Many die in a war."))
 
 
 @pytest.mark.parametrize(
@@ -68,22 +68,22 @@ def test_english_words_that_are_common_elsewhere_stay() -> None:
     ],
 )
 def test_a_clause_without_spaces_is_no_keyword(text: str) -> None:
-    assert telling_keywords(text) == ()
+    assert extract_keywords(text) == ()
 
 
 @pytest.mark.parametrize("text", ["우리는 그리고 하지만", "我们的是在", "the and of", "", "?! ..."])
 def test_what_says_nothing_has_none(text: str) -> None:
-    assert telling_keywords(text) == ()
+    assert extract_keywords(text) == ()
 
 
 def test_what_stands_for_a_secret_is_none() -> None:
-    assert telling_keywords("The key [redacted:api-key] opens staging.") == ("staging", "opens", "key")
+    assert extract_keywords("The key [redacted:api-key] opens staging.") == ("staging", "opens", "key")
 
 
 @given(st.text(max_size=300))
 def test_few_distinct_and_from_the_text(text: str) -> None:
-    found = telling_keywords(text)
-    assert len(found) <= MOST_KEYWORDS_FOUND
+    found = extract_keywords(text)
+    assert len(found) <= MOST_KEYWORDS
     assert len({keyword_form(word) for word in found}) == len(found)
     assert all(word in text for word in found)
-    assert found == telling_keywords(text)
+    assert found == extract_keywords(text)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from mindhold.lifecycle.classifiers import SURE, judged
-from mindhold.text.contradiction import Bearing, bearing
+from mindhold.text.contradiction import StatementRelation, compare_statements
 
 DOUBT = 0.4
 DENIED = [
@@ -264,7 +264,7 @@ def test_what_is_denied_is_surely_denied(old: str, new: str) -> None:
 @pytest.mark.parametrize(("old", "new"), [*COMPATIBLE, *COMPATIBLE_IN_KOREAN])
 def test_what_can_both_be_true_is_never_surely_denied(old: str, new: str) -> None:
     for one, two in ((old, new), (new, old)):
-        assert judged(one, two).contradiction < SURE, bearing(one, two)
+        assert judged(one, two).contradiction < SURE, compare_statements(one, two)
 
 
 @pytest.mark.parametrize(("old", "new"), DOUBTED)
@@ -275,7 +275,7 @@ def test_doubt_is_told_as_doubt(old: str, new: str) -> None:
 @pytest.mark.parametrize(("old", "new"), NOT_EVEN_DOUBTED)
 def test_near_misses_are_not_even_doubted(old: str, new: str) -> None:
     for one, two in ((old, new), (new, old)):
-        assert judged(one, two).contradiction < DOUBT, bearing(one, two)
+        assert judged(one, two).contradiction < DOUBT, compare_statements(one, two)
 
 
 @pytest.mark.parametrize(("error", "fix"), MENDED)
@@ -302,7 +302,10 @@ NAMES = [f"{first}-{second}" for first in ("auth", "mail", "cart", "feed") for s
 
 
 def test_the_same_in_other_units_is_the_same() -> None:
-    assert bearing("Deploys take 5 minutes.", "Deploys take 300 seconds.").bearing is Bearing.SAME
+    assert (
+        compare_statements("Deploys take 5 minutes.", "Deploys take 300 seconds.").relation
+        is StatementRelation.SAME
+    )
     for one, two in (("2 GB", "2000 MB"), ("2 GB", "2048 MB")):
         assert judged(f"The limit is {one}.", f"The limit is {two}.").entailment >= SURE
     assert judged("타임아웃은 5분이다.", "타임아웃은 300초이다.").entailment >= SURE

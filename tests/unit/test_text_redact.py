@@ -235,13 +235,13 @@ def test_a_secret_is_replaced_by_a_mark_of_its_kind(kind: str, text: str, secret
 
     assert secret not in redaction.text
     assert f"[redacted:{kind}]" in redaction.text
-    assert RedactionFinding(kind, 1) in redaction.found
+    assert RedactionFinding(kind, 1) in redaction.findings
 
 
 @pytest.mark.parametrize("text", NEGATIVES)
 def test_ordinary_text_is_left_alone(text: str) -> None:
     assert redact(text).text == text
-    assert redact(text).found == ()
+    assert redact(text).findings == ()
 
 
 @pytest.mark.parametrize("text", [text for _, text, _ in POSITIVES])
@@ -249,7 +249,7 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
     once = redact(text).text
 
     assert redact(once).text == once
-    assert redact(once).found == ()
+    assert redact(once).findings == ()
 
 
 def test_what_stands_around_a_secret_is_kept() -> None:
@@ -265,7 +265,7 @@ def test_what_stands_around_a_secret_is_kept() -> None:
 def test_findings_are_counted_by_kind_and_hold_no_secret() -> None:
     redaction = redact(f"{EMAIL} and b{EMAIL}, password={PASSWORD}")
 
-    assert redaction.found == (RedactionFinding("email", 2), RedactionFinding("password", 1))
+    assert redaction.findings == (RedactionFinding("email", 2), RedactionFinding("password", 1))
     assert PASSWORD not in repr(redaction)
 
 
@@ -295,7 +295,7 @@ def test_metadata_is_redacted_at_any_depth() -> None:
         "password_hint": "none",
         "[redacted:email]": 1,
     }
-    assert RedactionFinding("email", 3) in redacted.found
+    assert RedactionFinding("email", 3) in redacted.findings
 
 
 def test_two_keys_that_become_one_mark_keep_both_values() -> None:

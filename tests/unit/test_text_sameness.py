@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.text.similarity import differences, replaces, same_statement
+from mindhold.text.similarity import difference_kinds, replaces, same_statement
 
 SAME = [
     ("We use PostgreSQL for storage", "For storage we use PostgreSQL"),
@@ -121,15 +121,15 @@ DOES_NOT_REPLACE = [
 
 @pytest.mark.parametrize(("a", "b"), SAME)
 def test_a_rewording_is_the_same(a: str, b: str) -> None:
-    assert differences(a, b) == frozenset()
+    assert difference_kinds(a, b) == frozenset()
     assert same_statement(a, b)
     assert same_statement(b, a)
 
 
 @pytest.mark.parametrize(("kind", "a", "b"), DIFFERENT)
 def test_a_difference_that_matters_is_named(kind: str, a: str, b: str) -> None:
-    assert kind in differences(a, b)
-    assert kind in differences(b, a)
+    assert kind in difference_kinds(a, b)
+    assert kind in difference_kinds(b, a)
     assert not same_statement(a, b)
 
 
@@ -155,7 +155,7 @@ WORDS = st.lists(
 def test_sameness_is_symmetric_and_takes_any_text(a: str, b: str) -> None:
     assert same_statement(a, b) == same_statement(b, a)
     assert same_statement(a, a)
-    assert differences(a, b) == differences(b, a)
+    assert difference_kinds(a, b) == difference_kinds(b, a)
     assert replaces(a, b) in (True, False)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.text.noise import CHATTER, REPEATED, worth
+from mindhold.text.noise import CHATTER, REPEATED, rate_worth
 
 WORTHY = [
     "Redis Sentinel 연결 실패 시 REDIS_PASSWORD 환경변수 누락을 먼저 확인할 것. NOAUTH 에러가 증거다.",
@@ -58,7 +58,7 @@ POINTING = [
 
 @pytest.mark.parametrize("text", WORTHY)
 def test_what_is_worth_keeping(text: str) -> None:
-    found = worth(text)
+    found = rate_worth(text)
     assert found.score >= 0.6
     assert not found.chatter
     assert not found.dangling
@@ -66,22 +66,22 @@ def test_what_is_worth_keeping(text: str) -> None:
 
 @pytest.mark.parametrize("text", TALK)
 def test_talk_is_worth_little(text: str) -> None:
-    found = worth(text)
+    found = rate_worth(text)
     assert (found.score, found.chatter) == (CHATTER, True)
 
 
 def test_what_nobody_needs_to_judge() -> None:
-    assert worth("ok thanks!").noise
-    assert not worth("Let me check that for you.").noise, "somebody may know better"
+    assert rate_worth("ok thanks!").noise
+    assert not rate_worth("Let me check that for you.").noise, "somebody may know better"
 
 
 @pytest.mark.parametrize("text", POINTING)
 def test_what_points_at_something_unsaid_is_worth_less(text: str) -> None:
-    found = worth(text)
+    found = rate_worth(text)
     assert found.dangling
     assert not found.chatter
     assert found.score < 0.5
-    assert worth(text, labels=("login",)).score > found.score, "a topic says what it is about"
+    assert rate_worth(text, labels=("login",)).score > found.score, "a topic says what it is about"
 
 
 def test_what_names_things_is_worth_more() -> None:
@@ -89,25 +89,26 @@ def test_what_names_things_is_worth_more() -> None:
         "The service runs somewhere",
         "The service runs on port 8080 of db-3.example.org since 2024-05-01",
     )
-    assert worth(telling).score > worth(vague).score + 0.2
-    assert worth("`make test` runs everything").signs > worth("the tests run everything").signs
+    assert rate_worth(telling).score > rate_worth(vague).score + 0.2
+    assert rate_worth("`make test` runs everything").signs > rate_worth("the tests run everything").signs
 
 
 def test_a_question_is_worth_less_than_its_answer() -> None:
     assert (
-        worth("Which port has the billing service?").score < worth("Port 81 has the billing service.").score
+        rate_worth("Which port has the billing service?").score
+        < rate_worth("Port 81 has the billing service.").score
     )
 
 
 def test_what_is_known_already_is_worth_little() -> None:
-    assert worth(WORTHY[0], repeated=True).score == REPEATED
+    assert rate_worth(WORTHY[0], repeated=True).score == REPEATED
 
 
 @given(st.text(max_size=300), st.booleans())
 def test_any_text_has_a_score(text: str, repeated: bool) -> None:
-    assert 0 <= worth(text, repeated=repeated).score <= 1
+    assert 0 <= rate_worth(text, repeated=repeated).score <= 1
 
 
 @given(st.sampled_from(WORTHY), st.sampled_from(WORTHY))
 def test_saying_more_is_never_worth_less(one: str, two: str) -> None:
-    assert worth(f"{one} {two}").score >= min(worth(one).score, worth(two).score)
+    assert rate_worth(f"{one} {two}").score >= min(rate_worth(one).score, rate_worth(two).score)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mindhold.model.errors import UnknownTime
-from mindhold.text.timeframe import Timeframe, describe, find_timeframe, parse_timeframe
+from mindhold.text.timeframe import Timeframe, describe_timeframe, find_timeframe, parse_timeframe
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NEW_YORK = ZoneInfo("America/New_York")
@@ -18,7 +18,7 @@ NOW = datetime(2025, 3, 12, 14, 30, tzinfo=UTC)  # a Wednesday, half past three 
 
 
 def said(phrase: str, **options: object) -> str:
-    return describe(parse_timeframe(phrase, now=NOW, zone=BERLIN, **options), BERLIN)  # type: ignore[arg-type]
+    return describe_timeframe(parse_timeframe(phrase, now=NOW, zone=BERLIN, **options), BERLIN)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_other_languages_mean_the_same(english: str, phrases: str) -> None:
 def test_a_range_that_began_last_year_begins_on_the_day_that_was_named() -> None:
     december = datetime(2026, 12, 10, tzinfo=UTC)
     timeframe = parse_timeframe("from 30 November to 5 January", now=december, zone=BERLIN)
-    assert describe(timeframe, BERLIN) == "Sun 2025-11-30 to Mon 2026-01-05"
+    assert describe_timeframe(timeframe, BERLIN) == "Sun 2025-11-30 to Mon 2026-01-05"
     leap = datetime(2028, 12, 10, tzinfo=UTC)
     timeframe = parse_timeframe("from 29 February to 5 January", now=leap, zone=BERLIN)
-    assert describe(timeframe, BERLIN) == "Sun 2027-02-28 to Wed 2028-01-05"
+    assert describe_timeframe(timeframe, BERLIN) == "Sun 2027-02-28 to Wed 2028-01-05"
 
 
 def test_the_last_year_that_a_calendar_has() -> None:
@@ -195,7 +195,7 @@ class TestClockChanges:
         next_noon = datetime.fromisoformat(day).replace(hour=12, tzinfo=zone) + timedelta(days=1)
         spoken = parse_timeframe("yesterday", now=next_noon, zone=zone)
         assert (spoken.start, spoken.end) == (named.start, named.end)
-        assert describe(spoken, zone).endswith(day)
+        assert describe_timeframe(spoken, zone).endswith(day)
 
     def test_hours_are_hours(self) -> None:
         after_the_change = datetime(2025, 3, 30, 4, 30, tzinfo=BERLIN)
@@ -204,7 +204,7 @@ class TestClockChanges:
 
     def test_a_week_with_a_change_in_it(self) -> None:
         week = parse_timeframe("last week", now=datetime(2025, 4, 2, tzinfo=UTC), zone=BERLIN)
-        assert describe(week, BERLIN) == "Mon 2025-03-24 to Sun 2025-03-30"
+        assert describe_timeframe(week, BERLIN) == "Mon 2025-03-24 to Sun 2025-03-30"
 
 
 class TestNonsense:
@@ -306,6 +306,6 @@ def test_our_own_rules_need_no_heavy_import() -> None:
 class TestDescribe:
     def test_open_ends(self) -> None:
         moment = datetime(2025, 3, 11, 23, tzinfo=UTC)
-        assert describe(Timeframe(moment, None, ""), BERLIN) == "since Wed 2025-03-12"
-        assert describe(Timeframe(None, moment, ""), BERLIN) == "before Wed 2025-03-12"
-        assert describe(Timeframe(None, None, ""), BERLIN) == "any time"
+        assert describe_timeframe(Timeframe(moment, None, ""), BERLIN) == "since Wed 2025-03-12"
+        assert describe_timeframe(Timeframe(None, moment, ""), BERLIN) == "before Wed 2025-03-12"
+        assert describe_timeframe(Timeframe(None, None, ""), BERLIN) == "any time"

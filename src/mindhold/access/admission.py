@@ -9,7 +9,7 @@ from mindhold.access.scoped_store import ScopedSidecar
 from mindhold.access.secrets import checked_agent
 from mindhold.engine import Engine, NoUseCounter
 from mindhold.model.errors import Refused
-from mindhold.model.scope import ALL_SEEING, Caller
+from mindhold.model.scope import PRIVILEGED_AGENTS, Caller
 from mindhold.operations import Effect, Operation
 from mindhold.ports.cache import NO_SIDECAR
 from mindhold.ports.history import NoArchive, NoHistory
@@ -20,7 +20,7 @@ def as_agent(caller: Caller, agent: str | None) -> Caller:
     """The caller as the agent that a call names. Raises Refused, InvalidInput for what is no agent's name."""
     if agent is None or agent == caller.agent:
         return caller
-    if caller.bound or checked_agent(agent) in ALL_SEEING:
+    if caller.bound or checked_agent(agent) in PRIVILEGED_AGENTS:
         raise Refused("This call may not be made for that agent.", advice="Leave the agent's id out.")
     return replace(caller, agent=agent, bound=True)
 

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 
 from mindhold.model.errors import InvalidInput
-from mindhold.model.scope import ALL_SEEING, LONGEST_NAME
+from mindhold.model.scope import LONGEST_NAME, PRIVILEGED_AGENTS
 
 _SECRET_BYTES = 32
 
@@ -28,7 +28,7 @@ def checked_agent(name: str) -> str:
             f"{name[:40]!r} can't be an agent's name.",
             advice=f"Use at most {LONGEST_NAME} printable characters, without blanks around them.",
         )
-    if name.casefold() in ALL_SEEING and name not in ALL_SEEING:
+    if name.casefold() in PRIVILEGED_AGENTS and name not in PRIVILEGED_AGENTS:
         raise InvalidInput(
             f"{name!r} could be mistaken for {name.casefold()!r}, who sees everything.",
             advice="Spell it as it is meant.",

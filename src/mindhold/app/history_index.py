@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mindhold.hooks.lease import Lease, indexer_file
-from mindhold.hooks.worker_process import LAST_SECONDS, end_at, lower_priority
+from mindhold.hooks.lease import Lease, indexer_lock_path
+from mindhold.hooks.worker_process import LAST_SECONDS, lower_priority, set_deadline
 from mindhold.interfaces.runtime import OpenMindhold, call_operation
 from mindhold.model.errors import MindholdError
 
@@ -32,9 +32,9 @@ def run_indexer(home: str, handed: int | None = None) -> int:
     """Index all that isn't yet, unless another is at it. `handed` is a descriptor that holds the lease already."""
     begun = time.monotonic()
     try:
-        with Lease(home, handed, path=indexer_file(home)) as mine:
+        with Lease(home, handed, path=indexer_lock_path(home)) as mine:
             if mine:
-                end_at(begun + LONGEST_SECONDS)
+                set_deadline(begun + LONGEST_SECONDS)
                 lower_priority()
                 _run_indexer(home, until=begun + LONGEST_SECONDS - LAST_SECONDS)
     except OSError:  # a home that can't be written: there is nobody to tell

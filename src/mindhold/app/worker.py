@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mindhold.hooks import already_shown, event_queue, server
-from mindhold.hooks.files import hooks_path, names_in
+from mindhold.hooks.files import hooks_path, list_names
 from mindhold.hooks.lease import Lease
-from mindhold.hooks.worker_process import LAST_SECONDS, end_at, lower_priority
+from mindhold.hooks.worker_process import LAST_SECONDS, lower_priority, set_deadline
 
 if TYPE_CHECKING:
     from mindhold.interfaces.runtime import OpenMindhold
@@ -61,7 +61,7 @@ def run(home: str, handed: int | None = None) -> int:
 
 def _run(home: str, tried: set[str], *, begun: float) -> bool:
     """With the lease in hand; whether there is time for more."""
-    end_at(begun + LONGEST_SECONDS)
+    set_deadline(begun + LONGEST_SECONDS)
     lower_priority()
     from mindhold.interfaces.logs import logging_to
     from mindhold.model.errors import MindholdError
@@ -70,7 +70,7 @@ def _run(home: str, tried: set[str], *, begun: float) -> bool:
     try:
         loaded = load_settings({"home": home})
         seconds = float(loaded.settings.capture.worker_seconds)
-        end_at(begun + seconds)
+        set_deadline(begun + seconds)
         with logging_to(loaded.settings):
             work = _Work(loaded, home, tried, until=begun + seconds - LAST_SECONDS, share=seconds * SHARE)
             asyncio.run(work.do())
@@ -235,7 +235,7 @@ class _Work:
         from mindhold.jobs.queue import RUN_JOBS
         from mindhold.model.errors import MindholdError
 
-        if names_in(hooks_path(self._home, server.SERVERS_FOLDER), ".json"):
+        if list_names(hooks_path(self._home, server.SERVERS_FOLDER), ".json"):
             return False
         try:
             async with asyncio.timeout(max(0.0, self.left)):

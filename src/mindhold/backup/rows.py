@@ -24,7 +24,7 @@ from mindhold.memories.serialization import (
 )
 from mindhold.model.errors import Refused
 from mindhold.model.job import Entry, Job, JobState
-from mindhold.model.memory import Link, Memory, Version, content_number, format_sum
+from mindhold.model.memory import Link, Memory, Version, checksum_part, format_checksum
 from mindhold.model.scope import Scope
 from mindhold.ports.backend import Cursor, Record, SnapshotItem, SnapshotRemoval, Totals
 
@@ -51,7 +51,7 @@ class RowCounter:
         """In the order of the snapshot."""
         for one in kept:
             if isinstance(one, Record):
-                number = content_number(one.memory.id, one.memory.content_hash)
+                number = checksum_part(one.memory.id, one.memory.content_hash)
                 self._given[one.memory.id] = number, one.vector is not None
                 self._content += number
             elif isinstance(one, Scope):
@@ -75,7 +75,7 @@ class RowCounter:
             jobs=count["Job"],
             entries=count["Entry"],
             cursors=count["Cursor"],
-            content=format_sum(self._content),
+            content=format_checksum(self._content),
         )
 
 

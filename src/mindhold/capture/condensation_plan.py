@@ -19,12 +19,12 @@ from mindhold.memories.validation import MOST_LABELS
 from mindhold.memories.write import RememberInput
 from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound
 from mindhold.model.lifecycle import (
-    DOUBTED_AFTER,
+    CONFIDENCE_DAYS,
     NEVER_FORGOTTEN,
     confidence_at,
-    is_going,
+    is_being_erased,
+    is_declared_important,
     is_kept_for_good,
-    is_wanted,
     next_review,
 )
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status
@@ -33,7 +33,7 @@ from mindhold.model.query import Vector
 from mindhold.model.tokens import count_tokens
 from mindhold.ports.store import Change, Connect, Enqueue, Put
 from mindhold.text.faithfulness import is_faithful, is_nearly_same
-from mindhold.text.similarity import content_words, differences, replaces, same_statement
+from mindhold.text.similarity import content_words, difference_kinds, replaces, same_statement
 
 DROPPED = "mindhold.dropped"  # in the metadata of what condensing archived: when
 COMPARED = 400  # memories of a kind that are held against each other, the newest
@@ -112,10 +112,10 @@ def outdated(memories: Sequence[Memory], now: datetime) -> CondensationPlan:
         drops=tuple(
             Drop(one, f"{one.kind} of {(now - max(one.created, one.updated)).days} days ago")
             for one in memories
-            if one.kind in DOUBTED_AFTER
+            if one.kind in CONFIDENCE_DAYS
             and confidence_at(one, now) <= 0
             and DROPPED not in one.metadata
-            and not is_wanted(one)
+            and not is_declared_important(one)
         )
     )
 
@@ -126,7 +126,7 @@ def was_dropped(memory: Memory) -> bool:
     try:
         if not isinstance(dropped, str):
             return False
-        return datetime.fromisoformat(dropped) >= memory.updated or is_going(memory)
+        return datetime.fromisoformat(dropped) >= memory.updated or is_being_erased(memory)
     except (ValueError, TypeError):  # no time, or one of nowhere
         return False
 
@@ -177,7 +177,7 @@ def _covers(one: Memory, other: Memory, words: Mapping[str, frozenset[str]], ali
     """Whether nothing is lost when only `one` is left."""
     if same_statement(one.content, other.content):
         return True
-    if words[one.id] == words[other.id] and differences(one.content, other.content) <= {"words"}:
+    if words[one.id] == words[other.id] and difference_kinds(one.content, other.content) <= {"words"}:
         return alike(one, other)  # the same words in other forms
     return any(same_statement(part, other.content) for part in _parts(one.content))
 
@@ -242,10 +242,10 @@ def read_plan(answer: str, lot: Sequence[Memory]) -> CondensationPlan | None:
 
 def _may_drop(memory: Memory, later: Sequence[Memory]) -> bool:
     """Whether it tells of passing things, or a later one that stays is about the same; never what somebody brought back."""
-    if memory.kind in NEVER_FORGOTTEN or DROPPED in memory.metadata or is_wanted(memory):
+    if memory.kind in NEVER_FORGOTTEN or DROPPED in memory.metadata or is_declared_important(memory):
         return False
     words = content_words(memory.content)
-    return memory.kind in DOUBTED_AFTER or any(
+    return memory.kind in CONFIDENCE_DAYS or any(
         len(words & content_words(one.content)) * LEAST_SHARED >= len(words) for one in later
     )
 
@@ -439,7 +439,9 @@ def _merged(merge: Merge, found: PreparedRecord, *, now: datetime) -> Memory:
         (*(one.id for one in sources), *(old for one in sources for old in one.merged_from))
     )
     # What loses confidence by the day goes on from where the newest of them was.
-    since = max(max(one.created, one.updated) for one in sources) if sources[0].kind in DOUBTED_AFTER else now
+    since = (
+        max(max(one.created, one.updated) for one in sources) if sources[0].kind in CONFIDENCE_DAYS else now
+    )
     return replace(
         inherit_from(found.memory, sources),
         created=since,

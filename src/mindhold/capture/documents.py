@@ -23,7 +23,7 @@ from mindhold.hooks import project_identity
 from mindhold.memories.export import partial_of, put_in_place, to_disk
 from mindhold.model.errors import MarkersWrong, NotFound
 from mindhold.model.job import Entry
-from mindhold.model.lifecycle import FAINT, confidence_at, is_part, is_working
+from mindhold.model.lifecycle import LEAST_SHOWN_CONFIDENCE, confidence_at, is_part, is_working
 from mindhold.model.markers import find_block, replace_block
 from mindhold.model.memory import Kind, Memory, Status
 from mindhold.model.prompt_markup import neutralize
@@ -144,7 +144,7 @@ def _is_told(memory: Memory, now: datetime) -> bool:
         and memory.trust >= LEAST_TRUST
         and not is_working(memory)
         and not is_part(memory)
-        and confidence_at(memory, now) >= FAINT
+        and confidence_at(memory, now) >= LEAST_SHOWN_CONFIDENCE
     )
 
 

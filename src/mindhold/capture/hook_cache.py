@@ -28,7 +28,13 @@ from mindhold.memories.context import HEADING, StartContext, context, standing
 from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.model.error_signs import error_signs
 from mindhold.model.errors import MindholdError, ScopeNotFound, SettingsError, StoreError
-from mindhold.model.lifecycle import DOUBTED_AFTER, FAINT, PART_OF_WHOLE, doubted_at, is_working
+from mindhold.model.lifecycle import (
+    CONFIDENCE_DAYS,
+    LEAST_SHOWN_CONFIDENCE,
+    PART_OF_WHOLE,
+    doubt_time,
+    is_working,
+)
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status
 from mindhold.model.query import Filter, Order
 from mindhold.model.scope import GLOBAL
@@ -52,7 +58,7 @@ START_KINDS = (
 )
 FAILURE_KINDS = (Kind.ERROR, Kind.GOTCHA, Kind.PROCEDURE)
 TOLD_KINDS = tuple(kind for kind in Kind if kind is not Kind.EPISODE)
-ALL_FADED = timedelta(days=max(DOUBTED_AFTER.values()) + 1)
+ALL_FADED = timedelta(days=max(CONFIDENCE_DAYS.values()) + 1)
 
 Sheet = dict[str, Any]
 
@@ -215,7 +221,11 @@ async def _start(engine: Engine, scope: str, *, agent: str) -> Sheet:
     """What a conversation begins with, and the ids in it; until when, and what from then on. Making it is no showing."""
     found = await _beginning(engine, scope, agent=agent)
     said = _said(found)
-    moments = [moment for memory in found.core if (moment := doubted_at(memory, FAINT))] if found else []
+    moments = (
+        [moment for memory in found.core if (moment := doubt_time(memory, LEAST_SHOWN_CONFIDENCE))]
+        if found
+        else []
+    )
     if not moments:
         return said
     then = engine.clock() + ALL_FADED
@@ -241,7 +251,7 @@ async def _beginning(engine: Engine, scope: str, *, agent: str) -> StartContext 
             kinds=START_KINDS,
             conversation=None,
             scope=scope,
-            least_confidence=FAINT,
+            least_confidence=LEAST_SHOWN_CONFIDENCE,
             hints=False,
         )
         if len(found.text) <= LONGEST_START:

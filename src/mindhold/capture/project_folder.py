@@ -14,7 +14,7 @@ from mindhold.model.errors import Conflict, NotFound, Refused
 from mindhold.model.job import Entry
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
-from mindhold.model.scope import GLOBAL, LONGEST_NAME, checked_name
+from mindhold.model.scope import GLOBAL, LONGEST_NAME, validate_scope_name
 from mindhold.projects.placement import PROJECT, create_project
 from mindhold.projects.scopes import PATHS
 
@@ -85,7 +85,7 @@ async def open_folder(engine: Engine, folder: str, *, name: str | None = None) -
         )
     if name is None:
         return await _opened(engine, place, folder)
-    wanted = checked_name(name)
+    wanted = validate_scope_name(name)
     async with wait_for_claim(engine, f"project {place.identity}"):
         projects = await _projects(engine)
         here = _here(place, projects)

@@ -25,11 +25,11 @@ from mindhold.memories.serialization import memory_from
 from mindhold.memories.validation import LARGEST_NUMBER, checked_content
 from mindhold.model.errors import InvalidInput
 from mindhold.model.job import Entry
-from mindhold.model.lifecycle import DOUBTED_AFTER, confidence_at, is_kept_for_good, is_working
+from mindhold.model.lifecycle import CONFIDENCE_DAYS, confidence_at, is_kept_for_good, is_working
 from mindhold.model.memory import (
-    CHANCE_BITS,
     DEFAULT_IMPORTANCE,
     ID_ALPHABET,
+    RANDOM_BITS,
     Kind,
     Link,
     Memory,
@@ -132,8 +132,8 @@ def id_here(theirs: str, *, scope: str, agent: str) -> str:
     """The same one each time, and another one in another scope; it sorts by when the memory was made."""
     made = _MADE.match(theirs)
     digest = hashlib.sha256("\n".join((scope, agent, theirs)).encode("utf-8", "surrogatepass")).digest()
-    chance = int.from_bytes(digest[: CHANCE_BITS // 8], "big")
-    return encode_id((min(int(made[1]) if made else 0, (1 << 48) - 1) << CHANCE_BITS) | chance)
+    chance = int.from_bytes(digest[: RANDOM_BITS // 8], "big")
+    return encode_id((min(int(made[1]) if made else 0, (1 << 48) - 1) << RANDOM_BITS) | chance)
 
 
 def id_there(memory: Memory) -> str:
@@ -327,7 +327,7 @@ def _status(entry: Mapping[str, Any], *, replaced: bool) -> Status:
 
 def _confidence(entry: Mapping[str, Any], own: Mapping[str, Any], kind: Kind) -> float:
     """What loses it day by day is worked out from its age, there as here: what stands there is no more than that."""
-    return _share((own if kind in DOUBTED_AFTER else entry).get("confidence"), 1.0)
+    return _share((own if kind in CONFIDENCE_DAYS else entry).get("confidence"), 1.0)
 
 
 def _share(value: Any, otherwise: float) -> float:

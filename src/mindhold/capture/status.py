@@ -146,7 +146,7 @@ def hooks_finding(home: Path, *, now: datetime) -> list[StoreFinding]:
     advice = [f"`chmod 700 {inside}` keeps others out."] if not private else []
     advice += ["`mindhold status` says more; the next event of Claude Code tries again."] if late else []
     advice += (
-        [f"What was given up is in {inside / event_queue.QUEUE_FOLDER / event_queue.BAD}."]
+        [f"What was given up is in {inside / event_queue.QUEUE_FOLDER / event_queue.REJECTED_FOLDER}."]
         if given_up
         else []
     )

@@ -19,7 +19,7 @@ from mindhold.model.errors import Conflict, MemoryNotFound, Refused, ScopeNotFou
 from mindhold.model.lifecycle import is_kept_for_good, is_part, is_working
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Provenance, Relation, Status
 from mindhold.model.query import Filter, Search
-from mindhold.text.similarity import contained, content_words, differences, quantifiers, shared
+from mindhold.text.similarity import content_words, difference_kinds, jaccard, one_contains_other, quantifiers
 
 DIALECT = "capture"
 REPLACES, REPEATS = 0.5, 0.6  # shares of words: with what it says it replaces, with another of its kind
@@ -166,7 +166,7 @@ class _Keeping:
         words = content_words(item.content)
         for old in await self._near(words, item.kind):
             theirs = content_words(old.content)
-            if words <= theirs and shared(words, theirs) > REPEATS and _one_thing(item.content, old.content):
+            if words <= theirs and jaccard(words, theirs) > REPEATS and _one_thing(item.content, old.content):
                 return old
         return None
 
@@ -193,12 +193,12 @@ class _Keeping:
                 for one in await self._near(said, None)
                 if _may_go(one) and _same_subject(subject, content_words(one.content))
             ]
-            best = max(near, key=lambda one: shared(said, content_words(one.content)), default=None)
-            if best is not None and shared(said, content_words(best.content)) > REPLACES:
+            best = max(near, key=lambda one: jaccard(said, content_words(one.content)), default=None)
+            if best is not None and jaccard(said, content_words(best.content)) > REPLACES:
                 found[best.id] = best
         words = content_words(item.content)
         for old in await self._near(words, item.kind):
-            alike = shared(words, content_words(old.content)) > REPEATS
+            alike = jaccard(words, content_words(old.content)) > REPEATS
             if alike and _may_go(old) and _one_thing(item.content, old.content):
                 found[old.id] = old
         return list(found.values())
@@ -242,6 +242,6 @@ def _same_subject(one: frozenset[str], other: frozenset[str]) -> bool:
 
 def _one_thing(new: str, old: str) -> bool:
     """Whether one only says more than the other, of the same thing."""
-    if not contained(content_words(new), content_words(old)) or quantifiers(new) != quantifiers(old):
+    if not one_contains_other(content_words(new), content_words(old)) or quantifiers(new) != quantifiers(old):
         return False
-    return not differences(new, old) & _APART
+    return not difference_kinds(new, old) & _APART

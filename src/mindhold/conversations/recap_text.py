@@ -26,9 +26,9 @@ from mindhold.ports.llm import LanguageModel
 from mindhold.ports.transcripts import Role, TranscriptStep, beginning
 from mindhold.projects.summary import line_of
 from mindhold.projects.summary_sections import section_of, statements
-from mindhold.text.faithfulness import all_said, says_only
+from mindhold.text.faithfulness import collect_terms, uses_only
 from mindhold.text.injection import suspicion
-from mindhold.text.noise import is_noise, worth
+from mindhold.text.noise import is_noise, rate_worth
 from mindhold.text.redaction import redact
 from mindhold.text.similarity import TOKEN, content_words
 
@@ -207,7 +207,7 @@ def _spoken(said: Sequence[LogUtterance], spoken: Sequence[Sentence]) -> Iterato
     most = max(common.values(), default=1)
     unanswered = _unanswered(said)
     for one in spoken:
-        value = worth(one.text)
+        value = rate_worth(one.text)
         asks = one.text.rstrip().endswith(_ASKS)
         if asks and one.line in unanswered:
             yield one.line, _point(said[one.line - 1], PointSort.OPEN, one.text, LEFT_OPEN + value.score)
@@ -371,12 +371,12 @@ def parse_recap_answer(answer: str) -> tuple[dict[str, Any], str]:
 
 def _kept_honest(engine: Engine, value: dict[str, Any], sources: Sequence[str]) -> tuple[str, list[Point]]:
     """Only what was said, safe, and nothing that instructs its reader."""
-    words, said = content_words("\n".join(sources)), all_said(sources)
+    words, said = content_words("\n".join(sources)), collect_terms(sources)
 
     def honest(text: str) -> bool:
         own = content_words(text)
         known = len(own & words) >= LEAST_KNOWN * len(own)
-        return bool(own) and known and says_only(text, said) and suspicion(text).score < QUARANTINE_FROM
+        return bool(own) and known and uses_only(text, said) and suspicion(text).score < QUARANTINE_FROM
 
     story = " ".join(one for one in statements(line_of(engine, value.get("summary", ""))) if honest(one))
     points = [

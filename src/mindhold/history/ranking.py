@@ -20,7 +20,7 @@ from mindhold.history.vectors import history_model
 from mindhold.model.errors import UnknownTime
 from mindhold.model.lexemes import lexemes, query_lexemes, stop_lexemes
 from mindhold.model.query import Candidates, Numbers, Vector
-from mindhold.model.ranking import Cosines, Fused, Weights, fuse, rarity
+from mindhold.model.ranking import Cosines, FusedScores, Weights, fuse, rarity
 from mindhold.ports.history import IndexedConversation, IndexedStep, Passage, PassageMatch
 from mindhold.ports.transcripts import Role
 from mindhold.text.timeframe import Timeframe, find_timeframe, parse_timeframe
@@ -247,7 +247,7 @@ def _fused(
     counts: npt.NDArray[np.int32],
     timely: npt.NDArray[np.bool_] | None,
     yardstick: PassageStatistics,
-) -> Fused:
+) -> FusedScores:
     nothing = np.zeros(len(heard))
     found = Candidates(
         ids=[""] * len(heard),
@@ -283,7 +283,7 @@ def _moment(heard: PassageHit) -> datetime | None:
 
 
 def _admitted(
-    asked: HistoryQuestion, counts: npt.NDArray[np.int32], fused: Fused, yardstick: PassageStatistics
+    asked: HistoryQuestion, counts: npt.NDArray[np.int32], fused: FusedScores, yardstick: PassageStatistics
 ) -> npt.NDArray[np.bool_]:
     """What has enough of the words, or means the same."""
     frequencies = np.array([yardstick.frequencies.get(one, 0) for one in asked.lexemes], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The memories that a conversation was shown already, and marks by which a message is recognised."""
+"""Which memories a conversation was already shown, and marks that identify a message."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 from mindhold.hooks.files import (
     digest,
     hooks_path,
+    is_older_than,
+    list_names,
     make_hooks_folder,
-    names_in,
-    older_than,
     read_contents,
     remove,
     write_all,
@@ -27,84 +27,91 @@ SHOWN_FOLDER = "told"
 _ENDING = ".txt"
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _LONGEST = 1 << 20
-_WAIT, _PAUSE = 0.2, 0.005  # seconds: another hook of the conversation is quick
+_LOCK_SECONDS, _PAUSE_SECONDS = 0.2, 0.005  # seconds; other hooks of the conversation are quick
 
 
 def read_shown(home: str, conversation: str) -> frozenset[str]:
-    """The ids; none where there are no notes."""
+    """The ids of the memories that were shown; empty if nothing is recorded."""
     try:
-        return _parted(read_contents(_path(home, conversation), _LONGEST))
+        return _split_ids(read_contents(_path(home, conversation), _LONGEST))
     except OSError:
         return frozenset()
 
 
 def claim_shown(home: str, conversation: str, ids: Iterable[str]) -> list[str]:
-    """Those that nobody told it until now, noted as told. Raises OSError, and then nothing may be told."""
+    """Return the ids that were not shown yet, and record them as shown. Raises OSError, and then nothing may be shown."""
     make_hooks_folder(home, SHOWN_FOLDER)
     descriptor = os.open(_path(home, conversation), _FLAGS, 0o600)
     try:
         _lock(descriptor)
-        known = _parted(read_contents(_path(home, conversation), _LONGEST))
-        fresh = [one for one in dict.fromkeys(ids) if one and one not in known and "\n" not in one]
-        if fresh:
-            write_all(descriptor, "".join(f"{one}\n" for one in fresh).encode("utf-8", "surrogatepass"))
-        return fresh
+        shown_ids = _split_ids(read_contents(_path(home, conversation), _LONGEST))
+        new_ids = [
+            memory_id
+            for memory_id in dict.fromkeys(ids)
+            if memory_id and memory_id not in shown_ids and "\n" not in memory_id
+        ]
+        if new_ids:
+            write_all(
+                descriptor,
+                "".join(f"{memory_id}\n" for memory_id in new_ids).encode("utf-8", "surrogatepass"),
+            )
+        return new_ids
     finally:
         os.close(descriptor)
 
 
 def note_shown(home: str, conversation: str, ids: Iterable[str]) -> None:
-    """Notes them as told. Raises OSError."""
+    """Record the ids as shown. Raises OSError."""
     claim_shown(home, conversation, ids)
 
 
 def reset_shown(home: str, conversation: str) -> None:
-    """It knows nothing any more: begun anew, or what it was told is condensed away."""
+    """Forget what was shown: the conversation starts anew, or was compacted."""
     remove(_path(home, conversation))
 
 
 def remove_old_shown(home: str, seconds: float = 7 * 86_400.0) -> None:
-    """Removes the notes about conversations that nothing was told for so long."""
-    inside = hooks_path(home, SHOWN_FOLDER)
-    for name in names_in(inside, _ENDING):
-        if older_than(os.path.join(inside, name), seconds):
-            remove(os.path.join(inside, name))
+    """Remove the records of conversations that were shown nothing for so long."""
+    folder = hooks_path(home, SHOWN_FOLDER)
+    for name in list_names(folder, _ENDING):
+        if is_older_than(os.path.join(folder, name), seconds):
+            remove(os.path.join(folder, name))
 
 
 def _path(home: str, conversation: str) -> str:
     return hooks_path(home, SHOWN_FOLDER, digest(conversation) + _ENDING)
 
 
-def _parted(content: bytes) -> frozenset[str]:
+def _split_ids(content: bytes) -> frozenset[str]:
     return frozenset(content.decode("utf-8", "replace").split("\n")) - {""}
 
 
 def _lock(descriptor: int) -> None:
-    """For a short while only: better twice than never."""
-    until = time.monotonic() + _WAIT
-    while not try_lock(descriptor) and time.monotonic() < until:
-        time.sleep(_PAUSE)
+    """Lock for a short while only: showing a memory twice is better than never."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while not try_lock(descriptor) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_SECONDS)
 
 
-MARK_PREFIX = "said:"  # so begins such a mark; then how many characters it is of, then a digest of these
-COMPARED = 500  # characters at the beginning of a message, without white space
+MARK_PREFIX = "said:"  # then the number of characters and a digest of them
+COMPARED_CHARACTERS = 500  # characters at the start of a message, without white space
 
 
 def message_mark(text: str) -> str:
-    """Empty for an empty one."""
-    plain = compared_text(text)
+    """A mark that identifies a message by its start; empty for an empty message."""
+    plain = comparable_start(text)
     return f"{MARK_PREFIX}{len(plain)}:{digest(plain)}" if plain else ""
 
 
-def compared_text(text: str) -> str:
-    """What is compared: pieces of a message may be joined in any way."""
-    return "".join(text[: COMPARED * 20].split())[:COMPARED]
+def comparable_start(text: str) -> str:
+    """The characters to compare: white space is dropped because parts of a message may be joined in any way."""
+    return "".join(text[: COMPARED_CHARACTERS * 20].split())[:COMPARED_CHARACTERS]
 
 
 def begins_with_mark(text: str, mark: str) -> bool:
-    """Whether the text begins with what the mark is of."""
-    length, _, wanted = mark.removeprefix(MARK_PREFIX).partition(":")
-    plain = compared_text(text)
+    """Whether the text starts with the message of the mark."""
+    length, _, expected = mark.removeprefix(MARK_PREFIX).partition(":")
+    plain = comparable_start(text)
     if not length.isdecimal() or len(plain) < int(length):
         return False
-    return digest(plain[: int(length)]) == wanted
+    return digest(plain[: int(length)]) == expected

@@ -1,4 +1,4 @@
-"""What the environment and the marks in a text say: the home folder, the project, and whether to capture."""
+"""What the environment and marks in a text say: the home folder, the project, and whether to capture."""
 
 from __future__ import annotations
 
@@ -12,68 +12,70 @@ if TYPE_CHECKING:
 
 _ENABLED, _EXCLUDE, _AGENT = "MINDHOLD_CAPTURE_ENABLED", "MINDHOLD_CAPTURE_EXCLUDE", "MINDHOLD_AGENT"
 _NO = ("false", "0", "no", "off")
-OWN_CALL = ("MINDHOLD_EXTRACTING", "MINDHOLD_SKIP")  # set for programs that Mindhold itself asks
+OWN_CALL = ("MINDHOLD_EXTRACTING", "MINDHOLD_SKIP")  # set for programs that Mindhold itself calls
 
 
-def home(environ: Mapping[str, str] | None = None, given: str = "") -> str:
-    """The home folder, as the settings have it: what is given, MINDHOLD_HOME, ~/.mindhold."""
+def home_folder(environ: Mapping[str, str] | None = None, override: str = "") -> str:
+    """The home folder: `override`, else MINDHOLD_HOME, else ~/.mindhold."""
     environ = os.environ if environ is None else environ
-    chosen = given or environ.get("MINDHOLD_HOME") or os.path.join("~", ".mindhold")
-    return os.path.abspath(os.path.expanduser(chosen))
+    path = override or environ.get("MINDHOLD_HOME") or os.path.join("~", ".mindhold")
+    return os.path.abspath(os.path.expanduser(path))
 
 
-def skipped(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether a hook is to do nothing: it was fired by a call of our own, or the person said so."""
+def is_skipped(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether a hook does nothing: one of our own calls triggered it, or the user said so."""
     environ = os.environ if environ is None else environ
     return any(environ.get(name) for name in OWN_CALL)
 
 
-def agent(environ: Mapping[str, str] | None = None) -> str:
-    """Whose conversation it is, where MINDHOLD_AGENT says so; nothing where it doesn't: then the home's own."""
+def agent_name(environ: Mapping[str, str] | None = None) -> str:
+    """The agent that MINDHOLD_AGENT names; empty means the default agent of the home."""
     environ = os.environ if environ is None else environ
     return environ.get(_AGENT, "")
 
 
 def project_dir(environ: Mapping[str, str] | None = None, cwd: str = "") -> str:
-    """Where the client was started; a command in the conversation may have gone elsewhere since. Nothing if nobody knows."""
+    """The folder where the client was started, which a command may have left since; empty if unknown."""
     environ = os.environ if environ is None else environ
-    started = environ.get("CLAUDE_PROJECT_DIR", "")
-    if started and os.path.isdir(started):
-        return started
+    start_folder = environ.get("CLAUDE_PROJECT_DIR", "")
+    if start_folder and os.path.isdir(start_folder):
+        return start_folder
     try:
         return cwd or os.getcwd()
-    except OSError:  # it was removed meanwhile
+    except OSError:  # the folder was removed meanwhile
         return ""
 
 
-def captures(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the environment lets its conversations be captured; the home's settings may say no as well."""
+def capture_enabled(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment allows capture; the home's settings may still forbid it."""
     environ = os.environ if environ is None else environ
     return environ.get(_ENABLED, "").strip().lower() not in _NO
 
 
-def excluded(environ: Mapping[str, str] | None = None) -> str:
-    """The folders that the environment leaves out, as the setting has them."""
+def excluded_folders(environ: Mapping[str, str] | None = None) -> str:
+    """The folders that the environment excludes from capture, in the form of the setting."""
     environ = os.environ if environ is None else environ
     return environ.get(_EXCLUDE, "")
 
 
 def silence_runtime() -> None:
-    """Before ONNX Runtime is imported: it counts its runs for its maker else, with an id of this machine, and sends that."""
+    """Turn off the telemetry of ONNX Runtime; call it before the import."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
-def for_worker(home: str) -> dict[str, str]:
-    """The environment of a worker for that home: without what holds for the conversations of this environment alone,
-    for the worker does those of others too. Their events bring it along."""
-    kept = {name: value for name, value in os.environ.items() if name not in (_AGENT, _ENABLED, _EXCLUDE)}
-    return {**kept, "MINDHOLD_HOME": home}
+def worker_environment(home: str) -> dict[str, str]:
+    """The environment of a worker for that home.
+
+    It lacks the variables of this conversation, because the worker handles others too; events carry those variables.
+    """
+    shared = {name: value for name, value in os.environ.items() if name not in (_AGENT, _ENABLED, _EXCLUDE)}
+    return {**shared, "MINDHOLD_HOME": home}
 
 
-OWN_CALL_MARK = "[mindhold: own call]"  # a line of every prompt of ours to a language model
-SKIP_MARK = "[skip-hook]"  # written by a person
+OWN_CALL_MARK = "[mindhold: own call]"  # a line in each of our prompts to a language model
+SKIP_MARK = "[skip-hook]"  # written by a user
 
 
 def has_skip_mark(*texts: object) -> bool:
-    """Whether one of them bears a mark."""
+    """Whether one of the texts contains a mark."""
     return any(isinstance(text, str) and (SKIP_MARK in text or OWN_CALL_MARK in text) for text in texts)

@@ -1,4 +1,4 @@
-"""Events that wait for the worker, one file each."""
+"""The queue of events for the worker, one file per event."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 from mindhold.hooks.fast_json import parse_record, write_json
 from mindhold.hooks.files import (
     hooks_path,
+    is_older_than,
+    list_names,
     make_hooks_folder,
-    names_in,
-    older_than,
     read_contents,
     remove,
     write_whole,
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 QUEUE_FOLDER = "waiting"
-BAD = "bad"
-MOST_BAD = 100
-BAD_DAYS = 30
+REJECTED_FOLDER = "bad"
+MOST_REJECTED = 100
+REJECTED_DAYS = 30
 MOST_ATTEMPTS = 5
-_FORGOTTEN = 600.0  # seconds, after which a half-written file is nobody's
+_ABANDONED_SECONDS = 600.0  # seconds after which a half-written file is abandoned
 
 
 def put_event(home: str, event: dict[str, Any]) -> str:
-    """Its file, which is whole when this returns. Raises OSError."""
-    inside = make_hooks_folder(home, QUEUE_FOLDER)
+    """Write an event to the queue and return its file, which is complete then. Raises OSError."""
+    folder = make_hooks_folder(home, QUEUE_FOLDER)
     number = 0
     while True:
-        path = os.path.join(inside, f"{time.time_ns():020d}-{os.getpid()}-{number}.json")
+        path = os.path.join(folder, f"{time.time_ns():020d}-{os.getpid()}-{number}.json")
         if not os.path.exists(path):
             write_whole(path, write_json(event).encode("ascii"))
             return path
@@ -43,47 +43,47 @@ def put_event(home: str, event: dict[str, Any]) -> str:
 
 
 def all_events(home: str) -> list[tuple[str, dict[str, Any]]]:
-    """The oldest first. What can't be read is put aside."""
-    inside = hooks_path(home, QUEUE_FOLDER)
-    found = []
-    for name in names_in(inside, ".json"):
-        path = os.path.join(inside, name)
+    """All events with their files, oldest first. Unreadable files are moved to waiting/bad."""
+    folder = hooks_path(home, QUEUE_FOLDER)
+    events = []
+    for name in list_names(folder, ".json"):
+        path = os.path.join(folder, name)
         try:
-            found.append((path, parse_record(read_contents(path))))
+            events.append((path, parse_record(read_contents(path))))
         except ValueError:
             reject_event(path)
         except OSError:
             continue
-    for name in names_in(inside, ".tmp"):
-        if older_than(os.path.join(inside, name), _FORGOTTEN):
-            remove(os.path.join(inside, name))
-    return found
+    for name in list_names(folder, ".tmp"):
+        if is_older_than(os.path.join(folder, name), _ABANDONED_SECONDS):
+            remove(os.path.join(folder, name))
+    return events
 
 
 def count_events(home: str) -> int:
-    """How many wait."""
-    return len(names_in(hooks_path(home, QUEUE_FOLDER), ".json"))
+    """The number of waiting events."""
+    return len(list_names(hooks_path(home, QUEUE_FOLDER), ".json"))
 
 
 def count_rejected_events(home: str) -> int:
-    """How many failed too often, or could not be read."""
-    return len(names_in(os.path.join(hooks_path(home, QUEUE_FOLDER), BAD), ".json"))
+    """The number of events that failed too often or could not be read."""
+    return len(list_names(os.path.join(hooks_path(home, QUEUE_FOLDER), REJECTED_FOLDER), ".json"))
 
 
 def oldest_event_time(home: str) -> float | None:
-    """When the first of them was put there, in seconds since 1970."""
-    names = names_in(hooks_path(home, QUEUE_FOLDER), ".json")
+    """When the oldest event was written, in seconds since 1970; None if there is none."""
+    names = list_names(hooks_path(home, QUEUE_FOLDER), ".json")
     written_at = names[0].partition("-")[0] if names else ""
     return int(written_at) / 1e9 if written_at.isdecimal() else None
 
 
 def remove_event(path: str) -> None:
-    """It waits no longer."""
+    """Remove an event from the queue."""
     remove(path)
 
 
 def note_failed_event(path: str, event: dict[str, Any]) -> bool:
-    """Notes that it failed once more; whether it is tried again. After some attempts it is put aside. Raises OSError."""
+    """Record another failure and return whether the event is retried; after some attempts it is rejected. Raises OSError."""
     attempts = event.get("attempts", 0)
     attempts = attempts + 1 if isinstance(attempts, int) else 1
     write_whole(path, write_json({**event, "attempts": attempts}).encode("ascii"))
@@ -94,20 +94,20 @@ def note_failed_event(path: str, event: dict[str, Any]) -> bool:
 
 
 def remove_old_events(home: str) -> None:
-    """Removes what was put aside so long ago that nobody will look at it."""
-    inside = os.path.join(hooks_path(home, QUEUE_FOLDER), BAD)
-    for name in names_in(inside, ".json"):
-        if older_than(os.path.join(inside, name), BAD_DAYS * 86_400.0):
-            remove(os.path.join(inside, name))
+    """Remove rejected events that nobody will look at any more."""
+    folder = os.path.join(hooks_path(home, QUEUE_FOLDER), REJECTED_FOLDER)
+    for name in list_names(folder, ".json"):
+        if is_older_than(os.path.join(folder, name), REJECTED_DAYS * 86_400.0):
+            remove(os.path.join(folder, name))
 
 
 def reject_event(path: str) -> None:
-    """To waiting/bad, which keeps the newest, for some weeks."""
-    inside = os.path.join(os.path.dirname(path), BAD)
+    """Move an event to waiting/bad, which keeps the newest ones for some weeks."""
+    folder = os.path.join(os.path.dirname(path), REJECTED_FOLDER)
     try:
-        os.makedirs(inside, mode=0o700, exist_ok=True)
-        os.replace(path, os.path.join(inside, os.path.basename(path)))
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.replace(path, os.path.join(folder, os.path.basename(path)))
     except OSError:
         remove(path)
-    for name in names_in(inside, ".json")[:-MOST_BAD]:
-        remove(os.path.join(inside, name))
+    for name in list_names(folder, ".json")[:-MOST_REJECTED]:
+        remove(os.path.join(folder, name))

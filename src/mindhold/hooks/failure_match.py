@@ -1,4 +1,4 @@
-"""The solved errors of a hook cache that match a failure."""
+"""Finds the solved errors in a hook cache that match a failure."""
 
 from __future__ import annotations
 
@@ -12,78 +12,79 @@ if TYPE_CHECKING:
 
 
 ALIKE = 0.8  # share of words that two signs must have in common
-FEWEST_WORDS = 6  # of signs that are compared word by word
-FEWEST_BEGINNING = 4  # words of a sign that another one begins with
+FEWEST_WORDS = 6  # words of a sign that is compared word by word
+FEWEST_BEGINNING = 4  # words of a sign that another one starts with
 _LIKELY = 0.7
-_LONGEST = 40_000  # characters of what failed: signs are taken from its beginning and its end
-_ADDED = frozenset(("command", "not", "found:", "panic:"))  # what the making of a sign may put in
+_LONGEST = 40_000  # characters of the failure; signs are taken from its start and its end
+# words that the construction of a sign may add
+_ADDED_WORDS = frozenset(("command", "not", "found:", "panic:"))
 
 
-def match_failure(leaflet: HookCache, text: str, told: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The errors that this failure is, the surest first, without those told."""
-    if not leaflet.errors:
+def match_failure(hook_cache: HookCache, text: str, shown_ids: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The solved errors that match this failure, most certain first, without those already shown."""
+    if not hook_cache.errors:
         return []
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
-    known = [(error, [_words(sign) for sign in error["signs"]]) for error in leaflet.solved()]
+    candidates = [(error, [_words(sign) for sign in error["signs"]]) for error in hook_cache.solved()]
     lowered = text.lower()
     likely = [
         (error, signs)
-        for error, signs in known
-        if error["id"] not in told and any(_likely(words, lowered) for words in signs)
+        for error, signs in candidates
+        if error["id"] not in shown_ids and any(_is_likely(words, lowered) for words in signs)
     ]
     if not likely:
         return []
-    from mindhold.model.error_signs import error_signs  # compiles for every form of line that it is given
+    from mindhold.model.error_signs import error_signs  # compiles a pattern for each form of line
 
-    signs = error_signs(_telling(text, [words for _, signs in likely for words in signs]))
-    ranked = [(_nearness(signs, error["signs"]), -place, error) for place, (error, _) in enumerate(likely)]
-    ranked.sort(key=lambda one: one[:2], reverse=True)
-    return [error for nearness, _, error in ranked if nearness]
+    signs = error_signs(_likely_lines(text, [words for _, signs in likely for words in signs]))
+    ranked = [(_similarity(signs, error["signs"]), -index, error) for index, (error, _) in enumerate(likely)]
+    ranked.sort(key=lambda row: row[:2], reverse=True)
+    return [error for similarity, _, error in ranked if similarity]
 
 
 def _words(sign: str) -> list[str]:
-    """Those that stand in the text as well, wherever the sign was taken from it."""
-    words = (word.strip(",;:.()[]") for word in sign.split() if word not in _ADDED)
+    """The words of a sign that also occur in the original text."""
+    words = (word.strip(",;:.()[]") for word in sign.split() if word not in _ADDED_WORDS)
     return [word for word in words if word and "#" not in word]
 
 
-def _likely(words: Sequence[str], lowered: str) -> bool:
-    """Whether most words of a sign stand in the text, or its first, without taking the text apart."""
+def _is_likely(words: Sequence[str], lowered: str) -> bool:
+    """Whether the text contains most words of a sign, or its first ones; a cheap check."""
     beginning = words[:FEWEST_BEGINNING]
     if len(beginning) == FEWEST_BEGINNING and all(word in lowered for word in beginning):
         return True
     return sum(word in lowered for word in words) >= len(words) * _LIKELY
 
 
-def _telling(text: str, signs: Sequence[Sequence[str]]) -> str:
-    """The lines that a sign may stand in, each with the one before if that announces it."""
+def _likely_lines(text: str, signs: Sequence[Sequence[str]]) -> str:
+    """The lines that may contain a sign, each with the line before if that announces it."""
     lines = text.splitlines()
-    kept: list[str] = []
-    for place, line in enumerate(lines):
+    likely: list[str] = []
+    for index, line in enumerate(lines):
         lowered = line.lower()
-        if any(_likely(words, lowered) for words in signs):
-            kept += [lines[place - 1]] if place and lines[place - 1].endswith(":") else []
-            kept.append(line)
-    return "\n".join(kept)
+        if any(_is_likely(words, lowered) for words in signs):
+            likely += [lines[index - 1]] if index and lines[index - 1].endswith(":") else []
+            likely.append(line)
+    return "\n".join(likely)
 
 
-def _begins(words: Sequence[str], beginning: Sequence[str]) -> bool:
+def _starts_with(words: Sequence[str], beginning: Sequence[str]) -> bool:
     return len(beginning) >= FEWEST_BEGINNING and words[: len(beginning)] == beginning
 
 
-def _nearness(signs: Iterable[str], known: Collection[str]) -> float:
-    return max((_alike(sign, other) for sign in signs for other in known), default=0.0)
+def _similarity(signs: Iterable[str], others: Collection[str]) -> float:
+    return max((_sign_similarity(sign, other) for sign in signs for other in others), default=0.0)
 
 
-def _alike(sign: str, other: str) -> float:
-    """1 for the same, less for nearly the same, else 0.
+def _sign_similarity(sign: str, other: str) -> float:
+    """1 for equal signs, less for nearly equal ones, else 0.
 
-    What a person wrote down may go on where the failure itself ends: "... when running the tests".
+    A sign that a person wrote down may continue after the failure ends: "... when running the tests".
     """
     if sign == other:
         return 1.0
-    if _begins(_words(other), _words(sign)):
+    if _starts_with(_words(other), _words(sign)):
         return 0.995
     words, others = set(sign.split()), set(other.split())
     if min(len(words), len(others)) < FEWEST_WORDS or sign.split()[0] != other.split()[0]:

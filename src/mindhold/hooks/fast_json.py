@@ -8,23 +8,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    _quoted: Callable[[str], str]
-    _scanner_by: Callable[[object], Callable[[str, int], tuple[Any, int]]] | None
+    _quote: Callable[[str], str]
+    _make_scanner: Callable[[object], Callable[[str, int], tuple[Any, int]]] | None
 else:
     try:
-        from _json import encode_basestring_ascii as _quoted
-        from _json import make_scanner as _scanner_by
+        from _json import encode_basestring_ascii as _quote
+        from _json import make_scanner as _make_scanner
     except ImportError:  # another interpreter
-        from json.encoder import encode_basestring_ascii as _quoted
+        from json.encoder import encode_basestring_ascii as _quote
 
-        _scanner_by = None
+        _make_scanner = None
 
 _BLANK = " \t\n\r"
 _CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
-class _Rules:
-    """What the scanner asks for."""
+class _ScannerOptions:
+    """The options that the scanner reads."""
 
     strict = False
     object_hook = None
@@ -35,14 +35,14 @@ class _Rules:
 
 
 def parse_json(text: str) -> Any:
-    """Raises ValueError, also for what is nested too deeply."""
+    """Parse a JSON text. Raises ValueError, also for nesting that is too deep."""
     try:
-        if _scanner_by is None:
-            return _by_library(text)
+        if _make_scanner is None:
+            return _parse_with_library(text)
         text = text.strip(_BLANK)
-        value, end = _scanner_by(_Rules)(text, 0)
+        value, end = _make_scanner(_ScannerOptions)(text, 0)
     except (StopIteration, RecursionError, SystemError) as error:
-        # The last where `json` isn't there to raise its own.
+        # SystemError if `json` isn't loaded to raise its own error.
         raise ValueError("no JSON") from error
     if end != len(text):
         raise ValueError("more than one value")
@@ -50,7 +50,7 @@ def parse_json(text: str) -> Any:
 
 
 def parse_record(raw: bytes) -> dict[str, Any]:
-    """An object, from bytes in any state. Raises ValueError."""
+    """Parse bytes in any state as a JSON object. Raises ValueError."""
     value = parse_json(raw.decode("utf-8", "replace").removeprefix("\ufeff"))
     if not isinstance(value, dict):
         raise ValueError("no object")
@@ -58,9 +58,9 @@ def parse_record(raw: bytes) -> dict[str, Any]:
 
 
 def write_json(value: Any) -> str:
-    """In ASCII, on one line. Raises TypeError for what JSON has no form for."""
+    """The value as JSON in ASCII on one line. Raises TypeError for a value that JSON can't represent."""
     if isinstance(value, str):
-        return _quoted(value)
+        return _quote(value)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int):
@@ -68,13 +68,15 @@ def write_json(value: Any) -> str:
     if isinstance(value, float):
         return float.__repr__(value) if value - value == 0 else "null"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{write_json(str(key))}:{write_json(one)}" for key, one in value.items()) + "}"
+        return (
+            "{" + ",".join(f"{write_json(str(key))}:{write_json(item)}" for key, item in value.items()) + "}"
+        )
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(write_json, value)) + "]"
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def _by_library(text: str) -> Any:
+def _parse_with_library(text: str) -> Any:
     import json
 
     return json.loads(text, strict=False)

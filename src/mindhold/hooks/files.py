@@ -1,4 +1,4 @@
-"""Private files of the home folder, written whole or not at all, and short digests to name them by."""
+"""Private files in the home folder, written completely or not at all, and short digests for their names."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ TYPE_CHECKING = False
 
 HOOKS = "hooks"
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-_TRIES = 20 if sys.platform == "win32" else 1  # there a file can't be replaced while somebody reads it
+_TRIES = 20 if sys.platform == "win32" else 1  # Windows can't replace a file while somebody reads it
 
 
 def hooks_path(home: str, *names: str) -> str:
-    """Below home/hooks, whether or not it is there."""
+    """A path below home/hooks, whether or not it exists."""
     return os.path.join(home, HOOKS, *names)
 
 
 def make_hooks_folder(home: str, *names: str) -> str:
-    """The same, made if need be, and for its owner only, also where somebody else made it. Raises OSError."""
+    """Create the folder if necessary, and restrict it to its owner even if it exists. Raises OSError."""
     path = hooks_path(home, *names)
     if os.path.isdir(path):
         _make_private(path)
@@ -37,7 +37,7 @@ def make_hooks_folder(home: str, *names: str) -> str:
 if sys.platform == "win32":
 
     def _make_private(path: str) -> None:
-        """The home folder's own rights decide there."""
+        """On Windows the permissions of the home folder apply."""
 
 else:
 
@@ -47,71 +47,71 @@ else:
 
 
 def read_contents(path: str, most: int = 64 << 20) -> bytes:
-    """At most so many bytes of it. Raises OSError."""
+    """At most `most` bytes of the file. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | _NO_LINK)
     try:
-        parts, left = [], most
-        while left > 0 and (part := os.read(descriptor, min(left, 1 << 20))):
+        parts, remaining = [], most
+        while remaining > 0 and (part := os.read(descriptor, min(remaining, 1 << 20))):
             parts.append(part)
-            left -= len(part)
+            remaining -= len(part)
     finally:
         os.close(descriptor)
     return b"".join(parts)
 
 
 def write_whole(path: str, content: bytes) -> None:
-    """Beside it first, then in its place. Raises OSError, and leaves nothing half-written."""
-    beside = f"{path}.{os.getpid()}.tmp"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK, 0o600)
+    """Write the file atomically, through a temporary file. Raises OSError, and leaves nothing half-written."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK, 0o600)
     try:
         try:
             write_all(descriptor, content)
         finally:
             os.close(descriptor)
-        _replace(beside, path)
+        _replace(temporary, path)
     except BaseException:
-        remove(beside)
+        remove(temporary)
         raise
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """All of it, in as many pieces as it takes. Raises OSError."""
+    """Write all of it, in as many pieces as necessary. Raises OSError."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def remove(path: str) -> None:
-    """Unless it can't be: then somebody else has it, or it has gone."""
+    """Remove the file, if possible."""
     try:
         os.unlink(path)
     except OSError:
         return
 
 
-def names_in(path: str, ending: str) -> list[str]:
-    """What a folder holds, in order; nothing where there is none."""
+def list_names(path: str, ending: str) -> list[str]:
+    """The names in a folder with that ending, sorted; empty if the folder doesn't exist."""
     try:
         return sorted(name for name in os.listdir(path) if name.endswith(ending))
     except OSError:
         return []
 
 
-def older_than(path: str, seconds: float) -> bool:
-    """Whether it was last written longer ago than that."""
+def is_older_than(path: str, seconds: float) -> bool:
+    """Whether the file was last written longer ago than that."""
     try:
         return time.time() - os.stat(path).st_mtime > seconds
     except OSError:
         return False
 
 
-def _replace(beside: str, path: str) -> None:
-    for left in reversed(range(_TRIES)):
+def _replace(temporary: str, path: str) -> None:
+    for retries in reversed(range(_TRIES)):
         try:
-            os.replace(beside, path)
+            os.replace(temporary, path)
             return
         except PermissionError:
-            if not left:
+            if not retries:
                 raise
             time.sleep(0.01)
 
@@ -127,9 +127,9 @@ else:
         except ImportError:
             from hashlib import sha256
 
-LENGTH = 24
+DIGEST_LENGTH = 24
 
 
 def digest(text: str) -> str:
-    """Of any text, one that no encoding knows included."""
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:LENGTH]
+    """A short digest of any text, including text that can't be encoded."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]

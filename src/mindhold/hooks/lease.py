@@ -1,4 +1,4 @@
-"""The lease of a worker: a file lock that ends with the process that holds it."""
+"""The lease of a worker: a file lock that ends with its process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-LOCK = "worker.lock"
-INDEXER = "history-worker.lock"
+WORKER_LOCK = "worker.lock"
+INDEXER_LOCK = "history-worker.lock"
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 if sys.platform == "win32":
@@ -23,9 +23,10 @@ if sys.platform == "win32":
     _FAR = 1 << 30
 
     def try_lock(descriptor: int) -> bool:
-        """Whether it is locked by us now."""
+        """Lock the file without waiting; whether that worked."""
         try:
-            os.lseek(descriptor, _FAR, os.SEEK_SET)  # what is locked can't be read by others
+            # nobody can read a locked range, so lock one beyond the content
+            os.lseek(descriptor, _FAR, os.SEEK_SET)
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:
             return False
@@ -35,7 +36,7 @@ else:
     import fcntl
 
     def try_lock(descriptor: int) -> bool:
-        """Whether it is locked by us now."""
+        """Lock the file without waiting; whether that worked."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -44,18 +45,18 @@ else:
 
 
 def take_worker_lease(home: str) -> int | None:
-    """A descriptor that holds the lease until it and its copies are closed; None when another holds it. Raises OSError."""
+    """Take the worker's lease: a descriptor that holds it until it and its copies are closed, or None if it is taken. Raises OSError."""
     make_hooks_folder(home)
-    return take_lease(hooks_path(home, LOCK))
+    return take_lease(hooks_path(home, WORKER_LOCK))
 
 
-def indexer_file(home: str) -> str:
-    """Whose holder indexes conversations in the background."""
-    return os.path.join(home, "data", INDEXER)
+def indexer_lock_path(home: str) -> str:
+    """The lease file of the process that indexes conversations in the background."""
+    return os.path.join(home, "data", INDEXER_LOCK)
 
 
 def take_lease(path: str) -> int | None:
-    """The same of any lease. Raises OSError."""
+    """Take any lease. Raises OSError."""
     descriptor = os.open(path, _FLAGS, 0o600)
     try:
         if try_lock(descriptor):
@@ -68,8 +69,10 @@ def take_lease(path: str) -> int | None:
 
 
 class Lease:
-    """Holds the lease while it is open, if nobody else does. `handed` is a descriptor that holds it already; `path` is
-    another lease than that of the home's worker."""
+    """Holds a lease while it is open, if it is free.
+
+    `handed` is a descriptor that already holds it; `path` is another lease than that of the home's worker.
+    """
 
     def __init__(self, home: str, handed: int | None = None, *, path: str = "") -> None:
         self._home = home
@@ -78,7 +81,7 @@ class Lease:
         self._descriptor: int | None = None
 
     def __enter__(self) -> bool:
-        self._descriptor = self._adopted() if self._handed is not None else None
+        self._descriptor = self._adopt() if self._handed is not None else None
         if self._descriptor is None:
             self._descriptor = take_lease(self._path) if self._path else take_worker_lease(self._home)
         return self._descriptor is not None
@@ -90,12 +93,12 @@ class Lease:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _adopted(self) -> int | None:
-        """What was handed over, if it is the lease: then programs that the worker starts must not get it too."""
+    def _adopt(self) -> int | None:
+        """The handed descriptor, if it holds the lease; the worker's child processes must not inherit it."""
         assert self._handed is not None
         try:
             same = os.path.samestat(
-                os.fstat(self._handed), os.stat(self._path or hooks_path(self._home, LOCK))
+                os.fstat(self._handed), os.stat(self._path or hooks_path(self._home, WORKER_LOCK))
             )
             if not same or not try_lock(self._handed):
                 return None

@@ -10,8 +10,7 @@ _LONGEST_NOTE = 1 << 16
 
 
 def project_identity(path: str) -> str:
-    """The git common directory, which worktrees share; where there is none, the real path. A submodule is its own,
-    and no folder is none."""
+    """The git common directory, which worktrees share, else the real path; empty for no folder. A submodule is its own project."""
     if not path:
         return ""
     real = os.path.realpath(os.path.expanduser(path))
@@ -20,46 +19,46 @@ def project_identity(path: str) -> str:
         marker = os.path.join(folder, ".git")
         if os.path.isdir(marker):
             return marker
-        kind, _, named = _noted(marker).partition(": ")
+        kind, _, target = _read_note(marker).partition(": ")
         if kind == "gitdir":
-            return _common(os.path.normpath(os.path.join(folder, named)))
-        above = os.path.dirname(folder)
-        if above == folder:
+            return _common_directory(os.path.normpath(os.path.join(folder, target)))
+        parent = os.path.dirname(folder)
+        if parent == folder:
             return real
-        folder = above
+        folder = parent
 
 
 def identity_key(identity: str) -> str:
-    """What files about it are called."""
+    """The name of files about the project."""
     return digest(identity)
 
 
 def parent_folders(identity: str) -> list[str]:
-    """The folders that one lies in, the nearest first; none of a repository, which belongs to nothing above it."""
-    found: list[str] = []
+    """The folders above, nearest first; none for a repository, which belongs to nothing above it."""
+    parents: list[str] = []
     if os.path.exists(os.path.join(identity, "HEAD")):
-        return found
+        return parents
     while (parent := os.path.dirname(identity)) != identity:
-        found.append(parent)
+        parents.append(parent)
         identity = parent
-    return found
+    return parents
 
 
 def worktrees(identity: str) -> list[str]:
-    """The folders of the other worktrees of the repository with that git directory, as far as git has noted them."""
+    """The folders of the other worktrees of the repository with that git directory, as far as git lists them."""
     notes = os.path.join(identity, "worktrees")
     names = sorted(os.listdir(notes)) if os.path.isdir(notes) else []
-    found = (_noted(os.path.join(notes, name, "gitdir")) for name in names)
-    return [os.path.dirname(git) for git in found if os.path.isabs(git)]
+    git_files = (_read_note(os.path.join(notes, name, "gitdir")) for name in names)
+    return [os.path.dirname(git_file) for git_file in git_files if os.path.isabs(git_file)]
 
 
-def _common(git: str) -> str:
-    shared = _noted(os.path.join(git, "commondir"))
+def _common_directory(git: str) -> str:
+    shared = _read_note(os.path.join(git, "commondir"))
     return os.path.realpath(os.path.join(git, shared) if shared else git)
 
 
-def _noted(path: str) -> str:
-    """What a small file says; nothing where it can't be read."""
+def _read_note(path: str) -> str:
+    """The content of a small file; empty if it can't be read."""
     if not os.path.isfile(path):
         return ""
     try:

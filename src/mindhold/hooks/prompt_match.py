@@ -1,4 +1,4 @@
-"""The memories of a hook cache that a prompt is about; mostly none."""
+"""Finds the memories in a hook cache that a prompt is about; usually none."""
 
 from __future__ import annotations
 
@@ -45,105 +45,109 @@ _WORDS = """
 
 @cache
 def common_lexemes() -> frozenset[str]:
-    """In the form that texts are compared in."""
+    """Common words as lexemes."""
     return frozenset(lexeme for word in _WORDS.split() for lexeme in lexemes(word))
 
 
-# Characters of a prompt that are looked at: what is asked stands before or after what is pasted.
+# Characters of a prompt to search: the question comes before or after pasted text.
 HEAD, TAIL = 4_000, 2_000
 FLOOR = 0.25
-NAMED_FLOOR = 0.12  # where a rare identifier is shared
-FEWEST = 2  # telling words that must be shared
-_FEW_MEMORIES = 100  # of fewer, how often a word occurs tells little
-_COMMON_SHARE = 0.1  # of the memories: a word that more of them have says nothing about one
+NAMED_FLOOR = 0.12  # if a rare identifier is shared
+FEWEST = 2  # informative words that must be shared
+_FEW_MEMORIES = 100  # below this number, frequencies of words say little
+_COMMON_SHARE = 0.1  # a word that a larger share of the memories has says nothing
 _FAINT = 0.2
-_MOST_NAMED = 2  # memories that may have an identifier which tells by itself
+_MOST_NAMED = 2  # memories that may share an identifier that counts by itself
 _MOST_WORDS = 400
 _LONGEST_COMPARED = 24.0
 _AROUND = "\"'`.,;:!?()[]{}<>*#~“”‘’…"
 
 
-def match_prompt(leaflet: HookCache, text: str, told: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The memories that the text is about, best first, without those told; usually none.
+def match_prompt(hook_cache: HookCache, text: str, shown_ids: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The memories that the text is about, best first, without those already shown; usually none.
 
-    One must share two telling words with it, or a rare identifier, and these must be a good part of what either says.
+    A memory must share two informative words or a rare identifier with the text, and a good part of what either says.
     """
-    if not leaflet.memories:
+    if not hook_cache.memories:
         return []
-    asked, shared = _compared(leaflet, text)
-    found = []
+    total, shared = _compare(hook_cache, text)
+    ranked = []
     for number, common in shared.items():
         if common.telling < FEWEST and not common.names:
             continue
-        memory = leaflet.memory(number)
-        score = common.weight / sqrt(max(asked, 1.0) * min(max(memory["telling"], 1.0), _LONGEST_COMPARED))
-        if memory["id"] not in told and score >= (NAMED_FLOOR if common.names else FLOOR):
-            found.append((score + common.names, -number, memory))
-    found.sort(key=lambda one: one[:2], reverse=True)
-    return [{**memory, "score": round(score, 3)} for score, _, memory in found]
+        memory = hook_cache.memory(number)
+        score = common.weight / sqrt(max(total, 1.0) * min(max(memory["telling"], 1.0), _LONGEST_COMPARED))
+        if memory["id"] not in shown_ids and score >= (NAMED_FLOOR if common.names else FLOOR):
+            ranked.append((score + common.names, -number, memory))
+    ranked.sort(key=lambda row: row[:2], reverse=True)
+    return [{**memory, "score": round(score, 3)} for score, _, memory in ranked]
 
 
 class _Shared:
-    """What a memory has in common with a prompt."""
+    """What a memory shares with a prompt."""
 
     def __init__(self) -> None:
         self.telling = 0.0  # words
         self.weight = 0.0
-        self.names = 0  # of them, that hardly another memory has
+        self.names = 0  # of these, identifiers that hardly another memory has
 
 
-def _compared(leaflet: HookCache, text: str) -> tuple[float, dict[int, _Shared]]:
-    """The weight of all that the text says, and what each memory shares of it."""
+def _compare(hook_cache: HookCache, text: str) -> tuple[float, dict[int, _Shared]]:
+    """The weight of all words of the text, and what each memory shares of it."""
     common = common_lexemes()
-    size = max(leaflet.memories, _FEW_MEMORIES)
-    most = max(2, int(leaflet.memories * _COMMON_SHARE))
-    asked = 0.0
+    size = max(hook_cache.memories, _FEW_MEMORIES)
+    limit = max(2, int(hook_cache.memories * _COMMON_SHARE))
+    total = 0.0
     shared: dict[int, _Shared] = {}
     for lexeme, share, name in _words(text):
-        having = leaflet.having(lexeme)
-        telling = lexeme not in common and len(having) <= most
+        numbers = hook_cache.memories_with(lexeme)
+        informative = lexeme not in common and len(numbers) <= limit
         weight = (
-            log((size + 1) / (len(having) + 0.5)) / log(size + 1) * (share if telling else share * _FAINT)
+            log((size + 1) / (len(numbers) + 0.5))
+            / log(size + 1)
+            * (share if informative else share * _FAINT)
         )
-        asked += weight
-        for number in having:
+        total += weight
+        for number in numbers:
             entry = shared.setdefault(number, _Shared())
             entry.weight += weight
-            entry.telling += share if telling else 0.0
-            entry.names += name and len(having) <= _MOST_NAMED
-    return asked, shared
+            entry.telling += share if informative else 0.0
+            entry.names += name and len(numbers) <= _MOST_NAMED
+    return total, shared
 
 
 def _words(text: str) -> list[tuple[str, float, bool]]:
-    """Each lexeme once, which share of a written word it is, and whether it names something."""
+    """Each lexeme once, its share of a written word, and whether it is an identifier."""
     if len(text) > HEAD + TAIL:
         text = f"{text[:HEAD]} {text[-TAIL:]}"
-    found: dict[str, tuple[str, float, bool]] = {}
+    words: dict[str, tuple[str, float, bool]] = {}
     for piece in text.replace("/", " ").split():
         piece = piece.strip(_AROUND)
         lexemes = _lexemes(piece)
-        # What is written without spaces has several words; an identifier is one, and its parts tell less.
+        # Text without spaces has several words per piece; an identifier is one word, and its parts say less.
         share = 1 / len(lexemes) if piece.isascii() and lexemes else 0.5
-        for place, lexeme in enumerate(lexemes):
-            name = place == 0 and _names(piece)
-            found.setdefault(lexeme, (lexeme, 1.0 if name else share, name))
-        if len(found) > _MOST_WORDS:
+        for index, lexeme in enumerate(lexemes):
+            name = index == 0 and _is_identifier(piece)
+            words.setdefault(lexeme, (lexeme, 1.0 if name else share, name))
+        if len(words) > _MOST_WORDS:
             break
-    return list(found.values())
+    return list(words.values())
 
 
 def _lexemes(piece: str) -> list[str]:
-    """As `query_lexemes` has them, which would compile for milliseconds what takes Korean, Chinese and Japanese apart."""
+    """The same as `query_lexemes`, without compiling its pattern for Korean, Chinese and Japanese, which takes milliseconds."""
     if piece.isascii():
         return [] if piece.replace("'", "").lower() in STOP_WORDS else query_lexemes(piece)
-    found: list[str] = []
+    result: list[str] = []
     for unspaced, run in groupby(piece, _is_unspaced):
         characters = "".join(run)
         if unspaced:
-            found += map("".join, pairwise(characters)) if len(characters) > 1 else [characters]
+            result += map("".join, pairwise(characters)) if len(characters) > 1 else [characters]
         else:
-            found += _lexemes(folded) if (folded := fold(characters)).isascii() else query_lexemes(characters)
-    return found
+            result += (
+                _lexemes(folded) if (folded := fold(characters)).isascii() else query_lexemes(characters)
+            )
+    return result
 
 
 def _is_unspaced(character: str) -> bool:
@@ -156,10 +160,10 @@ def _is_unspaced(character: str) -> bool:
     )
 
 
-def _names(piece: str) -> bool:
-    """load_settings, parser.py, HttpClientPool, sha256sum: not what a language is called, nor a product."""
+def _is_identifier(piece: str) -> bool:
+    """load_settings, parser.py, HttpClientPool, sha256sum; not names of languages or products."""
     if not 6 <= len(piece) <= 64 or not piece.isascii():
         return False
-    humps = sum(one.islower() and other.isupper() for one, other in pairwise(piece))
-    digits = sum(one.isdigit() for one in piece)
-    return humps > 1 or any(one in "_." for one in piece) or 0 < digits < len(piece) - 2
+    humps = sum(left.islower() and right.isupper() for left, right in pairwise(piece))
+    digits = sum(map(str.isdigit, piece))
+    return humps > 1 or "_" in piece or "." in piece or 0 < digits < len(piece) - 2

@@ -1,4 +1,4 @@
-"""The hook servers of a home: each running Mindhold writes down its port and token, and a hook asks it."""
+"""The hook servers of a home: each running Mindhold writes its port and token to a file, and hooks ask it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import sys
 import time
 
-from mindhold.hooks.environment import agent as agent_here
+from mindhold.hooks.environment import agent_name
 from mindhold.hooks.fast_json import parse_record, write_json
-from mindhold.hooks.files import hooks_path, make_hooks_folder, names_in, read_contents, remove, write_whole
+from mindhold.hooks.files import hooks_path, list_names, make_hooks_folder, read_contents, remove, write_whole
 
 TYPE_CHECKING = False
 
@@ -24,56 +24,55 @@ else:
 
 SERVERS_FOLDER = "desks"
 HOST = "127.0.0.1"
-MOST_ASKED = 3
-LATE_SECONDS = 60.0  # for which one that did not answer in time is left alone
+MOST_SERVERS = 3
+LATE_SECONDS = 60.0  # how long a server that didn't answer in time is left alone
 LONGEST_ANSWER = 1 << 20
 _LONGEST_NOTE = 4096
-_INTERNET, _STREAM = 2, 1  # AF_INET and SOCK_STREAM are these on every system
+_INTERNET, _STREAM = 2, 1  # AF_INET and SOCK_STREAM have these values on every system
 
 
 def register_server(home: str, port: int, agents: Sequence[str] = ("",)) -> str:
-    """Tells hooks that this process answers on that port; the token that they must have. Raises OSError.
+    """Announce that this process answers hooks on that port, and return the token for it. Raises OSError.
 
-    `agents` are those whom it answers; "" is who names none.
+    `agents` are those that it answers; "" is a caller that names none.
     """
     token = os.urandom(24).hex()
-    inside = make_hooks_folder(home, SERVERS_FOLDER)
+    folder = make_hooks_folder(home, SERVERS_FOLDER)
     note = {"port": port, "token": token, "agents": list(agents)}
-    write_whole(os.path.join(inside, f"{os.getpid()}.json"), write_json(note).encode("ascii"))
+    write_whole(os.path.join(folder, f"{os.getpid()}.json"), write_json(note).encode("ascii"))
     return token
 
 
 def unregister_server(home: str) -> None:
-    """This process answers no longer."""
+    """Withdraw the announcement of this process."""
     remove(hooks_path(home, SERVERS_FOLDER, f"{os.getpid()}.json"))
 
 
 def remove_stale_servers(home: str) -> None:
-    """Removes what processes left that have gone."""
-    inside = hooks_path(home, SERVERS_FOLDER)
-    for name in names_in(inside, ".json"):
-        if _gone(name):
-            remove(os.path.join(inside, name))
+    """Remove the announcements of processes that ended."""
+    folder = hooks_path(home, SERVERS_FOLDER)
+    for name in list_names(folder, ".json"):
+        if _has_ended(name):
+            remove(os.path.join(folder, name))
 
 
 def ask_server(home: str, question: dict[str, Any], timeout: float) -> dict[str, Any] | None:
-    """The first answer, of the desk opened last for the agent of the surroundings; None when none answers within so many
-    seconds.
+    """The first answer from the newest server for the agent of the environment; None if none answers in time.
 
-    One that is too late is left alone for a while: it is stopped, or at something else.
+    A server that is too late is left alone for a while: it is stopped, or busy.
     """
-    until, agent, left = time.monotonic() + timeout, agent_here(), MOST_ASKED
-    inside = hooks_path(home, SERVERS_FOLDER)
-    paths = [os.path.join(inside, name) for name in names_in(inside, ".json")]
-    for path in sorted(paths, key=_opened, reverse=True):
-        note = None if _is_late(path) else _note(path)
+    deadline, agent, attempts = time.monotonic() + timeout, agent_name(), MOST_SERVERS
+    folder = hooks_path(home, SERVERS_FOLDER)
+    paths = [os.path.join(folder, name) for name in list_names(folder, ".json")]
+    for path in sorted(paths, key=_start_time, reverse=True):
+        note = None if _is_late(path) else _read_note(path)
         if note is None or agent not in note["agents"]:
             continue
-        if not left:
+        if not attempts:
             break
-        left -= 1
+        attempts -= 1
         try:
-            return parse_record(_answer(note["port"], {"token": note["token"], **question}, until))
+            return parse_record(_request(note["port"], {"token": note["token"], **question}, deadline))
         except ConnectionRefusedError:
             remove(path)
         except TimeoutError:
@@ -84,38 +83,38 @@ def ask_server(home: str, question: dict[str, Any], timeout: float) -> dict[str,
     return None
 
 
-def _answer(port: int, question: dict[str, Any], until: float) -> bytes:
-    line = socket(_INTERNET, _STREAM)
+def _request(port: int, question: dict[str, Any], deadline: float) -> bytes:
+    connection = socket(_INTERNET, _STREAM)
     try:
-        _wait(line, until)
-        line.connect((HOST, port))
-        line.sendall(write_json(question).encode("ascii") + b"\n")
+        _wait(connection, deadline)
+        connection.connect((HOST, port))
+        connection.sendall(write_json(question).encode("ascii") + b"\n")
         answer = b""
         while b"\n" not in answer and len(answer) < LONGEST_ANSWER:
-            _wait(line, until)
-            part = line.recv(1 << 16)
+            _wait(connection, deadline)
+            part = connection.recv(1 << 16)
             if not part:
                 break
             answer += part
         return answer
     finally:
-        line.close()
+        connection.close()
 
 
-def _wait(line: socket, until: float) -> None:
-    left = until - time.monotonic()
-    if left <= 0:
+def _wait(connection: socket, deadline: float) -> None:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
         raise TimeoutError
-    line.settimeout(left)
+    connection.settimeout(remaining)
 
 
-def _note(path: str) -> dict[str, Any] | None:
-    """What a file says, if it is to be believed and its process is there."""
-    if _gone(os.path.basename(path)):
+def _read_note(path: str) -> dict[str, Any] | None:
+    """The announcement in a file, if it is valid and its process is running."""
+    if _has_ended(os.path.basename(path)):
         remove(path)
         return None
     try:
-        if not _ours(os.lstat(path)):
+        if not _is_ours(os.lstat(path)):
             return None
         note = parse_record(read_contents(path, _LONGEST_NOTE))
     except (OSError, ValueError):
@@ -127,10 +126,10 @@ def _note(path: str) -> dict[str, Any] | None:
 
 
 def _note_late(path: str) -> None:
-    """When it was opened must stay as it is, so that it is the last look at it which is put off."""
+    """Mark the server as late in the access time; the modification time, its start, must stay."""
     try:
-        found = os.lstat(path)
-        os.utime(path, (time.time() + LATE_SECONDS, found.st_mtime))
+        status = os.lstat(path)
+        os.utime(path, (time.time() + LATE_SECONDS, status.st_mtime))
     except OSError:
         return
 
@@ -142,7 +141,7 @@ def _is_late(path: str) -> bool:
         return True
 
 
-def _opened(path: str) -> float:
+def _start_time(path: str) -> float:
     try:
         return os.lstat(path).st_mtime
     except OSError:
@@ -151,21 +150,21 @@ def _opened(path: str) -> float:
 
 if sys.platform == "win32":
 
-    def _ours(found: os.stat_result) -> bool:
-        """The home folder's own rights decide there."""
+    def _is_ours(status: os.stat_result) -> bool:
+        """On Windows the permissions of the home folder apply."""
         return True
 
-    def _gone(name: str) -> bool:
-        """Not to be asked there: os.kill would end it. Who refuses to answer has gone."""
+    def _has_ended(name: str) -> bool:
+        """Not checked on Windows: os.kill would end the process. A refused connection shows it."""
         return False
 
 else:
 
-    def _ours(found: os.stat_result) -> bool:
-        """Written by us, and by nobody else."""
-        return found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    def _is_ours(status: os.stat_result) -> bool:
+        """Whether we wrote the file, and nobody else can."""
+        return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
-    def _gone(name: str) -> bool:
+    def _has_ended(name: str) -> bool:
         number = name.partition(".")[0]
         if not number.isdecimal() or number == "0":
             return True

@@ -1,4 +1,4 @@
-"""What a detached worker does first: leave the session, lower its priority, set its deadline."""
+"""The first steps of a detached worker: leave the session, lower the priority, set the deadline."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import threading
 import time
 from contextlib import suppress
 
-from mindhold.hooks.environment import home
+from mindhold.hooks.environment import home_folder
 
 NICENESS = 10
-LAST_SECONDS = 2.0  # of its time, for ending in order; after as many more it is ended by the system
+LAST_SECONDS = 2.0  # for an orderly end; after as many more the system ends the process
 
 
 def detach() -> str:
-    """Leaves the session and the folder of whoever started it; the home that it works for. Raises OSError."""
-    found = home()
+    """Leave the session and the folder of the starting process, and return the home to work for. Raises OSError."""
+    folder = home_folder()
     if hasattr(os, "setsid"):
-        with suppress(OSError):  # it leads one already
+        with suppress(OSError):  # it already leads one
             os.setsid()
-    os.makedirs(found, mode=0o700, exist_ok=True)
-    os.chdir(found)
-    return found
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    os.chdir(folder)
+    return folder
 
 
 def lower_priority() -> None:
-    """Whoever sits at the machine comes first."""
+    """Let the user's own programs go first."""
     if hasattr(os, "nice"):
         with suppress(OSError):
             os.nice(max(0, NICENESS - os.nice(0)))
 
 
-def end_at(moment: float) -> None:
-    """Whatever hangs. A thread ends it where nothing else does; where there are alarms, so does the system."""
+def set_deadline(moment: float) -> None:
+    """End the process at that time even if it hangs: by a thread, and by an alarm where the system has them."""
     threading.Thread(target=_end, args=(moment,), daemon=True).start()
     if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -42,4 +42,4 @@ def end_at(moment: float) -> None:
 
 def _end(moment: float) -> None:
     time.sleep(max(0.0, moment - time.monotonic()))
-    os._exit(1)  # programs that it asked end with it: see mindhold.providers.llm.programs
+    os._exit(1)  # child processes end with it: see mindhold.providers.llm.programs

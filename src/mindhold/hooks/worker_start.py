@@ -1,4 +1,4 @@
-"""Starts detached workers without a terminal, which inherit only the lease."""
+"""Starts detached workers, which have no terminal and inherit only the lease."""
 
 from __future__ import annotations
 
@@ -6,49 +6,48 @@ import os
 import sys
 import time
 
-from mindhold.hooks.environment import for_worker
+from mindhold.hooks.environment import worker_environment
 from mindhold.hooks.event_queue import put_event
-from mindhold.hooks.lease import indexer_file, take_lease, take_worker_lease
+from mindhold.hooks.lease import indexer_lock_path, take_lease, take_worker_lease
 
-# -P: what lies in the folder of the conversation must never be taken for a module.
+# -P: modules in the conversation's folder must never be imported.
 _MODULE = ("-P", "-m", "mindhold")
 _HOOKS, _HISTORY = "hook-worker", "history-worker"
 
 
 def start_worker(home: str) -> bool:
-    """Unless one holds the lease; whether it was started. Raises OSError.
+    """Start a worker unless one holds the lease; whether it was started. Raises OSError.
 
-    The lease is taken here and handed on, so of a hundred hooks at once one starts a worker.
+    The lease is taken here and handed on, so that of a hundred concurrent hooks only one starts a worker.
     """
-    return _started(home, take_worker_lease(home), _HOOKS)
+    return _start(home, take_worker_lease(home), _HOOKS)
 
 
 def start_indexer(home: str) -> bool:
-    """What indexes the conversations of this machine, in its own time; whether it was started. Raises OSError.
+    """Start the process that indexes the conversations of this machine; whether it was started. Raises OSError.
 
-    It ends by itself. While one is there, no other is started.
+    It ends by itself. There is at most one at a time.
     """
     os.makedirs(os.path.join(home, "data"), mode=0o700, exist_ok=True)
-    return _started(home, take_lease(indexer_file(home)), _HISTORY)
+    return _start(home, take_lease(indexer_lock_path(home)), _HISTORY)
 
 
-def _started(home: str, held: int | None, command: str) -> bool:
-    if held is None:
+def _start(home: str, lease: int | None, command: str) -> bool:
+    if lease is None:
         return False
     try:
         if sys.platform != "win32":
-            _spawn(home, held, command)
+            _spawn(home, lease, command)
     finally:
-        os.close(held)
+        os.close(lease)
     if sys.platform == "win32":
-        _detach(
-            home, command
-        )  # a lock is of its process there: the first worker takes it, others leave at once
+        # A lock belongs to its process there: the first worker takes it, others end at once.
+        _detach(home, command)
     return True
 
 
 def start_cache_worker(home: str, agent: str = "") -> None:
-    """By a worker, which hears of nothing else. Raises OSError."""
+    """Let a worker refresh the hook caches. Raises OSError."""
     put_event(home, {"event": "Written", "agent": agent, "folder": "", "at": time.time()})
     start_worker(home)
 
@@ -63,10 +62,10 @@ if sys.platform == "win32":
         )
         if command == _HISTORY:
             flags |= subprocess.BELOW_NORMAL_PRIORITY_CLASS
-        # Popen's object would complain at its end that the worker still runs.
+        # Popen's destructor would warn that the worker is still running.
         subprocess.Popen(
             [sys.executable, *_MODULE, command],
-            env=for_worker(home),
+            env=worker_environment(home),
             cwd=home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -82,23 +81,23 @@ else:
         actions: list[tuple[int, int] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)
         ]
-        actions += [(os.POSIX_SPAWN_CLOSE, other) for other in _inherited()]
+        actions += [(os.POSIX_SPAWN_CLOSE, other) for other in _inherited_descriptors()]
         os.set_inheritable(lease, True)
-        environment = for_worker(home)
+        environment = worker_environment(home)
         try:
             os.posix_spawn(sys.executable, argv, environment, file_actions=actions, setsid=True)
-        except NotImplementedError:  # the worker leaves its session itself then
+        except NotImplementedError:  # then the worker leaves its session itself
             os.posix_spawn(sys.executable, argv, environment, file_actions=actions)
 
-    def _inherited() -> list[int]:
-        """What we got ourselves beside the standard streams: a pipe that stays open keeps its reader waiting."""
+    def _inherited_descriptors() -> list[int]:
+        """Descriptors that we inherited besides the standard streams: an open pipe keeps its reader waiting."""
         try:
             numbers = [int(name) for name in os.listdir("/dev/fd")]
         except (OSError, ValueError):
             return []
-        return [number for number in numbers if number > 2 and _inheritable(number)]
+        return [number for number in numbers if number > 2 and _is_inheritable(number)]
 
-    def _inheritable(descriptor: int) -> bool:
+    def _is_inheritable(descriptor: int) -> bool:
         try:
             return os.get_inheritable(descriptor)
         except OSError:  # that of the listing

@@ -14,22 +14,22 @@ from mindhold.installers.files import (
     STATUS,
     FileChange,
     InsertionNotes,
-    bytes_of,
+    encode_text,
     errors_name_file,
     insertion_note,
-    json_of,
-    json_or_empty,
+    parse_json_file,
+    parse_json_or_empty,
     read,
     remove_empty,
 )
 from mindhold.installers.json_text import JsonText
-from mindhold.installers.mcp_clients import VARIABLE, CommandCall, StartCommand, call_of, is_same_command
+from mindhold.installers.mcp_clients import HOME_VARIABLE, CommandCall, StartCommand, merge_call, parse_call
 from mindhold.model.errors import Conflict, MarkersWrong
 from mindhold.model.markers import END, START, find_block
 
 HOOKS, STATUS_LINE, ENV = "hooks", "statusLine", "env"
 SECONDS = 10
-# Event, which tools, seconds. SessionEnd's hooks share little time, and ours hands its work on at once.
+# Event, matcher, seconds. SessionEnd's hooks share little time, and ours hands its work on at once.
 EVENTS: tuple[tuple[str, str | None, int], ...] = (
     ("SessionStart", None, SECONDS),
     ("UserPromptSubmit", None, SECONDS),
@@ -41,17 +41,19 @@ EVENTS: tuple[tuple[str, str | None, int], ...] = (
     ("SessionEnd", None, 5),
 )
 
-_CALLING = re.compile(r"""(?:^|[\s;|&('"/\\])mindhold(?:\.exe)?["']?\s+(?:-\S+\s+\S+\s+)?hook\s+[A-Z]""")
+_MINDHOLD_HOOK = re.compile(
+    r"""(?:^|[\s;|&('"/\\])mindhold(?:\.exe)?["']?\s+(?:-\S+\s+\S+\s+)?hook\s+[A-Z]"""
+)
 
 
 def hook_groups(program: StartCommand) -> dict[str, dict[str, Any]]:
-    """What stands in the list of each event."""
+    """The hook group for each event."""
     groups: dict[str, dict[str, Any]] = {}
     for event, matcher, seconds in EVENTS:
         handler = {
             "type": "command",
             "command": program.command,
-            "args": program.calling("hook", event),
+            "args": program.arguments_for("hook", event),
             "timeout": seconds,
         }
         groups[event] = {**({"matcher": matcher} if matcher else {}), "hooks": [handler]}
@@ -59,46 +61,53 @@ def hook_groups(program: StartCommand) -> dict[str, dict[str, Any]]:
 
 
 def settings_change(path: Path, program: StartCommand, *, home: str | None, status_line: bool) -> FileChange:
-    """The settings with our hooks. `home` is noted where it isn't the usual one. Raises InvalidInput, Conflict."""
+    """The settings file with our hooks; `home` is written if it isn't the default. Raises InvalidInput, Conflict."""
     before = read(path)
-    document = json_of(path, before)
+    document = parse_json_file(path, before)
     undo: list[dict[str, Any]] = []
-    told: list[str] = []
+    summary: list[str] = []
     with errors_name_file(path):
         for event, group in hook_groups(program).items():
-            document = _with_hook(document, event, group, undo=undo, told=told)
+            document = _with_hook(document, event, group, undo=undo, summary=summary)
         if home is not None:
-            document = _with_home(path, document, home, undo=undo, told=told)
+            document = _with_home(path, document, home, undo=undo, summary=summary)
         if status_line:
-            document = _with_status_line(path, document, program, undo=undo, told=told)
-    after = bytes_of(document.text, before) if told else before
-    return FileChange(path, before, after, tuple(undo), tuple(told))
+            document = _with_status_line(path, document, program, undo=undo, summary=summary)
+    after = encode_text(document.text, before) if summary else before
+    return FileChange(path, before, after, tuple(undo), tuple(summary))
 
 
 def _with_hook(
-    document: JsonText, event: str, group: Mapping[str, Any], *, undo: list[dict[str, Any]], told: list[str]
+    document: JsonText,
+    event: str,
+    group: Mapping[str, Any],
+    *,
+    undo: list[dict[str, Any]],
+    summary: list[str],
 ) -> JsonText:
     path = (HOOKS, event)
-    wanted = group["hooks"][0]
-    ours = [(place, call) for place, handler in handlers(document, event) if (call := our_hook(handler))]
-    if not ours:
-        put = document.put_item(path, group)
-        undo.append(insertion_note(HOOK, path, put))
-        told.append(f"hook {event}")
-        return JsonText(put.text, document.comments)
-    for (number, within), call in ours:
-        command, arguments = is_same_command(call, wanted["command"], wanted["args"])
+    target = group["hooks"][0]
+    our_calls = [
+        (position, call) for position, handler in handlers(document, event) if (call := hook_call(handler))
+    ]
+    if not our_calls:
+        insertion = document.put_item(path, group)
+        undo.append(insertion_note(HOOK, path, insertion))
+        summary.append(f"hook {event}")
+        return JsonText(insertion.text, document.comments)
+    for (number, within), call in our_calls:
+        command, arguments = merge_call(call, target["command"], target["args"])
         for name, value in (("command", command), ("args", arguments)):
-            place = (*path, number, "hooks", within, name)
-            if document.get(place) != value:
-                document = JsonText(document.put_member(place, value).text, document.comments)
+            position = (*path, number, "hooks", within, name)
+            if document.get(position) != value:
+                document = JsonText(document.put_member(position, value).text, document.comments)
                 undo.append({"do": HOOK, "path": list(path)})
-                told.append(f"hook {event}: how it is called")
+                summary.append(f"hook {event}: how it is called")
     return document
 
 
 def handlers(document: JsonText, event: str) -> Iterator[tuple[tuple[int, int], dict[str, Any]]]:
-    """The handlers of an event, each with its group's place and its own."""
+    """The handlers of an event, each with the index of its group and its own."""
     groups = document.get((HOOKS, event))
     for number, group in enumerate(groups if isinstance(groups, list) else ()):
         inner = group.get("hooks") if isinstance(group, dict) else None
@@ -107,24 +116,24 @@ def handlers(document: JsonText, event: str) -> Iterator[tuple[tuple[int, int], 
                 yield (number, within), handler
 
 
-def our_hook(handler: Any) -> CommandCall | None:
-    """The call, if it is `mindhold hook EVENT` and nothing else, by whichever path."""
+def hook_call(handler: Any) -> CommandCall | None:
+    """The call, if the handler runs `mindhold hook EVENT` and nothing else, by any path."""
     if not isinstance(handler, dict) or handler.get("type", "command") != "command":
         return None
-    call = call_of(handler.get("command"), handler.get("args"))
+    call = parse_call(handler.get("command"), handler.get("args"))
     if call is None or len(call.words) < 2 or not call.words[1].isalpha():
         return None
     return call if call.words[0] == "hook" and _ends_in_home(call.words[2:]) else None
 
 
 def is_our_hook(handler: Any) -> bool:
-    """Whether that is all it does."""
-    return our_hook(handler) is not None
+    """Whether the handler is ours and does nothing else."""
+    return hook_call(handler) is not None
 
 
 def is_our_status_line(value: Any) -> bool:
     """Whether it calls `mindhold statusline`, and nothing else."""
-    call = call_of(value.get("command"), None) if isinstance(value, dict) else None
+    call = parse_call(value.get("command"), None) if isinstance(value, dict) else None
     return call is not None and call.words[:1] == ("statusline",) and _ends_in_home(call.words[1:])
 
 
@@ -132,37 +141,40 @@ def _ends_in_home(words: tuple[str, ...]) -> bool:
     return not words or (len(words) == 2 and words[0] == "--home") or words[0].startswith("--home=")
 
 
-def others_calling(content: bytes | None) -> tuple[str, ...]:
-    """Commands of hooks that call `mindhold hook` among other things: these are somebody's, and left alone."""
-    document = json_or_empty(content)
-    hooks = document.get(HOOKS)
+def foreign_hook_commands(content: bytes | None) -> tuple[str, ...]:
+    """Commands of other people's hooks that also call `mindhold hook`; these are left alone."""
+    hooks = parse_json_or_empty(content).get(HOOKS)
     groups = (
-        [group for found in hooks.values() if isinstance(found, list) for group in found]
+        [group for event in hooks.values() if isinstance(event, list) for group in event]
         if isinstance(hooks, dict)
         else []
     )
     inner = [group.get("hooks") for group in groups if isinstance(group, dict)]
-    found = [
-        one for handlers in inner if isinstance(handlers, list) for one in handlers if isinstance(one, dict)
+    all_handlers = [
+        handler
+        for group_handlers in inner
+        if isinstance(group_handlers, list)
+        for handler in group_handlers
+        if isinstance(handler, dict)
     ]
-    lines = [str(one.get("command")) for one in found if not is_our_hook(one)]
-    return tuple(dict.fromkeys(line for line in lines if _CALLING.search(line)))
+    lines = [str(handler.get("command")) for handler in all_handlers if not is_our_hook(handler)]
+    return tuple(dict.fromkeys(line for line in lines if _MINDHOLD_HOOK.search(line)))
 
 
 def without_hooks(document: JsonText, notes: InsertionNotes) -> JsonText:
-    """Without any hook of ours, wherever among others' it stands."""
+    """The document without our hooks, even among other people's."""
     hooks = document.get((HOOKS,))
     emptied = []
     for event in reversed(hooks if isinstance(hooks, dict) else {}):
         path = (HOOKS, event)
         before = document.text
-        places: dict[int, list[int]] = {}
+        ours_by_group: dict[int, list[int]] = {}
         for (number, within), handler in handlers(document, event):
             if is_our_hook(handler):
-                places.setdefault(number, []).append(within)
-        for number in sorted(places, reverse=True):
+                ours_by_group.setdefault(number, []).append(within)
+        for number in sorted(ours_by_group, reverse=True):
             group = document.get((*path, number))
-            if len(group["hooks"]) > len(places[number]):
+            if len(group["hooks"]) > len(ours_by_group[number]):
                 text = document.drop_items((*path, number, "hooks"), is_our_hook)
             else:
                 text = document.drop_place(path, number, inner=notes.inner)
@@ -175,59 +187,60 @@ def without_hooks(document: JsonText, notes: InsertionNotes) -> JsonText:
 
 
 def without_status_line(document: JsonText, notes: InsertionNotes) -> JsonText:
-    """Without it, if it is ours."""
+    """The document without the status line, if it is ours."""
     if not is_our_status_line(document.get((STATUS_LINE,))):
         return document
     return JsonText(document.drop_member((STATUS_LINE,), inner=notes.inner), document.comments)
 
 
 def without_home(document: JsonText, notes: InsertionNotes) -> JsonText:
-    """Without the variable that says which home."""
-    text = document.drop_member((ENV, VARIABLE), inner=notes.inner)
+    """The document without the variable for the home folder."""
+    text = document.drop_member((ENV, HOME_VARIABLE), inner=notes.inner)
     if text == document.text:
         return document
     return remove_empty(JsonText(text, document.comments), notes, (ENV,))
 
 
 def _with_home(
-    path: Path, document: JsonText, home: str, *, undo: list[dict[str, Any]], told: list[str]
+    path: Path, document: JsonText, home: str, *, undo: list[dict[str, Any]], summary: list[str]
 ) -> JsonText:
-    place = (ENV, VARIABLE)
-    known = document.get(place)
-    if known == home:
+    keys = (ENV, HOME_VARIABLE)
+    current = document.get(keys)
+    if current == home:
         return document
-    if known is not None:
+    if current is not None:
         raise Conflict(
-            f"{path} has {VARIABLE} set to {known!r}.", advice="Use that home, or take the line out first."
+            f"{path} has {HOME_VARIABLE} set to {current!r}.",
+            advice="Use that home, or take the line out first.",
         )
-    put = document.put_member(place, home)
-    undo.append(insertion_note(HOME, place, put))
-    told.append(f"variable {VARIABLE}")
-    return JsonText(put.text, document.comments)
+    insertion = document.put_member(keys, home)
+    undo.append(insertion_note(HOME, keys, insertion))
+    summary.append(f"variable {HOME_VARIABLE}")
+    return JsonText(insertion.text, document.comments)
 
 
 def _with_status_line(
-    path: Path, document: JsonText, program: StartCommand, *, undo: list[dict[str, Any]], told: list[str]
+    path: Path, document: JsonText, program: StartCommand, *, undo: list[dict[str, Any]], summary: list[str]
 ) -> JsonText:
-    known = document.get((STATUS_LINE,))
-    wanted = {"type": "command", "command": program.line("statusline")}
-    if known is not None and not is_our_status_line(known):
+    current = document.get((STATUS_LINE,))
+    target = {"type": "command", "command": program.line("statusline")}
+    if current is not None and not is_our_status_line(current):
         raise Conflict(
             f"{path} has a status line already.", advice="Take it out first, or leave out --statusline."
         )
-    if known is not None and known.get("command") == wanted["command"]:
+    if current is not None and current.get("command") == target["command"]:
         return document
-    put = document.put_member((STATUS_LINE,), {**(known or {}), **wanted})
-    undo.append(insertion_note(STATUS, (STATUS_LINE,), put))
-    told.append("status line")
-    return JsonText(put.text, document.comments)
+    insertion = document.put_member((STATUS_LINE,), {**(current or {}), **target})
+    undo.append(insertion_note(STATUS, (STATUS_LINE,), insertion))
+    summary.append("status line")
+    return JsonText(insertion.text, document.comments)
 
 
 _UTF8, _UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 
 
 def markers_change(path: Path) -> FileChange:
-    """The document with markers; as it is where it has them. Raises MarkersWrong."""
+    """The document with markers, unchanged if it already has them. Raises MarkersWrong."""
     before = read(path)
     data = before or b""
     if data.startswith(_UTF16):
@@ -245,32 +258,30 @@ def markers_change(path: Path) -> FileChange:
 
 
 def without_markers(path: Path, data: bytes, note: Mapping[str, Any]) -> bytes:
-    """Without the block; all else stays. `lead` in the note was put before it. Raises MarkersWrong."""
-    place = find_block(data, name=str(path))
-    if place is None:
+    """The document without the block; everything else stays. `lead` in the note precedes it. Raises MarkersWrong."""
+    block = find_block(data, name=str(path))
+    if block is None:
         return data
-    begin = data.rfind(b"\n", 0, max(0, place.start - 1)) + 1
+    begin = data.rfind(b"\n", 0, max(0, block.start - 1)) + 1
     if begin == 0 and data.startswith(_UTF8):
         begin = len(_UTF8)
-    line = data.find(b"\n", place.end)
+    line = data.find(b"\n", block.end)
     end = len(data) if line < 0 else line + 1
     if note.get("stay") and (data[:begin].removeprefix(_UTF8) + data[end:]).strip():
-        return data[: place.start] + data[place.end :]
+        return data[: block.start] + data[block.end :]
     lead = note.get("lead")
-    known = lead.encode() if isinstance(lead, str) else _likely_lead(data[:begin], ended=line >= 0)
-    kept = data[:begin]
-    if known and kept.endswith(known):
-        shorter = kept[: -len(known)]
+    lead = lead.encode() if isinstance(lead, str) else _likely_lead(data[:begin], ended=line >= 0)
+    remaining = data[:begin]
+    if lead and remaining.endswith(lead):
+        shorter = remaining[: -len(lead)]
         if end < len(data) and shorter and not shorter.endswith(b"\n"):
-            shorter = kept[
-                : len(kept) - len(known) // 2
-            ]  # others wrote below: their line stays one of its own
-        kept = shorter
-    return kept + data[end:]
+            # text was added below: it keeps its own line
+            shorter = remaining[: len(remaining) - len(lead) // 2]
+        remaining = shorter
+    return remaining + data[end:]
 
 
 def _likely_lead(before: bytes, *, ended: bool) -> bytes:
-    """Where nobody noted it."""
     eol = b"\r\n" if before.endswith(b"\r\n") else b"\n"
     if not before.endswith(eol * 2):
         return b""

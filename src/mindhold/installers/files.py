@@ -22,13 +22,13 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file that is to be another. `undo` says how what was put in is found again, `told` what it is, in words."""
+    """A planned change of a file. `undo` records how to find what was inserted; `summary` names it for people."""
 
     path: Path
-    before: bytes | None  # None: there is none
-    after: bytes | None  # None: there is to be none
+    before: bytes | None  # None: the file doesn't exist
+    after: bytes | None  # None: the file is removed
     undo: tuple[dict[str, Any], ...] = ()
-    told: tuple[str, ...] = ()
+    summary: tuple[str, ...] = ()
 
     @property
     def changes(self) -> bool:
@@ -36,7 +36,7 @@ class FileChange:
 
 
 def read(path: Path) -> bytes | None:
-    """All of it; None where there is no such file. Raises Refused."""
+    """The content of a file; None if it doesn't exist. Raises Refused."""
     try:
         if path.stat().st_size > LARGEST:
             raise Refused(f"{path} is too large to be such a file.", advice="Look what it is.")
@@ -49,35 +49,35 @@ def read(path: Path) -> bytes | None:
         ) from error
 
 
-def json_of(path: Path, content: bytes | None, *, comments: bool = False) -> JsonText:
-    """The document, which begins as an empty one. Raises InvalidInput, with the place of what is wrong."""
+def parse_json_file(path: Path, content: bytes | None, *, comments: bool = False) -> JsonText:
+    """Parse a file as JSON; an empty file counts as an empty object. Raises InvalidInput with the position of an error."""
     try:
         text = (content or b"").removeprefix(_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
         line = (content or b"")[: error.start].count(b"\n") + 1
         raise InvalidInput(f"{path}, line {line}: not UTF-8.", advice="Save it as UTF-8.") from error
-    found = JsonText(text if text.strip() else "{}\n", comments)
+    document = JsonText(text if text.strip() else "{}\n", comments)
     with errors_name_file(path):
-        found.check()
-    return found
+        document.check()
+    return document
 
 
-def json_or_empty(content: bytes | None) -> dict[str, Any]:
-    """What a file of others says, where that is only of interest; nothing where it can't be read."""
+def parse_json_or_empty(content: bytes | None) -> dict[str, Any]:
+    """Parse a file of another program for information only; empty if that fails."""
     try:
-        found = JsonText((content or b"").removeprefix(_UTF8).decode("utf-8"), comments=True).value
+        value = JsonText((content or b"").removeprefix(_UTF8).decode("utf-8"), comments=True).value
     except (UnicodeDecodeError, BrokenJson):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def bytes_of(text: str, before: bytes | None) -> bytes:
-    """As it was written: with the mark at the beginning, if there was one."""
+def encode_text(text: str, before: bytes | None) -> bytes:
+    """The text as bytes, with a byte order mark if the file had one."""
     return (_UTF8 if (before or b"").startswith(_UTF8) else b"") + text.encode("utf-8")
 
 
 class errors_name_file:  # noqa: N801 - reads as a verb
-    """Errors in a text say which file it is."""
+    """Adds the file's name to errors in its text."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -87,29 +87,29 @@ class errors_name_file:  # noqa: N801 - reads as a verb
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, BrokenJson | WrongShape):
-            named = str(self._path)
-            if named not in error.message:
-                error.message = f"{named}, {error.message}"
+            name = str(self._path)
+            if name not in error.message:
+                error.message = f"{name}, {error.message}"
                 error.advice = f"{error.advice} Nothing was written.".strip()
                 error.args = (error.message,)
 
 
 def clear_partials(path: Path) -> None:
-    """What a run that was killed while it wrote has left beside the file."""
+    """Remove temporary files of a killed run."""
     real = Path(os.path.realpath(path))
-    own = re.compile(rf"\.{re.escape(real.name)}\.\d+\.tmp")
+    pattern = re.compile(rf"\.{re.escape(real.name)}\.\d+\.tmp")
     with suppress(OSError):
-        for one in real.parent.iterdir():
-            if own.fullmatch(one.name):
-                one.unlink()
+        for entry in real.parent.iterdir():
+            if pattern.fullmatch(entry.name):
+                entry.unlink()
 
 
 def check_writable(path: Path) -> None:
-    """Before anything is written anywhere. Raises Refused."""
+    """Check that a file can be written, before anything is written. Raises Refused."""
     real = Path(os.path.realpath(path))
     if real.exists() and not os.access(real, os.W_OK):
         raise _unwritable(real, "it is read-only")
-    folder = next(one for one in real.parents if one.exists())
+    folder = next(parent for parent in real.parents if parent.exists())
     if not folder.is_dir():
         raise _unwritable(real, f"{folder} is no folder")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -117,46 +117,46 @@ def check_writable(path: Path) -> None:
 
 
 def write(path: Path, content: bytes, *, mode: int = 0o666) -> list[Path]:
-    """Whole or not at all, where a link leads, with the mode it had. Returns the folders it made. Raises OSError."""
+    """Write a file atomically, through links, and keep its mode. Returns the folders that were created. Raises OSError."""
     real = Path(os.path.realpath(path))
-    made = make_folders(real.parent)
-    known = real.stat() if real.exists() else None
+    new_folders = make_folders(real.parent)
+    status = real.stat() if real.exists() else None
     partial = real.with_name(f".{real.name}.{os.getpid()}.tmp")
     with suppress(FileNotFoundError):
         partial.unlink()
-    descriptor = os.open(partial, _FLAGS, mode if known is None else stat.S_IMODE(known.st_mode) & 0o700)
+    descriptor = os.open(partial, _FLAGS, mode if status is None else stat.S_IMODE(status.st_mode) & 0o700)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        if known is not None:
-            with suppress(OSError, AttributeError):  # not ours to give, or Windows
-                os.chown(partial, known.st_uid, known.st_gid)
-            partial.chmod(stat.S_IMODE(known.st_mode))
+        if status is not None:
+            with suppress(OSError, AttributeError):  # not permitted, or Windows
+                os.chown(partial, status.st_uid, status.st_gid)
+            partial.chmod(stat.S_IMODE(status.st_mode))
         partial.replace(real)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
         raise
-    return made
+    return new_folders
 
 
 def make_folders(folder: Path, *, mode: int = 0o777) -> list[Path]:
-    """Those that were missing, the outermost first. Raises OSError."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=mode, exist_ok=True)
+    """Create the missing folders and return them, outermost first. Raises OSError."""
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=mode, exist_ok=True)
     return missing[::-1]
 
 
 def remove(path: Path) -> None:
-    """What a link leads to. Raises OSError."""
+    """Remove a file, or the target of a link. Raises OSError."""
     Path(os.path.realpath(path)).unlink(missing_ok=True)
 
 
-def sum_of(content: bytes | None) -> str | None:
-    """By which it is known again."""
+def hash_content(content: bytes | None) -> str | None:
+    """The SHA-256 of the content; None for a missing file."""
     return None if content is None else sha256(content).hexdigest()
 
 
@@ -172,51 +172,53 @@ HOOK, STATUS, HOME, SERVER, BLOCK, TABLE = "hook", "status", "home", "server", "
 
 @dataclass(frozen=True, slots=True)
 class InsertionNotes:
-    """Which containers were made for what was put in, and what stood in empty ones. `made` is None where nobody knows."""
+    """Which containers were created for an insertion, and the content of empty ones. `created` is None if nothing was recorded."""
 
-    made: frozenset[KeyPath] | None = None
+    created: frozenset[KeyPath] | None = None
     inner: Mapping[KeyPath, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, undo: Iterable[Mapping[str, Any]]) -> InsertionNotes:
-        """Of all that was put into one file."""
+        """The notes of all insertions into one file."""
         notes = list(undo)
-        known = [note["made"] for note in notes if "made" in note]
-        inner = {tuple(where): text for note in reversed(notes) for where, text in note.get("inner", ())}
-        return cls(frozenset(tuple(one) for made in known for one in made) if known else None, inner)
+        recorded = [note["made"] for note in notes if "made" in note]
+        inner = {
+            tuple(path_keys): text for note in reversed(notes) for path_keys, text in note.get("inner", ())
+        }
+        return cls(frozenset(tuple(path) for made in recorded for path in made) if recorded else None, inner)
 
 
-def insertion_note(do: str, path: KeyPath, put: JsonInsertion) -> dict[str, Any]:
-    """As it is kept in a file."""
+def insertion_note(do: str, path: KeyPath, insertion: JsonInsertion) -> dict[str, Any]:
+    """An insertion as it is stored in the manifest."""
     return {
         "do": do,
         "path": list(path),
-        "made": [list(one) for one in put.made],
-        "inner": [[list(where), text] for where, text in put.inner.items()],
+        "made": [list(container) for container in insertion.created],
+        "inner": [[list(container_path), text] for container_path, text in insertion.inner.items()],
     }
 
 
 def merge_notes(
-    known: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]
+    old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], ...]:
-    """Both; of the same thing put in twice, what the first time found counts."""
-    kept: dict[str, dict[str, Any]] = {}
-    for note in (*known, *new):
+    """Merge notes; for two insertions at the same place the first one's findings count."""
+    merged: dict[str, dict[str, Any]] = {}
+    for note in (*old, *new):
         key = f"{note['do']} {note.get('path')}"
-        before = kept.get(key, {})
-        both = {
+        before = merged.get(key, {})
+        lists = {
             name: [*before.get(name, []), *note.get(name, [])]
             for name in ("made", "inner")
             if name in before or name in note
         }
-        kept[key] = {**note, **before, **both}
-    return tuple(kept.values())
+        merged[key] = {**note, **before, **lists}
+    return tuple(merged.values())
 
 
 def remove_empty(document: JsonText, notes: InsertionNotes, path: KeyPath) -> JsonText:
-    """Without the containers on the way there that are empty now and were made for us; all that are, if nobody knows."""
+    """The document without the empty containers on the path that were created for us; all empty ones if nothing was recorded."""
     for length in range(len(path), 0, -1):
-        one = path[:length]
-        if (notes.made is None or one in notes.made) and document.is_empty(one):
-            document = JsonText(document.drop_member(one, inner=notes.inner), document.comments)
+        container = path[:length]
+        if (notes.created is None or container in notes.created) and document.is_empty(container):
+            document = JsonText(document.drop_member(container, inner=notes.inner), document.comments)
     return document

@@ -1,4 +1,4 @@
-"""Changes a JSON text in place: everything else stays as it is, byte for byte."""
+"""Edits a JSON text in place: everything else stays the same, byte for byte."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from mindhold.model.errors import BrokenJson, WrongShape
 
-Kind = Literal["object", "array", "plain"]
+JsonKind = Literal["object", "array", "plain"]
 DEEPEST = 200
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_CONTAINERS: dict[str, Kind] = {"{": "object", "[": "array"}
+_CONTAINERS: dict[str, JsonKind] = {"{": "object", "[": "array"}
 _WORDS = {"true": True, "false": False, "null": None}
 _BLANK = re.compile(r"[ \t\r\n]*")
 _COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
@@ -22,7 +22,7 @@ _COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class JsonChild:
-    """A member or an item. `start` is where its key begins, `comma` where the comma before it stands."""
+    """A member or an item. `start` is where its key begins, `comma` the position of the comma before it."""
 
     start: int
     node: JsonNode
@@ -42,8 +42,8 @@ class _Scanner:
         line, column = line_and_column(self.text, place)
         return BrokenJson(reason, line=line, column=column)
 
-    def blank(self, place: int) -> int:
-        """Past blanks and comments."""
+    def skip_blank(self, place: int) -> int:
+        """The next position after blanks and comments."""
         while True:
             match = _BLANK.match(self.text, place)
             place = match.end() if match else place
@@ -61,7 +61,7 @@ class _Scanner:
             raise self.broken(place, "nested too deeply")
         first = self.text[place : place + 1]
         if first in _CONTAINERS:
-            return self.quickly(place, depth) or self.container(place, depth, _CONTAINERS[first])
+            return self.scan_fast(place, depth) or self.container(place, depth, _CONTAINERS[first])
         if first == '"':
             return JsonNode(place, end := self.string(place), "plain", plain=json.loads(self.text[place:end]))
         if match := _NUMBER.match(self.text, place):
@@ -71,13 +71,13 @@ class _Scanner:
                 return JsonNode(place, place + len(word), "plain", plain=plain)
         raise self.broken(place, f"{first!r} where a value should be" if first else "the text ends too early")
 
-    def quickly(self, place: int, depth: int) -> JsonNode | None:
-        """A container by the standard library's scanner, which says only where it ends; None where it doesn't know it."""
+    def scan_fast(self, place: int, depth: int) -> JsonNode | None:
+        """A container by the standard library's scanner, which gives only its end; None if that fails."""
         try:
             value, end = _QUICK.raw_decode(self.text, place)
-        except (ValueError, RecursionError):  # comments, or something is wrong: then it matters where
+        except (ValueError, RecursionError):  # comments, or an error: then its position matters
             return None
-        return JsonNode(place, end, _CONTAINERS[self.text[place]], plain=value, within=(self, depth))
+        return JsonNode(place, end, _CONTAINERS[self.text[place]], plain=value, unscanned=(self, depth))
 
     def string(self, place: int) -> int:
         match = _STRING.match(self.text, place)
@@ -85,25 +85,25 @@ class _Scanner:
             raise self.broken(place, "a string that doesn't end, or has something in it that must be escaped")
         return match.end()
 
-    def container(self, start: int, depth: int, kind: Kind) -> JsonNode:
-        """Opened, whatever stands in it."""
+    def container(self, start: int, depth: int, kind: JsonKind) -> JsonNode:
+        """Scan a container with all its children."""
         close = "}" if kind == "object" else "]"
         children: list[JsonChild] = []
-        place, comma = self.blank(start + 1), None
+        place, comma = self.skip_blank(start + 1), None
         while True:
             if self.text[place : place + 1] == close and (comma is None or self.comments):
-                return JsonNode(start, place + 1, kind, opened=(tuple(children), comma is not None))
+                return JsonNode(start, place + 1, kind, contents=(tuple(children), comma is not None))
             child = self.child(place, depth + 1, kind, comma)
             children.append(child)
-            place = self.blank(child.end)
+            place = self.skip_blank(child.end)
             after = self.text[place : place + 1]
             if after == ",":
-                comma, place = place, self.blank(place + 1)
+                comma, place = place, self.skip_blank(place + 1)
             elif after == close:
-                return JsonNode(start, place + 1, kind, opened=(tuple(children), False))
+                return JsonNode(start, place + 1, kind, contents=(tuple(children), False))
             else:
-                found = f"{after!r} where" if after else "the text ends where"
-                raise self.broken(place, f"{found} a comma or {close!r} should be")
+                context = f"{after!r} where" if after else "the text ends where"
+                raise self.broken(place, f"{context} a comma or {close!r} should be")
 
     def child(self, place: int, depth: int, kind: str, comma: int | None) -> JsonChild:
         if kind == "array":
@@ -111,114 +111,114 @@ class _Scanner:
         if self.text[place : place + 1] != '"':
             raise self.broken(place, "a name in double quotes should be here")
         end = self.string(place)
-        colon = self.blank(end)
+        colon = self.skip_blank(end)
         if self.text[colon : colon + 1] != ":":
             raise self.broken(colon, "a colon should be here")
-        node = self.value(self.blank(colon + 1), depth)
+        node = self.value(self.skip_blank(colon + 1), depth)
         return JsonChild(place, node, json.loads(self.text[place:end]), comma)
 
 
 class JsonNode:
-    """A value between `start` and `end`. Containers are opened when somebody looks into them: most are never."""
+    """A value between `start` and `end`. Containers are scanned when first accessed; most never are."""
 
-    __slots__ = ("_opened", "_plain", "_within", "end", "kind", "start")
+    __slots__ = ("_contents", "_plain", "_unscanned", "end", "kind", "start")
 
     def __init__(
         self,
         start: int,
         end: int,
-        kind: Kind,
+        kind: JsonKind,
         *,
         plain: Any = None,
-        opened: tuple[tuple[JsonChild, ...], bool] | None = None,
-        within: tuple[_Scanner, int] | None = None,
+        contents: tuple[tuple[JsonChild, ...], bool] | None = None,
+        unscanned: tuple[_Scanner, int] | None = None,
     ) -> None:
         self.start, self.end, self.kind = start, end, kind
-        self._plain, self._opened, self._within = plain, opened, within
+        self._plain, self._contents, self._unscanned = plain, contents, unscanned
 
     @property
     def children(self) -> tuple[JsonChild, ...]:
-        return self._open()[0]
+        return self._scan_contents()[0]
 
     @property
     def comma(self) -> bool:
-        """Whether one stands after the last child, where the dialect allows it."""
-        return self._open()[1]
+        """Whether a comma follows the last child, where the dialect allows it."""
+        return self._scan_contents()[1]
 
     @property
     def value(self) -> Any:
-        """As json.loads has it: the last of equal keys counts."""
-        if self.kind == "plain" or self._within is not None:
+        """The same as json.loads gives: the last of equal keys counts."""
+        if self.kind == "plain" or self._unscanned is not None:
             return self._plain
         if self.kind == "object":
             return {child.key: child.node.value for child in self.children}
         return [child.node.value for child in self.children]
 
-    def named(self, key: str) -> list[JsonChild]:
-        """The members of that name."""
+    def members(self, key: str) -> list[JsonChild]:
+        """The members with that name."""
         return [child for child in self.children if child.key == key]
 
-    def _open(self) -> tuple[tuple[JsonChild, ...], bool]:
-        if self._opened is None:
-            if self._within is None:
+    def _scan_contents(self) -> tuple[tuple[JsonChild, ...], bool]:
+        if self._contents is None:
+            if self._unscanned is None:
                 return (), False
-            scanner, depth = self._within
-            self._opened = scanner.container(self.start, depth, self.kind)._open()
-        return self._opened
+            scanner, depth = self._unscanned
+            self._contents = scanner.container(self.start, depth, self.kind)._scan_contents()
+        return self._contents
 
 
 def scan(text: str, *, comments: bool = False) -> JsonNode:
-    """The document. With `comments` these, and commas after the last child, are allowed. Raises BrokenJson."""
+    """Scan a document. `comments` allows comments and trailing commas. Raises BrokenJson."""
     scanner = _Scanner(text, comments)
-    root = scanner.value(scanner.blank(0), 0)
-    end = scanner.blank(root.end)
+    root = scanner.value(scanner.skip_blank(0), 0)
+    end = scanner.skip_blank(root.end)
     if end < len(text):
         raise scanner.broken(end, "nothing may follow the document")
     return root
 
 
-def gaps(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Where comments stand between two places that have nothing else but blanks between them."""
-    found, place = [], start
-    while (match := _COMMENT.search(text, place, end)) is not None:
-        found.append(match.span())
-        place = match.end()
-    return found
+def comment_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The comments between two positions that have only blanks and comments between them."""
+    spans, position = [], start
+    while (match := _COMMENT.search(text, position, end)) is not None:
+        spans.append(match.span())
+        position = match.end()
+    return spans
 
 
-def line_and_column(text: str, place: int) -> tuple[int, int]:
-    """Both count from one."""
-    before = re.split(r"\r\n|\r|\n", text[:place])
+def line_and_column(text: str, position: int) -> tuple[int, int]:
+    """Line and column of a position, counted from one."""
+    before = re.split(r"\r\n|\r|\n", text[:position])
     return len(before), len(before[-1]) + 1
 
 
-def _refused(word: str) -> Any:
+def _reject_constant(word: str) -> Any:
     raise ValueError(f"{word} is no JSON")
 
 
-_QUICK = json.JSONDecoder(parse_constant=_refused)
+_QUICK = json.JSONDecoder(parse_constant=_reject_constant)
 
 
 def _number(text: str) -> int | float:
     whole = text.lstrip("-").isdigit()
     try:
         return int(text) if whole else float(text)
-    except ValueError:  # longer than Python reads at once
+    except ValueError:  # longer than Python's limit for integers
         return float(text)
 
 
 WIDEST = 100
 _COLON = re.compile(r'"\s*:(\s*)')
 _INDENTED = re.compile(r"[\[{][ \t]*\r?\n([ \t]+)\S")
-KeyPath = tuple[str | int, ...]  # names of members, places in lists
+KeyPath = tuple[str | int, ...]  # member names and list indexes
 
 
 @dataclass(frozen=True, slots=True)
 class JsonInsertion:
-    """A text with something put in. `made`: containers that weren't there; `inner`: what stood in one that was empty."""
+    """A text after an insertion. `created`: containers that were created; `inner`: the content of one that was empty."""
 
     text: str
-    made: tuple[KeyPath, ...] = ()
+    created: tuple[KeyPath, ...] = ()
     inner: Mapping[KeyPath, str] = field(default_factory=dict)
 
 
@@ -232,73 +232,73 @@ class JsonText:
 
     @property
     def value(self) -> Any:
-        """Raises BrokenJson."""
+        """The parsed document. Raises BrokenJson."""
         return self._read().value
 
     def check(self) -> None:
-        """Raises BrokenJson, and WrongShape for a document that is no object."""
+        """Raises BrokenJson, and WrongShape if the document isn't an object."""
         self._root()
 
     def get(self, path: KeyPath) -> Any:
-        """The value there; None where nothing is. Raises BrokenJson, WrongShape."""
+        """The value at the path; None if there is none. Raises BrokenJson, WrongShape."""
         node = self._find(path)
         return None if node is None else node.value
 
     def put_member(self, path: KeyPath, value: Any) -> JsonInsertion:
-        """The value under that name: replaced where there is one, else put last. Raises BrokenJson, WrongShape."""
+        """Set a member: replaced if it exists, else added last. Raises BrokenJson, WrongShape."""
         root = self._root()
         node, depth = self._deepest(root, path)
         if depth == len(path):
-            return JsonInsertion(self._replaced(node, value))
+            return JsonInsertion(self._replace(node, value))
         self._expect(node, "object", path[:depth])
         for key in reversed(path[depth + 1 :]):
             value = {key: value}
-        made = tuple(path[:length] for length in range(depth + 1, len(path)))
-        return self._added(root, node, str(path[depth]), value, made, path[:depth])
+        created = tuple(path[:length] for length in range(depth + 1, len(path)))
+        return self._add(root, node, str(path[depth]), value, created, path[:depth])
 
     def put_item(self, path: KeyPath, value: Any) -> JsonInsertion:
-        """Put last into the list there, which is made if need be. Raises BrokenJson, WrongShape."""
+        """Append to the list at the path, which is created if necessary. Raises BrokenJson, WrongShape."""
         root = self._root()
         node, depth = self._deepest(root, path)
         if depth < len(path):
-            put = self.put_member(path, [value])
-            return JsonInsertion(put.text, (*put.made, path), put.inner)
+            insertion = self.put_member(path, [value])
+            return JsonInsertion(insertion.text, (*insertion.created, path), insertion.inner)
         self._expect(node, "array", path)
-        return self._added(root, node, None, value, (), path)
+        return self._add(root, node, None, value, (), path)
 
     def drop_member(self, path: KeyPath, *, inner: Mapping[KeyPath, str] | None = None) -> str:
-        """Without it; as it is where there is none. `inner` is what an emptied container had in it before."""
+        """The text without the member; unchanged if there is none. `inner` restores the content of an emptied container."""
         owner = self._find(path[:-1])
-        found = owner.named(str(path[-1])) if owner and owner.kind == "object" else []
-        if owner is None or not found:
+        matches = owner.members(str(path[-1])) if owner and owner.kind == "object" else []
+        if owner is None or not matches:
             return self.text
-        return self._without(owner, owner.children.index(found[-1]), (inner or {}).get(path[:-1]))
+        return self._remove(owner, owner.children.index(matches[-1]), (inner or {}).get(path[:-1]))
 
     def drop_place(self, path: KeyPath, number: int, *, inner: Mapping[KeyPath, str] | None = None) -> str:
-        """Without that item of the list there."""
+        """The text without that item of the list at the path."""
         node = self._find(path)
         if node is None or node.kind != "array":
             return self.text
-        return self._without(node, number, (inner or {}).get(path))
+        return self._remove(node, number, (inner or {}).get(path))
 
     def drop_items(
         self, path: KeyPath, unwanted: Callable[[Any], bool], *, inner: Mapping[KeyPath, str] | None = None
     ) -> str:
-        """Without the items that are unwanted."""
-        items, now = self.get(path), self
+        """The text without the unwanted items."""
+        items, document = self.get(path), self
         for number in reversed(range(len(items) if isinstance(items, list) else 0)):
             if unwanted(items[number]):
-                now = JsonText(now.drop_place(path, number, inner=inner), self.comments)
-        return now.text
+                document = JsonText(document.drop_place(path, number, inner=inner), self.comments)
+        return document.text
 
     def is_empty(self, path: KeyPath) -> bool:
-        """Whether a container stands there with nothing in it, not even a comment."""
+        """Whether an empty container is at the path, without even a comment."""
         node = self._find(path)
-        bare = node is not None and node.kind != "plain" and not node.children
-        return node is not None and bare and not self.text[node.start + 1 : node.end - 1].strip()
+        has_no_children = node is not None and node.kind != "plain" and not node.children
+        return node is not None and has_no_children and not self.text[node.start + 1 : node.end - 1].strip()
 
     def _read(self) -> JsonNode:
-        """Once: such a file may be large."""
+        """Scan once: such a file may be large."""
         if not self._scanned:
             self._scanned.append(scan(self.text, comments=self.comments))
         return self._scanned[0]
@@ -310,8 +310,8 @@ class JsonText:
 
     def _expect(self, node: JsonNode, kind: str, path: KeyPath) -> None:
         if node.kind != kind:
-            wanted = "an object" if kind == "object" else "a list"
-            raise self._wrong(node.start, f"{_named(path)} should be {wanted}")
+            expected = "an object" if kind == "object" else "a list"
+            raise self._wrong(node.start, f"{_path_name(path)} should be {expected}")
 
     def _wrong(self, place: int, reason: str) -> WrongShape:
         line, column = line_and_column(self.text, place)
@@ -325,42 +325,42 @@ class JsonText:
         node = root
         for depth, key in enumerate(path):
             self._expect(node, "array" if isinstance(key, int) else "object", path[:depth])
-            found = [node.children[key]] if isinstance(key, int) else node.named(key)
-            if len(found) > 1:
-                raise self._wrong(found[1].start, f"{_named(path[: depth + 1])} stands there twice")
-            if not found:
+            matches = [node.children[key]] if isinstance(key, int) else node.members(key)
+            if len(matches) > 1:
+                raise self._wrong(matches[1].start, f"{_path_name(path[: depth + 1])} stands there twice")
+            if not matches:
                 return node, depth
-            node = found[0].node
+            node = matches[0].node
         return node, len(path)
 
-    def _replaced(self, node: JsonNode, value: Any) -> str:
+    def _replace(self, node: JsonNode, value: Any) -> str:
         shape = node if node.children else self._root()
         flat = self._is_flat(shape)
-        rendered = self._rendered(value, self._line_indent(node.start), WIDEST, flat=flat)
+        rendered = self._render(value, self._line_indent(node.start), WIDEST, flat=flat)
         return self.text[: node.start] + rendered + self.text[node.end :]
 
-    def _added(
+    def _add(
         self,
         root: JsonNode,
         node: JsonNode,
         key: str | None,
         value: Any,
-        made: tuple[KeyPath, ...],
-        where: KeyPath,
+        created: tuple[KeyPath, ...],
+        container: KeyPath,
     ) -> JsonInsertion:
-        """The pieces go where comments keep their lines: the comma right behind the last child, the rest behind them."""
+        """Insert where comments keep their lines: the comma right after the last child, the rest after comments."""
         text, close = self.text, node.end - 1
         last = node.children[-1] if node.children else None
-        behind = last.end if last else node.start + 1
+        child_end = last.end if last else node.start + 1
         if node.comma:
-            behind = text.index(",", gaps_end(text, behind, close)) + 1
-        comments = gaps(text, behind, close)
-        place = comments[-1][1] if comments else behind
+            child_end = text.index(",", skip_comments(text, child_end, close)) + 1
+        comments = comment_spans(text, child_end, close)
+        place = comments[-1][1] if comments else child_end
         flat = self._is_flat(node if last else root) and bool(root.children)
         flat = flat and not any(text.startswith("//", begin) for begin, _ in comments)
         indent = self._child_indent(node, last)
         name = "" if key is None else json.dumps(key, ensure_ascii=False) + self._colon(root)
-        new = name + self._rendered(value, indent, WIDEST - len(name), flat=flat)
+        new = name + self._render(value, indent, WIDEST - len(name), flat=flat)
         if flat:
             new = (self._gap(node) if last else "") + new
         else:
@@ -369,15 +369,15 @@ class JsonText:
                 new += self._eol + self._line_indent(node.start)
         new += "," if node.comma else ""
         comma = "," if last and not node.comma else ""
-        after = text[:behind] + comma + text[behind:place] + new + text[place:]
-        inner = {} if last else {where: text[node.start + 1 : close]}
-        return JsonInsertion(after, made, inner)
+        after = text[:child_end] + comma + text[child_end:place] + new + text[place:]
+        inner = {} if last else {container: text[node.start + 1 : close]}
+        return JsonInsertion(after, created, inner)
 
-    def _without(self, node: JsonNode, number: int, inner: str | None) -> str:
+    def _remove(self, node: JsonNode, number: int, inner: str | None) -> str:
         text, child = self.text, node.children[number]
         if len(node.children) == 1:
-            return self._emptied(node, child, inner)
-        if number + 1 < len(node.children):  # the comma behind it goes
+            return self._empty(node, child, inner)
+        if number + 1 < len(node.children):  # the comma after it goes
             comma = node.children[number + 1].comma
             assert comma is not None
             following = node.children[number + 1].start
@@ -385,30 +385,30 @@ class JsonText:
                 return text[: child.start] + text[following:]
             return self._up_to(node, child) + text[child.end : comma] + text[comma + 1 :]
         if node.comma:
-            end = text.index(",", gaps_end(text, child.end, node.end))
+            end = text.index(",", skip_comments(text, child.end, node.end))
             return self._up_to(node, child, end + 1) + text[child.end : end] + text[end + 1 :]
         assert child.comma is not None
         before = self._up_to(node, child)
         return before[: child.comma] + before[child.comma + 1 :] + text[child.end :]
 
-    def _emptied(self, node: JsonNode, child: JsonChild, inner: str | None) -> str:
+    def _empty(self, node: JsonNode, child: JsonChild, inner: str | None) -> str:
         text, end, between = self.text, child.end, ""
         if node.comma:
-            comma = text.index(",", gaps_end(text, end, node.end))
+            comma = text.index(",", skip_comments(text, end, node.end))
             between, end = text[end:comma], comma + 1
         rest = end if not between else None
-        left = self._up_to(node, child, rest)[node.start + 1 :] + between + text[end : node.end - 1]
-        if not left.strip():
-            left = inner if inner is not None and not inner.strip() else ""
-        elif inner is not None and inner.split() == left.split():
-            left = inner
-        return text[: node.start + 1] + left + text[node.end - 1 :]
+        content = self._up_to(node, child, rest)[node.start + 1 :] + between + text[end : node.end - 1]
+        if not content.strip():
+            content = inner if inner is not None and not inner.strip() else ""
+        elif inner is not None and inner.split() == content.split():
+            content = inner
+        return text[: node.start + 1] + content + text[node.end - 1 :]
 
     def _up_to(self, node: JsonNode, child: JsonChild, rest: int | None = None) -> str:
-        """All before it without the blanks; but a line that is a comment to its end stays one, if `rest` would join it."""
+        """The text before the child without blanks; a line comment keeps its line end if `rest` would join it."""
         text = self.text
         start = node.start + 1 if child.comma is None else child.comma + 1
-        comments = gaps(text, start, child.start)
+        comments = comment_spans(text, start, child.start)
         begin = comments[-1][1] if comments else start
         follows = text[child.end if rest is None else rest :][:1]
         ends = comments and text.startswith("//", comments[-1][0]) and follows not in ("\r", "\n")
@@ -420,11 +420,10 @@ class JsonText:
         return "\r\n" if "\r\n" in self.text else "\n"
 
     def _is_flat(self, node: JsonNode) -> bool:
-        """Whether its children don't begin lines of their own."""
         return bool(node.children) and "\n" not in self.text[node.start : node.children[0].start]
 
     def _gap(self, node: JsonNode) -> str:
-        """What stands behind commas."""
+        """The blanks after commas."""
         if len(node.children) > 1:
             second = node.children[1]
             assert second.comma is not None
@@ -433,8 +432,8 @@ class JsonText:
         return "" if self._colon(node) == ":" else " "
 
     def _colon(self, node: JsonNode) -> str:
-        found = _COLON.search(self.text, node.start, node.end)
-        return ": " if found is None or found.group(1) else ":"
+        match = _COLON.search(self.text, node.start, node.end)
+        return ": " if match is None or match.group(1) else ":"
 
     def _line_indent(self, place: int) -> str:
         line = self.text[self.text.rfind("\n", 0, place) + 1 : place]
@@ -449,11 +448,11 @@ class JsonText:
 
     @property
     def _unit(self) -> str:
-        """One step of indentation: that of the first line which has any."""
-        found = _INDENTED.search(self.text)
-        return found.group(1) if found else "  "
+        """One step of indentation: that of the first indented line."""
+        match = _INDENTED.search(self.text)
+        return match.group(1) if match else "  "
 
-    def _rendered(self, value: Any, indent: str, room: int, *, flat: bool) -> str:
+    def _render(self, value: Any, indent: str, room: int, *, flat: bool) -> str:
         if flat:
             tight = self._gap_style()
             return json.dumps(value, ensure_ascii=False, separators=tight)
@@ -465,33 +464,37 @@ class JsonText:
 
 
 def render(value: Any, *, indent: str = "", unit: str = "  ", eol: str = "\n", room: int = WIDEST) -> str:
-    """Objects over several lines, lists of plain values on one if they fit."""
+    """JSON with objects over several lines, and lists of plain values on one line if they fit."""
     inside = indent + unit
     if isinstance(value, Mapping) and value:
         lines = []
-        for key, one in value.items():
+        for key, member in value.items():
             name = json.dumps(key, ensure_ascii=False) + ": "
-            left = room - len(unit) - len(name)
-            lines.append(name + render(one, indent=inside, unit=unit, eol=eol, room=left))
+            member_room = room - len(unit) - len(name)
+            lines.append(name + render(member, indent=inside, unit=unit, eol=eol, room=member_room))
         return "{" + eol + f",{eol}".join(inside + line for line in lines) + eol + indent + "}"
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
         one_line = json.dumps(value, ensure_ascii=False)
-        if len(one_line) <= room and not any(isinstance(one, Mapping | list | tuple) for one in value):
+        if len(one_line) <= room and not any(
+            isinstance(element, Mapping | list | tuple) for element in value
+        ):
             return one_line
-        items = [render(one, indent=inside, unit=unit, eol=eol, room=room - len(unit)) for one in value]
+        items = [
+            render(element, indent=inside, unit=unit, eol=eol, room=room - len(unit)) for element in value
+        ]
         return "[" + eol + f",{eol}".join(inside + item for item in items) + eol + indent + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
-def gaps_end(text: str, start: int, end: int) -> int:
-    """Behind the last comment, before the comma that follows."""
-    place = start
-    for begin, after in gaps(text, start, end):
-        if text[place:begin].strip():
+def skip_comments(text: str, start: int, end: int) -> int:
+    """The position after the comments before the next comma."""
+    position = start
+    for begin, after in comment_spans(text, start, end):
+        if text[position:begin].strip():
             break
-        place = after
-    return place
+        position = after
+    return position
 
 
-def _named(path: KeyPath) -> str:
+def _path_name(path: KeyPath) -> str:
     return ".".join(map(str, path)) if path else "The document"

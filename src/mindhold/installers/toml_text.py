@@ -1,4 +1,4 @@
-"""Changes a TOML text in place: adds tables, changes values, removes tables; everything else stays as it is."""
+"""Edits a TOML text in place: adds tables, changes values, removes tables; everything else stays the same."""
 
 from __future__ import annotations
 
@@ -21,101 +21,100 @@ def toml_entry(table: Sequence[str], entry: Mapping[str, Any], *, eol: str = "\n
     return "".join(line + eol for line in lines)
 
 
-def eol_of(text: str) -> str:
-    """What its lines end in."""
+def line_ending(text: str) -> str:
+    """The line ending of the text."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def with_values(text: str, table: Sequence[str], values: Mapping[tuple[str, ...], Any]) -> str:
-    """Other values under these names of a table, where they stand; as it is where they stand in a form that isn't known."""
+def set_values(text: str, table: Sequence[str], values: Mapping[tuple[str, ...], Any]) -> str:
+    """Change values of a table in place; unchanged if they have an unknown form."""
     for names, value in values.items():
-        text = _with_value(text, tuple(table), names, value)
+        text = _set_value(text, tuple(table), names, value)
     return text
 
 
-def _with_value(text: str, table: tuple[str, ...], names: tuple[str, ...], value: Any) -> str:
-    was = _at(parsed(text), table)
-    wanted = _at_put(was, names, value)
-    for owner, key, new in _ways(table, names, value, was):
+def _set_value(text: str, table: tuple[str, ...], names: tuple[str, ...], value: Any) -> str:
+    current = _value_at(parse_toml(text), table)
+    expected = _with_nested(current, names, value)
+    for owner, key, new in _possible_edits(table, names, value, current):
         for header in _headers(owner, below=False).finditer(text):
             following = _HEADER.search(text, header.end())
-            # a list may begin a line too: what isn't the end of the table makes the text another than is wanted
+            # A list may start a line too: if this isn't the end of the table, the result differs from what is expected.
             section = (header.end(), following.start() if following else len(text))
-            after = _in_section(text, section, key, new)
-            if _at(parsed(after), table) == wanted and _apart(parsed(after), table) == _apart(
-                parsed(text), table
-            ):
+            after = _edit_section(text, section, key, new)
+            if _value_at(parse_toml(after), table) == expected and _without_entry(
+                parse_toml(after), table
+            ) == _without_entry(parse_toml(text), table):
                 return after
     return text
 
 
-def _ways(
-    table: tuple[str, ...], names: tuple[str, ...], value: Any, was: Any
+def _possible_edits(
+    table: tuple[str, ...], names: tuple[str, ...], value: Any, current: Any
 ) -> list[tuple[tuple[str, ...], str, Any]]:
-    """In which table, under which name, which value: for what is within another, a table of its own or one on a line."""
+    """Table, key and value of each possible edit: a nested value is in a subtable or in an inline table."""
     if len(names) == 1:
         return [(table, names[0], value)]
-    return [((*table, names[0]), names[1], value), (table, names[0], {**was[names[0]], names[1]: value})]
+    return [((*table, names[0]), names[1], value), (table, names[0], {**current[names[0]], names[1]: value})]
 
 
-def _in_section(text: str, section: tuple[int, int], key: str, value: Any) -> str:
+def _edit_section(text: str, section: tuple[int, int], key: str, value: Any) -> str:
     start, end = section
-    eol = eol_of(text)
-    written = f"{key} = {_toml(value)}"
-    found = re.compile(rf"^[ \t]*[\"']?{re.escape(key)}[\"']?[ \t]*=", re.MULTILINE).search(text, start, end)
-    if found is None:
+    eol = line_ending(text)
+    line = f"{key} = {_toml(value)}"
+    match = re.compile(rf"^[ \t]*[\"']?{re.escape(key)}[\"']?[ \t]*=", re.MULTILINE).search(text, start, end)
+    if match is None:
         before = "" if text[:start].endswith("\n") else eol
-        return text[:start] + before + written + eol + text[start:]
-    stop = found.start()
-    while stop < end:  # a value may go over several lines
+        return text[:start] + before + line + eol + text[start:]
+    stop = match.start()
+    while stop < end:  # a value may span several lines
         stop = text.find("\n", stop, end) + 1 or end
-        piece = text[found.start() : stop]
-        if (inner := parsed(piece)) is not None:
+        piece = text[match.start() : stop]
+        if (inner := parse_toml(piece)) is not None:
             tail = next(
                 (
-                    piece[place:]
-                    for place in _behind(piece, found.end() - found.start())
-                    if parsed(piece[:place]) == inner
+                    piece[position:]
+                    for position in _value_ends(piece, match.end() - match.start())
+                    if parse_toml(piece[:position]) == inner
                 ),
                 "",
             )
             indent = piece[: len(piece) - len(piece.lstrip(" \t"))]
-            return text[: found.start()] + indent + written + tail + text[stop:]
+            return text[: match.start()] + indent + line + tail + text[stop:]
     return text
 
 
-def _behind(piece: str, start: int) -> list[int]:
-    """Where what follows a value may begin: the blanks before a comment, or the end of the line."""
-    return [found.start() for found in re.finditer(r"[ \t]*(?:#|\r?\n)", piece) if found.start() >= start]
+def _value_ends(piece: str, start: int) -> list[int]:
+    return [match.start() for match in re.finditer(r"[ \t]*(?:#|\r?\n)", piece) if match.start() >= start]
 
 
-def _at(value: dict[str, Any] | None, table: Sequence[str]) -> Any:
-    found: Any = value
+def _value_at(value: dict[str, Any] | None, table: Sequence[str]) -> Any:
+    result: Any = value
     for name in table:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        result = result.get(name) if isinstance(result, dict) else None
+    return result
 
 
-def _at_put(was: Any, names: tuple[str, ...], value: Any) -> Any:
-    return {**was, names[0]: value if len(names) == 1 else {**was[names[0]], names[1]: value}}
+def _with_nested(current: Any, names: tuple[str, ...], value: Any) -> Any:
+    return {**current, names[0]: value if len(names) == 1 else {**current[names[0]], names[1]: value}}
 
 
-def without(path: Path, text: str, table: tuple[str, ...], *, lead: str = "") -> str:
-    """Without the table and those below it. Raises InvalidInput where it stands in a form that isn't ours."""
-    value = parsed(text)
+def remove_table(path: Path, text: str, table: tuple[str, ...], *, lead: str = "") -> str:
+    """The text without the table and its subtables. Raises InvalidInput for an unknown form."""
+    value = parse_toml(text)
     after = text
-    for found in reversed(list(_headers(table).finditer(text))):
-        following = _HEADER.search(after, found.end())
+    for header in reversed(list(_headers(table).finditer(text))):
+        following = _HEADER.search(after, header.end())
         end = following.start() if following else len(after)
-        kept = "" if following is None else _comments_before(after[found.end() : end])
-        begin = found.start()
+        comments = "" if following is None else _comments_before(after[header.end() : end])
+        begin = header.start()
         if lead and following is None and after[:begin].endswith(lead):
             begin -= len(lead)
-        shorter = after[:begin] + kept + after[end:]
-        # what looks like a header may stand within a text of others
-        if _apart(parsed(shorter), table) == _apart(value, table):
+        shorter = after[:begin] + comments + after[end:]
+        # What looks like a header may be inside a string.
+        if _without_entry(parse_toml(shorter), table) == _without_entry(value, table):
             after = shorter
-    if (parsed(after) or {}).get(table[0], {}).get(table[1]) is not None:
+    if (parse_toml(after) or {}).get(table[0], {}).get(table[1]) is not None:
         raise InvalidInput(
             f"{path} has {'.'.join(table)} in a form that can't be taken out.", advice="Take it out by hand."
         )
@@ -128,28 +127,28 @@ def _headers(table: Sequence[str], *, below: bool = True) -> re.Pattern[str]:
     return re.compile(rf"^[ \t]*\[\s*{name}\s*{more}\][^\n]*(?:\n|$)", re.MULTILINE)
 
 
-def _apart(value: dict[str, Any] | None, table: Sequence[str]) -> Any:
-    """All but the entry; a section that has nothing else is as good as none."""
+def _without_entry(value: dict[str, Any] | None, table: Sequence[str]) -> Any:
+    """Everything except the entry; an otherwise empty section counts as none."""
     if value is None:
         return None
-    others = {key: one for key, one in value.get(table[0], {}).items() if key != table[1]}
-    rest = {key: one for key, one in value.items() if key != table[0]}
+    others = {key: item for key, item in value.get(table[0], {}).items() if key != table[1]}
+    rest = {key: item for key, item in value.items() if key != table[0]}
     return {**rest, table[0]: others} if others else rest
 
 
 def _comments_before(section: str) -> str:
-    """What stands right above the next header belongs to it."""
+    """Comments right above the next header belong to it."""
     lines = section.splitlines(keepends=True)
-    kept = 0
+    count = 0
     for line in reversed(lines):
         if line.strip() and not line.lstrip().startswith("#"):
             break
-        kept += 1
-    return "".join(lines[len(lines) - kept :]).lstrip("\r\n")
+        count += 1
+    return "".join(lines[len(lines) - count :]).lstrip("\r\n")
 
 
-def toml_of(path: Path, content: bytes | None) -> tuple[str, dict[str, Any]]:
-    """The text without the mark at its beginning, and what it says. Raises InvalidInput."""
+def parse_toml_file(path: Path, content: bytes | None) -> tuple[str, dict[str, Any]]:
+    """The text without a byte order mark, and its parsed value. Raises InvalidInput."""
     try:
         text = (content or b"").removeprefix(_UTF8).decode("utf-8")
         return text, tomllib.loads(text)
@@ -159,8 +158,8 @@ def toml_of(path: Path, content: bytes | None) -> tuple[str, dict[str, Any]]:
         ) from error
 
 
-def parsed(text: str) -> dict[str, Any] | None:
-    """None where it is no TOML."""
+def parse_toml(text: str) -> dict[str, Any] | None:
+    """The parsed value; None if the text isn't TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -168,14 +167,14 @@ def parsed(text: str) -> dict[str, Any] | None:
 
 
 def _toml(value: Any) -> str:
-    """JSON's strings and lists are TOML's, but for one character."""
+    """JSON's strings and lists are valid TOML, except for one character."""
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_name(key)} = {_toml(one)}" for key, one in value.items())
+        inner = ", ".join(f"{_quote_key(key)} = {_toml(item)}" for key, item in value.items())
         return f"{{ {inner} }}"
     if not isinstance(value, str | bool | int | float | list):
         return str(value)  # times are written as they are shown
     return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
 
 
-def _name(key: str) -> str:
+def _quote_key(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)

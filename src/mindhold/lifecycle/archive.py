@@ -24,7 +24,7 @@ from mindhold.lifecycle.audit import (
 )
 from mindhold.lifecycle.stages import StageExample
 from mindhold.model.errors import Conflict, MemoryNotFound, StoreFull, StoreReadOnly
-from mindhold.model.lifecycle import Fate, fate_of, is_going, may_be_erased, next_review
+from mindhold.model.lifecycle import Fate, fate_of, is_being_erased, may_be_erased, next_review
 from mindhold.model.memory import Memory, Status, Tier
 from mindhold.operations import Context, Output, operation
 from mindhold.ports.store import Change, Mark, Tend
@@ -101,7 +101,7 @@ async def _erase(engine: Engine, ids: Sequence[str]) -> set[str]:
     ]
     await apply_to_existing(engine, leave)
     left = await engine.store.get_many(list(doomed), viewer="system")
-    going = [one for one in left.values() if is_going(one)]
+    going = [one for one in left.values() if is_being_erased(one)]
     kept = [one for one in going if not may_be_erased(one) or _is_wanted(doomed[one.id], one)]
     back = [
         Mark(one.id, Status.ARCHIVED, _before_the_archive(doomed[one.id]), now, only_from=Status.FORGOTTEN)

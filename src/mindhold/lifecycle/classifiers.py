@@ -68,18 +68,21 @@ def judged(old: str, new: str) -> Judgement:
 def _judged_by_rules(old: str, new: str) -> Judgement:
     if max(len(old), len(new)) > LONGEST:
         return UNSURE
-    from mindhold.text.contradiction import Bearing, bearing  # its word lists are for those who judge
+    from mindhold.text.contradiction import (  # its word lists are for those who judge
+        StatementRelation,
+        compare_statements,
+    )
 
-    found = bearing(old, new)
+    found = compare_statements(old, new)
     sure, rest = found.confidence, round(1.0 - found.confidence, 4)
-    match found.bearing:
-        case Bearing.OPPOSED:
+    match found.relation:
+        case StatementRelation.OPPOSED:
             return Judgement(0.0, rest, sure)
-        case Bearing.DOUBTFUL:
+        case StatementRelation.DOUBTFUL:
             return Judgement(0.0, rest, sure)
-        case Bearing.SAME:
+        case StatementRelation.SAME:
             return Judgement(sure, rest, 0.0)
-        case Bearing.APART:
+        case StatementRelation.APART:
             return Judgement(0.0, max(sure, SURE), min(rest, round(1.0 - SURE, 4)))
-        case Bearing.UNKNOWN:
+        case StatementRelation.UNKNOWN:
             return UNSURE

@@ -27,7 +27,7 @@ from mindhold.lifecycle.contradiction_records import (
     save_pair_record,
 )
 from mindhold.model.errors import InvalidInput, MemoryNotFound, NotFound
-from mindhold.model.lifecycle import OUTDATED, is_kept_for_good
+from mindhold.model.lifecycle import OUTDATED_FACTOR, is_kept_for_good
 from mindhold.model.memory import Link, Memory, Relation, Status
 from mindhold.model.scope import EVERYONE, visible_agents
 from mindhold.operations import Context, Input, Output, operation
@@ -181,7 +181,7 @@ async def is_drawn(engine: Engine, line: PairRecord) -> bool:
 
 def _lowering(engine: Engine, line: PairRecord, older: Memory) -> PairRecord:
     importance = None if is_kept_for_good(older) else older.importance
-    lowered_to = None if importance is None else importance * OUTDATED
+    lowered_to = None if importance is None else importance * OUTDATED_FACTOR
     return replace(line, importance=importance, lowered_to=lowered_to, lowered=engine.clock(), applied=False)
 
 

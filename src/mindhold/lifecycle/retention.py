@@ -30,12 +30,12 @@ from mindhold.model.lifecycle import (
     PARTS_KEY,
     YOUNGEST,
     Fate,
-    RetentionRoom,
-    is_loose,
+    StorageUsage,
     is_message,
-    may_go,
-    retention_worth,
-    stands_for_others,
+    is_summary_of_others,
+    may_be_pruned,
+    may_be_removed_alone,
+    retention_key,
 )
 from mindhold.model.memory import ANY_STATUS, PART_KEY, Kind, Memory, Status
 from mindhold.model.query import Filter, Order, PagePosition
@@ -78,7 +78,7 @@ async def covered_by_lineage(engine: Engine, ids: Sequence[str], /) -> set[str]:
     return {
         source
         for one in made
-        if one.status is Status.ACTIVE and stands_for_others(one)
+        if one.status is Status.ACTIVE and is_summary_of_others(one)
         for source in one.merged_from
         if source in wanted
     }
@@ -88,10 +88,10 @@ MEGABYTE = 1_000_000
 WHAT = "room for memories"
 
 
-async def room_of(engine: Engine) -> RetentionRoom:
+async def room_of(engine: Engine) -> StorageUsage:
     """Of everybody's memories. Cheap."""
     chosen = engine.settings.retention
-    return RetentionRoom(
+    return StorageUsage(
         items=await engine.store.count(Filter(viewer="system")),
         all_items=await engine.store.count(Filter(viewer="system", statuses=ANY_STATUS)),
         bytes_used=(await engine.store.facts()).bytes_used,
@@ -117,7 +117,7 @@ async def room_notice(engine: Engine) -> str:
     return "" if found.healthy else f"Little room is left: {found.detail}. {found.advice}"
 
 
-def _counted_room(room: RetentionRoom) -> str:
+def _counted_room(room: StorageUsage) -> str:
     items = f"{room.items:,}" + (f" of {room.most_items:,}" if room.most_items else "") + " active memories"
     megabytes = f"{room.active_bytes / MEGABYTE:,.0f}"
     if room.most_bytes:
@@ -157,7 +157,7 @@ async def with_parts(engine: Engine, messages: Sequence[Memory], *, now: datetim
     whole: list[Memory] = []
     for message in messages:
         others = await _parts(engine, message) if PARTS_KEY in message.metadata else []
-        if all(may_go(part, now) for part in others):
+        if all(may_be_pruned(part, now) for part in others):
             whole += [message, *others]
     return whole
 
@@ -266,7 +266,7 @@ class OldMessages:
         """Those that went, batch by batch."""
         async for page, ended in self._pages():
             now = self._engine.clock()
-            ready = [one for one in page if may_go(one, now, after=self._after)]
+            ready = [one for one in page if may_be_pruned(one, now, after=self._after)]
             empty = [one for one in ready if says_nothing(one)][: self._left]
             told = await archive_by_rule(
                 self._engine, empty, why=REPEATED_REASON, within=self._within, read=now
@@ -397,12 +397,16 @@ async def _least(engine: Engine, wanted: int, *, besides: set[str]) -> tuple[lis
     async for batch in engine.store.scan(Filter(viewer="system")):
         now = engine.clock()
         looked += len(batch)
-        ready = [one for one in batch if one.id not in besides and is_loose(one) and may_go(one, now)]
-        least = nsmallest(wanted, [*least, *ready], key=retention_worth)
+        ready = [
+            one
+            for one in batch
+            if one.id not in besides and may_be_removed_alone(one) and may_be_pruned(one, now)
+        ]
+        least = nsmallest(wanted, [*least, *ready], key=retention_key)
     return least, looked
 
 
-def _why(room: RetentionRoom) -> str:
+def _why(room: StorageUsage) -> str:
     return f"{room.fullest:.0%} of what is allowed was taken"
 
 

@@ -31,11 +31,11 @@ from mindhold.model.lifecycle import (
     Fate,
     LifecycleRules,
     earns_anchor,
-    faded,
+    faded_importance,
     fate_of,
     is_stale,
+    lowered_usefulness,
     next_review,
-    sunk,
     tier_at,
     unused_since,
     utility,
@@ -77,7 +77,7 @@ async def run_tiers(engine: Engine, within: StageLimits) -> StageResult:
 
 
 def _judge_decay(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
-    left = faded(memory, now, life)
+    left = faded_importance(memory, now, life)
     seen = replace(memory, importance=left, decayed=max(now, memory.decayed or now))
     return RuleVerdict(seen, "faded" if left != memory.importance else "")
 
@@ -139,7 +139,7 @@ async def run_anchors(engine: Engine, within: StageLimits) -> StageResult:
 
 
 def _judge_feedback(memory: Memory, _now: datetime, _life: LifecycleRules) -> RuleVerdict:
-    low = sunk(memory)
+    low = lowered_usefulness(memory)
     if memory.status is not Status.ACTIVE or low == memory.usefulness:
         return RuleVerdict(memory)
     return RuleVerdict(replace(memory, usefulness=low), "sunk", f"shown {memory.shown} times and never used")

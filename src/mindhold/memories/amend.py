@@ -34,7 +34,7 @@ from mindhold.memories.validation import (
 )
 from mindhold.memories.views import MemoryView
 from mindhold.model.errors import Changed, ContentTooLarge, InvalidInput, Refused
-from mindhold.model.lifecycle import OURS, OUTDATED
+from mindhold.model.lifecycle import OURS, OUTDATED_FACTOR
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status, Tier, Version, moment_of
 from mindhold.model.query import Vector
 from mindhold.model.tokens import count_tokens
@@ -153,7 +153,7 @@ async def _supersede(engine: Engine, request: AmendInput, *, agent: str) -> tupl
         before,
         status=Status.SUPERSEDED,
         previous_status=before.status,
-        importance=before.importance * OUTDATED,
+        importance=before.importance * OUTDATED_FACTOR,
         updated=now,
         decayed=now,
         review=now,

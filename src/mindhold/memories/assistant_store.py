@@ -22,7 +22,7 @@ from mindhold.profile.profile import learn
 from mindhold.projects.placement import open_project
 from mindhold.projects.scopes import ScopeChoice, choose_scope
 from mindhold.text.keywords import hashtags
-from mindhold.text.profile_facts import profile_fact, sentences
+from mindhold.text.profile_facts import find_profile_fact, split_profile_sentences
 from mindhold.text.redaction import redact
 
 GENERAL = "general"  # the kind of scope that an assistant makes by storing into it
@@ -53,8 +53,8 @@ async def scope_for(
 
 def states_profile(text: str) -> bool:
     """Whether every sentence of it plainly says something of the person who speaks."""
-    said = sentences(text)
-    return bool(said) and all(profile_fact(one) is not None for one in said)
+    said = split_profile_sentences(text)
+    return bool(said) and all(find_profile_fact(one) is not None for one in said)
 
 
 MESSAGES, NOTES, SUMMARIES, PROFILE = "messages", "notes", "summaries", "profile_facts"
@@ -217,7 +217,7 @@ async def _learned(context: Context, request: StoreInput) -> StoreResult:
         reason="the profile is everybody's" if request.scope is None else "",
         tags=list(first.tags),
         parts=[one.id for one in learned.memories] if len(learned.memories) > 1 else [],
-        redacted=[one.kind for one in redact(request.content).found]
+        redacted=[one.kind for one in redact(request.content).findings]
         if context.engine.settings.intake.redact
         else [],
         embedded=embedded,

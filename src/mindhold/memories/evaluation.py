@@ -23,7 +23,7 @@ from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order
 from mindhold.model.tokens import count_tokens
 from mindhold.ports.store import Enqueue, Tend
-from mindhold.text.noise import Worth, worth
+from mindhold.text.noise import Worth, rate_worth
 from mindhold.text.similarity import same_statement
 
 EVALUATE = "evaluate"
@@ -147,7 +147,7 @@ class _Judge:
         """By id; of those that there was no time to ask the model about, none."""
         repeated = await _repeated(self._engine, memories)
         ruled = {
-            memory.id: worth(
+            memory.id: rate_worth(
                 memory.content, labels=(memory.topic, *memory.keywords), repeated=memory.id in repeated
             )
             for memory in memories

@@ -18,7 +18,7 @@ from mindhold.model.query import Filter, Order
 from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.projects.scopes import active_scopes, visible_scopes
 from mindhold.projects.storage import ask_reachable
-from mindhold.text.timeframe import Timeframe, describe, parse_timeframe
+from mindhold.text.timeframe import Timeframe, describe_timeframe, parse_timeframe
 
 if TYPE_CHECKING:
     from mindhold.memories.recall import RecallInput
@@ -237,7 +237,7 @@ def timeframe_view(context: Context, frame: Timeframe | None, *, filters: bool) 
         phrase=frame.phrase,
         start=frame.start,
         end=frame.end,
-        words=describe(frame, context.engine.zone()),
+        words=describe_timeframe(frame, context.engine.zone()),
         filters=filters,
     )
 

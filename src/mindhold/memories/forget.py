@@ -19,7 +19,7 @@ from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.memories.validation import MOST_LABELS, bare_tags
 from mindhold.memories.views import MemoryView, ReceiptView
 from mindhold.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
-from mindhold.model.lifecycle import PROFILE_SECTION_KEY, is_going, is_kept_for_good
+from mindhold.model.lifecycle import PROFILE_SECTION_KEY, is_being_erased, is_kept_for_good
 from mindhold.model.memory import ANY_STATUS, Memory, Relation, Status
 from mindhold.model.query import Filter
 from mindhold.model.scope import GLOBAL, LOCAL
@@ -68,7 +68,7 @@ async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Me
     for memory in memories:
         if memory.status not in (Status.FORGOTTEN, Status.ARCHIVED):
             raise Refused(f"The memory {memory.id} is neither forgotten nor archived: it is {memory.status}.")
-        if is_going(memory):
+        if is_being_erased(memory):
             raise Refused(f"The memory {memory.id} was archived for its time, and is being removed for good.")
     now = engine.clock()
     back = [

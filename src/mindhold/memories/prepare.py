@@ -30,7 +30,7 @@ from mindhold.model.tokens import count_tokens
 from mindhold.ports.store import Put
 from mindhold.text.clean import clean, split
 from mindhold.text.injection import suspicion
-from mindhold.text.keywords import telling_keywords
+from mindhold.text.keywords import extract_keywords
 from mindhold.text.noise import is_noise
 from mindhold.text.redaction import RedactionFinding, redact
 
@@ -134,7 +134,7 @@ def prepare(engine: Engine, request: RememberInput, *, agent: str | None = None)
         provenance=provenance,
         quarantined=doubt.score >= QUARANTINE_FROM,
     )
-    redacted = _redacted(request, first, redaction.found) if redaction else ()
+    redacted = _redacted(request, first, redaction.findings) if redaction else ()
     memories = [first] if len(texts) == 1 else _parts(engine, first, texts)
     zone = engine.zone()
     return [
@@ -193,7 +193,7 @@ def has_own_keywords(memory: Memory) -> bool:
 
 def own_keywords(text: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """For when nobody gave any; none for the turns of a log, which are found by their place and their words."""
-    return () if TURN in metadata else telling_keywords(text)
+    return () if TURN in metadata else extract_keywords(text)
 
 
 def _redacted(
@@ -205,7 +205,7 @@ def _redacted(
     source = memory.provenance
     stored = {memory.topic, *memory.tags, *memory.keywords, source.source, source.file}
     for text in filter(None, labels - stored):  # a label that is stored as it is held no secret
-        counts.update({finding.kind: finding.count for finding in redact(clean(text)).found})
+        counts.update({finding.kind: finding.count for finding in redact(clean(text)).findings})
     return tuple(RedactionFinding(kind, count) for kind, count in counts.items())
 
 

@@ -15,7 +15,7 @@ from mindhold.engine import Engine
 from mindhold.model.lexemes import query_lexemes
 from mindhold.model.memory import Memory
 from mindhold.model.query import Candidates, Filter, Numbers, Order
-from mindhold.model.ranking import FLOOR, boost, boosted, composite, fuse, usefulness_nudge
+from mindhold.model.ranking import FLOOR, apply_boost, boost, composite, fuse, usefulness_nudge
 from mindhold.text.timeframe import Timeframe
 
 DAY = 86_400.0
@@ -90,7 +90,7 @@ class Ranking:
             importance_weight=recall.importance_weight,
             recency_weight=recall.recency_weight,
         )
-        final = boosted(scores, boosts)
+        final = apply_boost(scores, boosts)
         admitted = scores >= least
         if similarity is not None:
             near = np.isnan(found.cosines) | (found.cosines >= similarity)
@@ -263,7 +263,7 @@ def nudged(engine: Engine, scores: Sequence[float], memories: Sequence[Memory]) 
         importance_weight=recall.importance_weight,
         recency_weight=recall.recency_weight,
     )
-    final: list[float] = boosted(np.array(scores, dtype=np.float64), boosts).tolist()
+    final: list[float] = apply_boost(np.array(scores, dtype=np.float64), boosts).tolist()
     return final
 
 

@@ -13,7 +13,7 @@ from mindhold.engine import Engine
 from mindhold.model.errors import ContentTooLarge, InvalidInput
 from mindhold.model.lifecycle import OURS
 from mindhold.model.memory import Provenance
-from mindhold.model.scope import Scope, checked_name
+from mindhold.model.scope import Scope, validate_scope_name
 from mindhold.text.clean import clean
 from mindhold.text.redaction import redact, redact_metadata
 
@@ -153,7 +153,7 @@ def checked_scope(engine: Engine, scope: Scope) -> Scope:
 
 def checked_scope_name(engine: Engine, name: str) -> str:
     """Printable and bounded. Raises InvalidInput, also for one with a secret in it: under another name nobody would find it."""
-    cleaned = checked_name(name)
+    cleaned = validate_scope_name(name)
     if safe_text(engine, cleaned) != cleaned:
         raise InvalidInput(
             "The name of a scope or project can't hold a secret or personal data.",

@@ -1,4 +1,4 @@
-"""Extracts the telling lines of a failure in a form that is the same on another day and another machine."""
+"""Extracts the characteristic lines of a failure in a form that doesn't depend on the day or the machine."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 MOST_SIGNS = 5
 LONGEST_SIGN = 160
-HEAD, TAIL = 6_000, 12_000  # characters of the text that are looked at
+HEAD, TAIL = 6_000, 12_000  # characters at the start and the end of the text to search
 LONGEST_LINE = 600
-FEWEST_LETTERS = 6  # of a sign: fewer tell nothing
+FEWEST_LETTERS = 6  # letters that a sign needs
 
-# What stands before the telling part of a line: times, levels, gutters, the names of steps and services.
+# What precedes the message in a line: times, levels, gutters, names of steps and services.
 _PREFIX = (
     r"^(?:[\s│|>×✖✗✘⨯❌●•└├─╰╭■*]+"
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*\]?|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?|#\d+ \d+\.\d+"
@@ -22,7 +22,7 @@ _PREFIX = (
     r"|Unhandled(?: promise)? rejection:?|Exception in thread \"[^\"]*\"|(?:PHP )?Fatal error:\s+Uncaught"
     r"|stderr:|remote:)\s*"
 )
-# The forms that failures are told in; `sign` is what is kept. Tried in order; of two signs the one of the lower rank tells more.
+# Forms of failure messages, tried in order; `sign` is the part to keep. A sign of a lower rank says more.
 _FORMS = (
     # tests
     (3, r"^(?P<sign>(?:FAILED|ERROR) \S+(?:::\S+)+)"),
@@ -34,12 +34,12 @@ _FORMS = (
         0,
         r"^(?P<sign>(?:[A-Za-z_$][\w$]*(?:\.|::|\\))*(?:[A-Z][\w$]*)?(?:Error|Exception|Fault|Panic)(?: \[\w+\])?:\s+\S.*)",
     ),
-    # an error's own name alone, where that says something
+    # an error's name alone, if it is specific
     (1, r"^(?P<sign>(?:[A-Za-z_$][\w$]*\.)*(?:[A-Z][a-z0-9]+){2,}(?:Error|Exception))$"),
-    # in the midst of a line
+    # in the middle of a line
     (0, r"(?:^|[\s(\"'`])(?P<sign>(?:[A-Za-z_$][\w$]*\.)*[A-Z][\w$]+(?:Error|Exception):\s+\S.*)"),
     (1, r"^(?P<sign>[A-Z][\w ]{2,40}: Error: \S.*)"),
-    # the name in brackets, before the message or behind it
+    # the name in brackets, before the message or after it
     (0, r"^(?:\*\* )?(?P<sign>\([A-Z]\w*(?:Error|Exception)\) \S.*)"),
     (0, r"in [`'][^`']*':\s*(?P<sign>\S.*\([A-Z]\w*(?:Error|Exception)\))$"),
     # compilers and checkers: error[E0277]: message; file:line:col: message
@@ -75,8 +75,8 @@ _FORMS = (
     ),
     (1, r"(?P<sign>undefined reference to .*|[Ss]egmentation fault|[Oo]ut of memory)"),
 )
-# Lines that stand under many failures alike, and what the agent's own tools say of their use.
-_EMPTY = (
+# Lines that many failures share, and messages of the agent's own tools.
+_UNSPECIFIC = (
     r"exit(?:ed)?(?: with)?(?: (?:status|code))*:? ?-?#|returned (?:a )?non-zero|command failed|lifecycle|elifecycle|process completed"
     r"|previous errors?\b|could not compile|recipe\b.*failed|\btarget\b.*failed|build failed|^errors?: (?:#|failed|none)\b"
     r"|aborting|found # errors?|# (?:errors?|failed|problems?)(?:,|\)|$| in\b)|test run failed|tests? failed$|see (?:above|log)|complete log"
@@ -89,12 +89,12 @@ _GENERIC = (
     "nameerror syntaxerror referenceerror rangeerror nullpointerexception illegalargumentexception calledprocesserror "
     "illegalstateexception runtimeexception notimplementederror aggregateerror keyboardinterrupt"
 ).split()
-# What differs between two days and two machines.
-_CHANGING = (
+# What differs between days and machines, and its replacement.
+_VARIABLE_PARTS = (
     (r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07", ""),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "#"),
     (r"\bfile://", ""),
-    # A path, but for its last name.
+    # A path, except for its last part.
     (r"(\b[a-z][a-z0-9+.-]*://)?(?:[A-Za-z]:)?(?:[\w.@~+-]*[\\/])+(?=[\w.@~+-])", r"\1"),
     (r"(?<=\.)(\w{1,5})(?::\d+(?::\d+)?|\(\d+(?:,\d+)?\))(?=\W|$)", r"\1"),  # x.py:12:3
     (r",? ?(?:at |on |in )?\bline \d+(?:,? col(?:umn)? \d+)?", ""),
@@ -110,57 +110,59 @@ _CHANGING = (
 _TEST_FILE = r"^\S*(?:_test|\.test|\.spec|/test_|^test_)[\w.]*[:(]"
 _WRONG = r"(?i)\b(?:expect\w*|got|want|wanted|error|err|fail\w*|should|must|cannot|can't|undefined|not|unexpected|mismatch|invalid|nil|null|none|panic|time[d ]?out|missing|unused|unknown|no)\b"
 _COLUMN = r"^\S+?(?::\d+:\d+|\(\d+,\d+\))"
-_PANIC = r"(?<=:)\n(?=called |[A-Za-z])(?<=\d:\n)"  # what a panic says stands in the next line
+_PANIC = r"(?<=:)\n(?=called |[A-Za-z])(?<=\d:\n)"  # a panic's message is on the next line
 _SENTENCE_END = r"(?<=[a-z0-9)])[.;] (?=[A-Z])|\. ?$"
 
 _compiled: dict[str, re.Pattern[str]] = {}
 
 
 def error_signs(text: str) -> tuple[str, ...]:
-    """The telling lines of what a tool put out as it failed, the most telling first; none where nothing tells what failed.
+    """The characteristic lines of a tool's failure output, most specific first; empty if no line identifies the failure.
 
     Two failures that share a sign are the same failure.
     """
     if len(text) > HEAD + TAIL:
         text = f"{text[:HEAD]}\n{text[-TAIL:]}"
-    found: dict[str, int] = {}
-    for line in _pattern(_PANIC).sub(" ", _changed(text, 0, 1)).splitlines():
-        told = _told(line)
-        if told is not None:
-            sign = _sign(told[1])
-            if sign and sign not in found:
-                found[sign] = told[0]
-    return tuple(sorted(found, key=lambda sign: found[sign])[:MOST_SIGNS])
+    ranks: dict[str, int] = {}
+    for line in _pattern(_PANIC).sub(" ", _normalize(text, 0, 1)).splitlines():
+        message = _find_message(line)
+        if message is not None:
+            sign = _message_sign(message[1])
+            if sign and sign not in ranks:
+                ranks[sign] = message[0]
+    return tuple(sorted(ranks, key=lambda sign: ranks[sign])[:MOST_SIGNS])
 
 
 def sign_of(line: str) -> str:
-    """One line in the form that signs have, whether or not it tells of a failure; empty when nothing is left of it."""
-    return _changed(line[:LONGEST_LINE], 0, len(_CHANGING)).strip(" :,;-")[:LONGEST_SIGN].strip().lower()
+    """One line in the form of a sign, whether or not it reports a failure; empty if nothing remains."""
+    return (
+        _normalize(line[:LONGEST_LINE], 0, len(_VARIABLE_PARTS)).strip(" :,;-")[:LONGEST_SIGN].strip().lower()
+    )
 
 
-def _told(line: str) -> tuple[int, str] | None:
-    """How telling the line's form is, and the part of it that tells of a failure."""
+def _find_message(line: str) -> tuple[int, str] | None:
+    """The rank of the line's form, and its message; None if it reports no failure."""
     line = line[:LONGEST_LINE].strip()
     if len(line) < FEWEST_LETTERS:
         return None
     while prefix := _pattern(_PREFIX).match(line):
         line = line[prefix.end() :]
     for rank, form in _FORMS:
-        if found := _pattern(form).search(line):
-            parts = found.groupdict()
-            if told := parts.get("checked"):  # tests log by the same form, and without a column
-                sure = _pattern(_COLUMN).match(line) and not _pattern(_TEST_FILE).match(line)
-                return (rank, told) if sure or _pattern(_WRONG).search(told) else None
+        if match := _pattern(form).search(line):
+            parts = match.groupdict()
+            if message := parts.get("checked"):  # test logs have the same form, but no column
+                certain = _pattern(_COLUMN).match(line) and not _pattern(_TEST_FILE).match(line)
+                return (rank, message) if certain or _pattern(_WRONG).search(message) else None
             if parts.get("missing"):
                 return rank, f"command not found: {parts['missing']}"
             return rank, f"panic: {parts['quoted'] or parts['sign']}" if "quoted" in parts else parts["sign"]
     return None
 
 
-def _sign(told: str) -> str:
-    sentence = _pattern(_SENTENCE_END).split(told, maxsplit=1)[0]
+def _message_sign(text: str) -> str:
+    sentence = _pattern(_SENTENCE_END).split(text, maxsplit=1)[0]
     sign = sign_of(sentence)
-    if sum(map(str.isalpha, sign)) < FEWEST_LETTERS or _pattern(_EMPTY).search(sign):
+    if sum(map(str.isalpha, sign)) < FEWEST_LETTERS or _pattern(_UNSPECIFIC).search(sign):
         return ""
     words = sign.split()
     if sum("#" in word for word in words) * 2 >= len(words):
@@ -168,20 +170,20 @@ def _sign(told: str) -> str:
     name, _, message = sign.partition(":")
     if name.rpartition(".")[2] in _GENERIC and not any(map(str.isalpha, message)):
         return ""
-    # An assertion's values tell less than the test's name.
+    # The values of an assertion say less than the test's name.
     return "" if sign.startswith("assertionerror: assert ") else sign
 
 
-def _changed(text: str, first: int, last: int) -> str:
-    for pattern, instead in _CHANGING[first:last]:
-        text = _pattern(pattern).sub(instead, text)
+def _normalize(text: str, first: int, last: int) -> str:
+    for pattern, replacement in _VARIABLE_PARTS[first:last]:
+        text = _pattern(pattern).sub(replacement, text)
     return text
 
 
 def _pattern(source: str) -> re.Pattern[str]:
-    found = _compiled.get(source)
-    if found is None:
+    compiled = _compiled.get(source)
+    if compiled is None:
         import re
 
-        found = _compiled[source] = re.compile(source)
-    return found
+        compiled = _compiled[source] = re.compile(source)
+    return compiled

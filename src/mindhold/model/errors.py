@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class MindholdError(Exception):
-    """Base of the tree. `advice` says what the person can do about it."""
+    """Base class of all errors. `advice` says what the user can do."""
 
     code = "MINDHOLD_ERROR"
     exit_status = 1
@@ -19,44 +19,44 @@ class MindholdError(Exception):
 
 
 class InvalidInput(MindholdError):
-    """The caller's value can't be used; nothing was written."""
+    """A value from the caller is invalid; nothing was written."""
 
     code = "INVALID_INPUT"
     exit_status = 2
 
 
 class ContentTooLarge(InvalidInput):
-    """The text is beyond what one call may store."""
+    """The text is longer than one call may store."""
 
     code = "CONTENT_TOO_LARGE"
 
 
 class EmptyContent(InvalidInput):
-    """There is nothing in the text."""
+    """The text is empty."""
 
     code = "EMPTY_CONTENT"
 
 
 class NoCriteria(InvalidInput):
-    """Nothing says which are meant, and all of them is never the answer."""
+    """The call names no criteria, and never applies to everything by default."""
 
     code = "NO_CRITERIA"
 
 
 class UnknownTime(InvalidInput):
-    """The phrase names no time that could be understood."""
+    """The phrase is not a time that can be understood."""
 
     code = "UNKNOWN_TIME"
 
 
 class MarkersWrong(InvalidInput):
-    """The markers in a document don't enclose one place; the document was left as it is."""
+    """The markers in a document don't enclose exactly one block; the document is unchanged."""
 
     code = "MARKERS_WRONG"
 
 
 class BrokenJson(InvalidInput):
-    """The text is no JSON; `line` and `column` count from one. Nothing was written."""
+    """The text isn't JSON; `line` and `column` count from one. Nothing was written."""
 
     code = "BROKEN_JSON"
 
@@ -66,7 +66,7 @@ class BrokenJson(InvalidInput):
 
 
 class WrongShape(InvalidInput):
-    """The document has something else where an object or a list should be; nothing was written."""
+    """The document has another value where an object or a list should be; nothing was written."""
 
     code = "WRONG_SHAPE"
 
@@ -76,7 +76,7 @@ class WrongShape(InvalidInput):
 
 
 class NotFound(MindholdError):
-    """Nothing of that name is visible to the caller."""
+    """Nothing with that name is visible to the caller."""
 
     code = "NOT_FOUND"
     exit_status = 3
@@ -95,7 +95,7 @@ class MemoryNotFound(NotFound):
 
 
 class MessageNotFound(NotFound):
-    """No message with that id is in the project, as far as the caller sees."""
+    """No message with that id in the project is visible to the caller."""
 
     code = "MESSAGE_NOT_FOUND"
 
@@ -107,7 +107,7 @@ class MessageNotFound(NotFound):
 
 
 class SessionNotFound(NotFound):
-    """Nothing was said in that session of the project, as far as the caller sees."""
+    """No message of that session in the project is visible to the caller."""
 
     code = "SESSION_NOT_FOUND"
 
@@ -119,7 +119,7 @@ class SessionNotFound(NotFound):
 
 
 class TaskNotFound(NotFound):
-    """Nothing was said about that task of the project, as far as the caller sees."""
+    """No message about that task in the project is visible to the caller."""
 
     code = "TASK_NOT_FOUND"
 
@@ -131,7 +131,7 @@ class TaskNotFound(NotFound):
 
 
 class VersionNotFound(NotFound):
-    """The project's summary has no such version, as far as the caller sees."""
+    """No such version of the project's summary is visible to the caller."""
 
     code = "VERSION_NOT_FOUND"
 
@@ -144,7 +144,7 @@ class VersionNotFound(NotFound):
 
 
 class ScopeNotFound(NotFound):
-    """No scope of that name."""
+    """No scope has that name."""
 
     code = "SCOPE_NOT_FOUND"
 
@@ -157,32 +157,32 @@ class ScopeNotFound(NotFound):
 
 
 class JobNotFound(NotFound):
-    """No job with that id."""
+    """No job has that id."""
 
     code = "JOB_NOT_FOUND"
 
 
 class Conflict(MindholdError):
-    """The thing exists already, or something still depends on it."""
+    """The thing already exists, or something still depends on it."""
 
     code = "CONFLICT"
     exit_status = 4
 
 
 class Changed(Conflict):
-    """The record is another one than the caller had read; nothing was written."""
+    """The record has changed since the caller read it; nothing was written."""
 
     code = "CHANGED"
 
 
 class KeyReused(Conflict):
-    """The idempotency key was given with other content before; nothing was written."""
+    """The idempotency key was used before with other content; nothing was written."""
 
     code = "IDEMPOTENCY_KEY_REUSED"
 
 
 class Refused(MindholdError):
-    """Understood, but not allowed as asked."""
+    """The request is understood but not allowed."""
 
     code = "REFUSED"
     exit_status = 5
@@ -203,25 +203,25 @@ class StoreError(MindholdError):
 
 
 class StoreAway(StoreError):
-    """The database's server can't be reached; what was acknowledged before is safe there."""
+    """The database server can't be reached; acknowledged writes are safe there."""
 
     code = "STORE_AWAY"
 
 
 class StoreDenied(StoreError):
-    """The database's server refuses the name, the password or the right."""
+    """The database server rejects the user, the password or the permission."""
 
     code = "STORE_DENIED"
 
 
 class StoreBusy(StoreError):
-    """Another process held the database for longer than the busy timeout."""
+    """Another process locked the database for longer than the busy timeout."""
 
     code = "STORE_BUSY"
 
 
 class StoreFull(StoreError):
-    """No room is left for the database; nothing was written."""
+    """No space is left for the database; nothing was written."""
 
     code = "STORE_FULL"
 
@@ -233,45 +233,47 @@ class StoreReadOnly(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """The database file is not what it should be."""
+    """The database file is damaged."""
 
     code = "STORE_DAMAGED"
 
 
 class SchemaTooNew(StoreError):
-    """A newer Mindhold wrote this file; opening it could lose what it knows."""
+    """A newer Mindhold wrote this file; opening it could lose data."""
 
     code = "SCHEMA_TOO_NEW"
 
 
 class ServerError(MindholdError):
-    """What was asked over HTTP gave no answer that could be understood."""
+    """A request over HTTP got no usable answer."""
 
     code = "SERVER_ERROR"
     exit_status = 9
 
 
 class ServerAway(ServerError):
-    """The server can't be reached, took too long, or takes no calls for now."""
+    """The server can't be reached, took too long, or accepts no calls for now."""
 
     code = "SERVER_AWAY"
 
 
 class RlmError(MindholdError):
-    """The server of a recursive language model."""
+    """The server of a recursive language model failed."""
 
     code = "RLM_ERROR"
 
 
 class RlmConnectionFailed(RlmError):
-    """It can't be started or doesn't answer, however often it was tried."""
+    """The server can't be started or doesn't answer after all retries."""
 
     code = "RLM_CONNECTION_FAILED"
 
 
 class RlmToolFailed(RlmError):
-    """One of its tools failed, took too long (`slow`), or answered what can't be used. `gone`: the server ended meanwhile, and
-    with it what it held."""
+    """A tool of the server failed, timed out (`slow`), or gave an unusable answer.
+
+    `gone`: the server ended meanwhile and lost its state.
+    """
 
     code = "RLM_TOOL_FAILED"
     gone = False
@@ -279,8 +281,11 @@ class RlmToolFailed(RlmError):
 
 
 class ModelError(MindholdError):
-    """A model failed. `unasked`: it was never sent anything, so the call has cost nothing. `lost`: it was, and nobody knows what
-    came of it, so that it may have cost all that it could."""
+    """A model failed.
+
+    `unasked`: nothing was sent to it, so the call has cost nothing. `lost`: something was sent and the outcome is
+    unknown, so it may have cost the maximum.
+    """
 
     code = "MODEL_ERROR"
     exit_status = 8
@@ -289,43 +294,43 @@ class ModelError(MindholdError):
 
 
 class ModelMissing(ModelError):
-    """The model was never pulled."""
+    """The model was never downloaded."""
 
     code = "MODEL_MISSING"
 
 
 class ModelBroken(ModelError):
-    """The model's files are there but can't be used."""
+    """The model's files exist but can't be used."""
 
     code = "MODEL_BROKEN"
 
 
 class ModelPullFailed(ModelError):
-    """The model could not be fetched or turned into what we run."""
+    """The model could not be downloaded or converted."""
 
     code = "MODEL_PULL_FAILED"
 
 
 class ModelAway(ModelError):
-    """The service can't be reached, or takes no more calls for now."""
+    """The service can't be reached, or accepts no more calls for now."""
 
     code = "MODEL_AWAY"
 
 
 class ModelDenied(ModelError):
-    """The service refuses the key."""
+    """The service rejects the key."""
 
     code = "MODEL_DENIED"
 
 
 class ModelSpent(ModelError):
-    """The day's tokens or dollars for language models don't suffice for the call, or can't be counted."""
+    """The day's budget for language models is too small for the call, or can't be counted."""
 
     code = "MODEL_SPENT"
     unasked = True
 
 
 class ModelMismatch(ModelError):
-    """The model or its dimension is another one than that of the stored vectors."""
+    """The model or its dimension differs from that of the stored vectors."""
 
     code = "MODEL_MISMATCH"

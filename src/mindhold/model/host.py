@@ -1,4 +1,4 @@
-"""Hosts and folders of this machine: loopback addresses, safe OAuth redirects, and where other programs keep settings."""
+"""Loopback addresses, safe OAuth redirects, and where other programs keep their settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine is meant. Of names that is `localhost` alone: others are looked up, who knows where."""
+    """Whether the host is this machine. The only name that counts is `localhost`: others are resolved somewhere else."""
     if host == "localhost":
         return True
     try:
@@ -41,7 +41,7 @@ UNSAFE_SCHEMES = frozenset(
 
 
 def is_safe_redirect(uri: str) -> bool:
-    """Whether codes may be sent there: nowhere that runs as a script or is heard by others on the way."""
+    """Whether codes may be sent there: not to a script, and not unencrypted over the network."""
     try:
         parts = urlsplit(uri)
         host = parts.hostname
@@ -63,36 +63,38 @@ def is_safe_redirect(uri: str) -> bool:
     )
 
 
-def is_registered_redirect(asked: str, registered: Sequence[str]) -> bool:
-    """To the letter; but an app on this machine listens where there is room, so its port may differ (RFC 8252)."""
-    if _with_path(asked) in {_with_path(one) for one in registered}:
+def is_registered_redirect(uri: str, registered: Sequence[str]) -> bool:
+    """Whether the URI is registered exactly; for an app on this machine the port may differ (RFC 8252)."""
+    if _with_path(uri) in {_with_path(candidate) for candidate in registered}:
         return True
-    wanted = _without_port(asked)
-    return wanted is not None and any(_without_port(one) == wanted for one in registered)
+    target = _without_port(uri)
+    return target is not None and any(_without_port(candidate) == target for candidate in registered)
 
 
 def _without_port(uri: str) -> tuple[str | None, ...] | None:
-    """What an address on this machine is besides its port; None for one elsewhere."""
     if not is_safe_redirect(uri):
         return None
     parts = urlsplit(uri)
-    here = parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS
-    return (parts.hostname, parts.path or "/", parts.query) if here else None
+    is_local = parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS
+    return (parts.hostname, parts.path or "/", parts.query) if is_local else None
 
 
 def _with_path(uri: str) -> str:
-    """An address without a path is that of the root: some write it, some don't."""
+    """Add the root path to a web address that has none."""
     try:
         parts = urlsplit(uri)
     except ValueError:
         return uri
-    web = parts.scheme in ("http", "https") and not parts.path
-    return parts._replace(path="/").geturl() if web else uri
+    lacks_path = parts.scheme in ("http", "https") and not parts.path
+    return parts._replace(path="/").geturl() if lacks_path else uri
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFolders:
-    """`programs` is where applications keep theirs: ~/Library/Application Support, %APPDATA% or ~/.config."""
+    """Folders of the user's programs.
+
+    `programs` is where applications keep settings: ~/Library/Application Support, %APPDATA% or ~/.config.
+    """
 
     user: Path
     programs: Path
@@ -105,6 +107,6 @@ class ClientFolders:
 
     @property
     def claude_json(self) -> Path:
-        """Where Claude Code keeps the servers of a person."""
-        usual = self.claude == self.user / ".claude"
-        return (self.user if usual else self.claude) / ".claude.json"
+        """The file in which Claude Code keeps a user's servers."""
+        is_default = self.claude == self.user / ".claude"
+        return (self.user if is_default else self.claude) / ".claude.json"

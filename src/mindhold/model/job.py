@@ -1,4 +1,4 @@
-"""Jobs, which outlive the call that asked for them, and entries, small keyed values that may expire."""
+"""Jobs, which outlive the call that requests them, and entries: small keyed values that may expire."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-SCOPE_KEY = "scope"  # in the payload of a job that is about one scope, and nothing beyond it
+SCOPE_KEY = "scope"  # in the payload of a job that concerns only one scope
 
 
 class JobState(StrEnum):
-    """Waiting jobs are run when due, also again after a failure; dead ones wait for a person."""
+    """Waiting jobs run when due, and again after a failure; dead ones need a person."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -22,7 +22,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One piece of work. `lease_until` is when another runner may take it from a silent one."""
+    """One piece of work. After `lease_until`, another runner may take it over."""
 
     id: str
     name: str
@@ -37,17 +37,17 @@ class Job:
     finished: datetime | None = None
     error: str | None = None
     result: Mapping[str, Any] | None = None
-    key: str | None = None  # at most one waiting job of a key
+    key: str | None = None  # at most one job with this key is waiting
 
 
 def backoff_seconds(attempts: int) -> float:
-    """How long to wait after the given number of failed attempts: 10 s, doubling, an hour at most."""
+    """Delay after the given number of failed attempts: 10 s, doubling, at most an hour."""
     return min(3600.0, 10.0 * 2.0 ** max(0, attempts - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value in a drawer; from `expires` on it is as if it were not there. Its value is not shown by repr()."""
+    """A value in a namespace (`drawer`); after `expires` it counts as deleted. repr() hides the value."""
 
     drawer: str
     key: str

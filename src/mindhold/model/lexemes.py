@@ -1,4 +1,4 @@
-"""Lexemes, the normalised words a text is searched by; stop words; and the compared form of keywords."""
+"""Lexemes, the normalised words that texts are searched by; stop words; and the comparison form of keywords."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ STOP_WORDS = frozenset(
     """.split()
 )
 
-# The commonest words of other languages, for choosing what stands out in a text of theirs. Searching doesn't pass over
-# them: "die" and "war" are English as well.
+# The most common words of other languages, for finding keywords in such texts. Searches don't ignore them:
+# "die" and "war" are English as well.
 OTHER_STOP_WORDS = {
     "de": """der die das den dem des ein eine einen einem einer eines und oder aber auch nicht kein keine ist sind war waren wird werden
         wurde wurden hat haben hatte kann muss soll sich auf aus bei mit nach von vom zu zum zur für über unter durch gegen ohne im in an am als
@@ -52,7 +52,7 @@ OTHER_STOP_WORDS = {
     "ar": """في من على إلى عن مع هذا هذه ذلك تلك التي الذي الذين كان كانت يكون لا لم لن ما أن إن أو ثم قد كل بعد قبل عند بين هو هي هم نحن""",
 }
 
-# Only what is unmistakably a question inside unspaced text; single characters are parts of other words.
+# Only clear question words of unspaced text; single characters are parts of other words.
 ASIAN_QUESTIONS = re.compile(
     "为什么|為什麼|什么时候|什麼時候|什么|什麼|怎么样|怎麼樣|怎么|怎麼|如何|哪里|哪裡|哪个|哪個|哪些|多少|是否|请问|請問"
     "|どうやって|どうして|どのように|どんな|どこで|どこに|いつ(?=[、にはもか\\s]|$)|なぜ|何ですか|何でしたか|ですか|ましたか|ますか|でしたか"
@@ -60,11 +60,11 @@ ASIAN_QUESTIONS = re.compile(
 )
 
 LONGEST_LEXEME = 64
-MOST_LEXEMES = 1 << 18  # of one text: what a megabyte of prose has
+MOST_LEXEMES = 1 << 18  # per text; about what a megabyte of prose has
 
-_MOST_PIECES = 8  # of one identifier: beyond it is an encoded blob, not words
+_MOST_PIECES = 8  # per identifier; a longer one is an encoded blob
 _SHORT_RUN = 8
-_FIRST_UNSPACED = "\u0e00"  # what sorts before is Latin, Greek, Cyrillic, Arabic, Indic ...
+_FIRST_UNSPACED = "\u0e00"  # Latin, Greek, Cyrillic, Arabic and Indic sort before it
 _FIRST_OF_PAIR, _SECOND_OF_PAIR = 0xE000, 0xE800
 
 _PAIR = "[\ue000-\ue21f][\ue800-\uefff]"
@@ -107,33 +107,35 @@ _local = threading.local()
 
 
 def lexemes(text: str) -> list[str]:
-    """The lexemes of a stored text, in order, repetitions kept."""
-    found: list[str] = []
+    """The lexemes of a stored text, in order and with repetitions."""
+    result: list[str] = []
     for chunk in _chunks(text):
-        found += _of_chunk(chunk)
-        if len(found) > MOST_LEXEMES:
-            return found[:MOST_LEXEMES]
-    return found
+        result += _chunk_lexemes(chunk)
+        if len(result) > MOST_LEXEMES:
+            return result[:MOST_LEXEMES]
+    return result
 
 
 @cache
 def stop_lexemes() -> frozenset[str]:
-    """What stop words become: in every text, and telling of none."""
+    """The lexemes of stop words, which distinguish no text."""
     return frozenset(lexeme for word in STOP_WORDS for lexeme in lexemes(word))
 
 
 def query_lexemes(text: str) -> list[str]:
-    """The lexemes to look for, each once, in order; without stop words, unless there is nothing else."""
+    """The lexemes to search for, each once, in order; without stop words, unless there is nothing else."""
     if not text.isascii():
-        asking = ASIAN_QUESTIONS.sub(" ", unicodedata.normalize("NFKC", text))
-        found = _unique(map(_sought, _chunks(asking)))
-        if found:
-            return found
-    return _unique(map(_sought, _chunks(text))) or _unique(map(_every_sought, _chunks(text)))
+        statement = ASIAN_QUESTIONS.sub(" ", unicodedata.normalize("NFKC", text))
+        result = _unique(map(_query_chunk_lexemes, _chunks(statement)))
+        if result:
+            return result
+    return _unique(map(_query_chunk_lexemes, _chunks(text))) or _unique(
+        map(_all_chunk_lexemes, _chunks(text))
+    )
 
 
 def fold(text: str) -> str:
-    """One spelling of the same text: compatibility forms, diacritics, digits and marks made alike."""
+    """Unify spellings: compatibility forms, diacritics, digits and marks."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_FOLDED)
 
 
@@ -143,7 +145,7 @@ def _chunks(text: str) -> list[str]:
 
 @cache
 def _any_chunk() -> re.Pattern[str]:
-    """Made when first needed: classes of so many characters take tens of milliseconds."""
+    """Compiled at first use: classes of so many characters take tens of milliseconds."""
     return re.compile(
         r"[cC]\+\+|[cCfF]\#"
         rf"|{_LETTER}+(?:(?:[-_./\\@'&]|(?<=[0-9]):(?=[0-9])|(?<=[0-9]),(?=[0-9]{{3}}(?![0-9]))){_LETTER}+){{0,15}}"
@@ -156,14 +158,6 @@ def _unit() -> re.Pattern[str]:
     return re.compile(f"{_CJK_UNIT}|{_UNSPACED_UNIT}")
 
 
-def _content(text: str) -> set[str]:
-    found: set[str] = set()
-    for chunk in _chunks(text):
-        if not _is_stop_chunk(chunk):
-            found.update(_of_chunk(chunk))
-    return found
-
-
 def _unique(groups: Iterable[tuple[str, ...]]) -> list[str]:
     return list(dict.fromkeys(lexeme for group in groups for lexeme in group))[:MOST_LEXEMES]
 
@@ -173,78 +167,78 @@ def _is_stop_chunk(chunk: str) -> bool:
     return _CLITIC.sub("", chunk).replace("'", "").lower() in STOP_WORDS
 
 
-def _of_chunk(chunk: str) -> tuple[str, ...]:
-    # Words recur, so they are remembered; long runs and blobs hardly do, and would fill the memory.
+def _chunk_lexemes(chunk: str) -> tuple[str, ...]:
+    # Words recur and are cached; long runs and blobs rarely do, and would fill the cache.
     if len(chunk) <= LONGEST_LEXEME and chunk < _FIRST_UNSPACED:
-        return _of_common_word(chunk)
-    return _of_short_run(chunk) if len(chunk) <= _SHORT_RUN else _of_run(chunk)
+        return _common_word_lexemes(chunk)
+    return _short_run_lexemes(chunk) if len(chunk) <= _SHORT_RUN else _run_lexemes(chunk)
 
 
 @lru_cache(65536)
-def _of_common_word(chunk: str) -> tuple[str, ...]:
-    return _of_word(chunk)
+def _common_word_lexemes(chunk: str) -> tuple[str, ...]:
+    return _word_lexemes(chunk)
 
 
 @lru_cache(8192)
-def _of_short_run(chunk: str) -> tuple[str, ...]:
-    return _of_run(chunk)
+def _short_run_lexemes(chunk: str) -> tuple[str, ...]:
+    return _run_lexemes(chunk)
 
 
-def _of_run(chunk: str) -> tuple[str, ...]:
+def _run_lexemes(chunk: str) -> tuple[str, ...]:
     units = _units(chunk)
     if not units:
-        return _of_word(chunk)
+        return _word_lexemes(chunk)
     pairs = [*map("".join, pairwise(units)), ""]
     return tuple([lexeme for both in zip(units, pairs, strict=True) for lexeme in both if lexeme])
 
 
-def _sought(chunk: str) -> tuple[str, ...]:
+def _query_chunk_lexemes(chunk: str) -> tuple[str, ...]:
     if _is_stop_chunk(chunk):
         return ()
-    return tuple(lexeme for lexeme in _every_sought(chunk) if lexeme not in STOP_WORDS)
+    return tuple(lexeme for lexeme in _all_chunk_lexemes(chunk) if lexeme not in STOP_WORDS)
 
 
-def _every_sought(chunk: str) -> tuple[str, ...]:
+def _all_chunk_lexemes(chunk: str) -> tuple[str, ...]:
     units = _units(chunk)
     if len(units) > 1:
         return tuple(map("".join, pairwise(units)))
-    return tuple(units) or _of_chunk(chunk)
+    return tuple(units) or _chunk_lexemes(chunk)
 
 
 def _units(chunk: str) -> list[str]:
-    """The characters of a run of Chinese, Japanese, Korean, Thai ...; nothing for other words."""
+    """The characters of a run of Chinese, Japanese, Korean, Thai and so on; empty for other words."""
     return _unit().findall(chunk) if chunk >= _FIRST_UNSPACED and _unit().match(chunk) else []
 
 
-def _of_word(chunk: str) -> tuple[str, ...]:
+def _word_lexemes(chunk: str) -> tuple[str, ...]:
     if chunk.isalpha() and chunk.islower():
         return (_stem(chunk[:LONGEST_LEXEME]),)
     if symbolic := _SYMBOLIC.get(chunk.lower()):
         return (symbolic,)
     if chunk[-1].isdecimal() and _NUMERIC.fullmatch(chunk):
-        return _of_number(chunk.lstrip("vV"))
-    found: list[str] = []
+        return _number_lexemes(chunk.lstrip("vV"))
+    result: list[str] = []
     segments = _STEP.split(chunk) if not chunk.isalnum() else [chunk]
     for segment in segments:
-        found += _of_segment(segment)
+        result += _segment_lexemes(segment)
     if len(segments) > 1:
-        found += _joined(chunk.translate(_NOTHING) if chunk.isascii() else _BETWEEN.sub("", chunk))
-    return tuple(dict.fromkeys(found))
+        result += _joined_lexeme(chunk.translate(_NOTHING) if chunk.isascii() else _BETWEEN.sub("", chunk))
+    return tuple(dict.fromkeys(result))
 
 
-def _of_number(number: str) -> tuple[str, ...]:
+def _number_lexemes(number: str) -> tuple[str, ...]:
     if _THOUSANDS.fullmatch(number):
         return (number.replace(",", ""),)
-    found: list[str] = []
+    result: list[str] = []
     for group in (number, *re.split(r"[:/,]", number)):  # an address, then its host and its port
         parts = re.split(r"[-.:/,]", group)
-        # Joined by a letter, for 3.11 is neither 311 nor 31.1.
-        found += [*_joined("d".join(parts)), *(part[:LONGEST_LEXEME] for part in parts)]
-    return tuple(dict.fromkeys(found))
+        # Joined by a letter, because 3.11 is neither 311 nor 31.1.
+        result += [*_joined_lexeme("d".join(parts)), *(part[:LONGEST_LEXEME] for part in parts)]
+    return tuple(dict.fromkeys(result))
 
 
-@lru_cache(65536)  # the folders of paths recur, if whole paths don't
-def _of_segment(segment: str) -> tuple[str, ...]:
+@lru_cache(65536)  # folders recur even if whole paths don't
+def _segment_lexemes(segment: str) -> tuple[str, ...]:
     if segment.isalpha() and segment.islower() and segment.isascii() and len(segment) <= LONGEST_LEXEME:
         return (_stem(segment),)
     if "'" in segment:
@@ -256,12 +250,12 @@ def _of_segment(segment: str) -> tuple[str, ...]:
     pieces = [piece for piece in pieces if len(piece) > 1 or not piece.isalpha()] or pieces
     if len(words) == 1 and len(words[0]) > LONGEST_LEXEME:
         return (words[0][:LONGEST_LEXEME].lower(),)
-    whole = _joined("".join(words))
+    whole = _joined_lexeme("".join(words))
     return tuple(dict.fromkeys([*whole, *(_stem(piece[:LONGEST_LEXEME].lower()) for piece in pieces)]))
 
 
 def _pieces(word: str) -> list[str]:
-    """getUserName: get, User, Name. python3: python, 3. What alternates like a hash stays whole."""
+    """getUserName: get, User, Name. python3: python, 3. A word that alternates like a hash stays whole."""
     pieces: list[str] = _CAMEL.findall(word)
     if len(pieces) == 1:
         return pieces
@@ -271,7 +265,7 @@ def _pieces(word: str) -> list[str]:
     return [word] if blob or len(word) > LONGEST_LEXEME or not word.isascii() else pieces
 
 
-def _joined(word: str) -> list[str]:
+def _joined_lexeme(word: str) -> list[str]:
     return [_stem(word.lower())] if len(word) <= LONGEST_LEXEME else []
 
 
@@ -281,14 +275,14 @@ def _stem(word: str) -> str:
     try:
         stemmer = _local.stemmer
     except AttributeError:
-        # One a thread: a stemmer keeps the word it is working on. Our cache does for its own.
+        # One per thread: a stemmer has state. Its own cache is off because we have one.
         stemmer = _local.stemmer = Stemmer.Stemmer("english", 0)
     stem: str = stemmer.stemWord(word)
     return stem
 
 
 class _Folded(dict[int, str]):
-    """What each character becomes, worked out when it is first met."""
+    """The folded form of each character, computed when first used."""
 
     def __missing__(self, point: int) -> str:
         folded = self[point] = _fold_character(chr(point))
@@ -325,40 +319,38 @@ _FOLDED = _Folded()
 
 
 def keyword_form(keyword: str) -> str:
-    """The same for what full text holds to be the same words: case, accents and endings make no difference."""
+    """The comparison form of a keyword: case, accents and endings make no difference."""
     return " ".join(lexemes(keyword)) or keyword.casefold().strip()
 
 
 def keyword_forms(keywords: Iterable[str]) -> tuple[str, ...]:
-    """Each once, in order; what says nothing is left out."""
+    """The forms of the keywords, each once, in order, without empty ones."""
     return tuple(dict.fromkeys(form for form in map(keyword_form, keywords) if form))
 
 
-MOST_WORDS, LONGEST_WORD = 50_000, 40  # that are remembered
-_AROUND = "".join(sorted(set(punctuation) - set("+#")))  # what is around a word and no part of it
+MOST_WORDS, LONGEST_WORD = 50_000, 40  # limits of the cache
+_AROUND = "".join(sorted(set(punctuation) - set("+#")))  # punctuation around a word
 
 
 class LexemeCache(dict[str, str]):
-    """The lexemes of each word that was met. No lexeme spans a space, so that those of a text are its words'."""
+    """A cache of the lexemes of each word. No lexeme spans a space, so a text's lexemes are those of its words."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._before: dict[
-            str, str
-        ] = {}  # what was remembered when it was full: words that recur are taken over
+        self._before: dict[str, str] = {}  # the previous generation; recurring words are carried over
 
     def __missing__(self, word: str) -> str:
-        found = self._before.get(word)
-        if found is None:
+        result = self._before.get(word)
+        if result is None:
             bare = word.strip(_AROUND) if word.isascii() else word
-            found = self[bare] if bare != word else " ".join(lexemes(word))
+            result = self[bare] if bare != word else " ".join(lexemes(word))
         if len(word) <= LONGEST_WORD:
             if len(self) >= MOST_WORDS:
                 self._before = dict(self)
                 self.clear()
-            self[word] = found
-        return found
+            self[word] = result
+        return result
 
     def of(self, text: str) -> str:
-        """The text's lexemes in order, with a space between each two."""
+        """The text's lexemes in order, separated by spaces."""
         return " ".join(filter(None, map(self.__getitem__, text.split())))

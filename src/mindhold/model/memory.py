@@ -1,4 +1,4 @@
-"""The record: one atomic piece of knowledge, its versions, links between memories, and ids that sort by time."""
+"""The record of one piece of knowledge, its versions, links between memories, and ids that sort by time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What sort of knowledge a memory is."""
+    """The kind of knowledge in a memory."""
 
     FACT = "fact"
     DECISION = "decision"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class Status(StrEnum):
-    """Where a memory is in its life. Only active ones are recalled unless asked."""
+    """The state of a memory. Recall returns only active ones unless asked for others."""
 
     ACTIVE = "active"
     SUPERSEDED = "superseded"
@@ -43,7 +43,7 @@ ANY_STATUS = tuple(Status)
 
 
 class Tier(StrEnum):
-    """How warm a memory is kept."""
+    """How recently a memory was in use."""
 
     HOT = "hot"
     WARM = "warm"
@@ -70,7 +70,7 @@ DEFAULT_IMPORTANCE: Mapping[Kind, float] = {
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a memory came from. `conversation` and `position` also say which memories are its neighbours."""
+    """Where a memory came from. `conversation` and `position` also identify its neighbours."""
 
     dialect: str = ""
     source: str = ""
@@ -107,12 +107,12 @@ class Memory:
     previous_status: Status | None = None
     uses: int = 0
     last_used: datetime | None = None
-    shown: int = 0  # how often it was put before somebody who had not asked for it
-    usefulness: float = 0.0  # -1 to 1: what those who were given it thought of it
-    verified: datetime | None = None  # when it was last found worth keeping; None: it waits to be evaluated
-    examined: datetime | None = None  # when it was last held against its neighbours; None: it waits for that
-    decayed: datetime | None = None  # up to when its importance has faded
-    review: datetime | None = None  # when upkeep looks at it next; None: never
+    shown: int = 0  # how often it was shown to somebody who didn't ask for it
+    usefulness: float = 0.0  # -1 to 1, from feedback
+    verified: datetime | None = None  # when it was last found worth keeping; None: not evaluated yet
+    examined: datetime | None = None  # when it was last compared with its neighbours; None: not yet
+    decayed: datetime | None = None  # the time up to which its importance has faded
+    review: datetime | None = None  # when maintenance looks at it next; None: never
     supersedes: str | None = None
     merged_from: tuple[str, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
@@ -121,11 +121,11 @@ class Memory:
 
 
 LOG_DIALECT = "project"  # the dialect of a project's log
-PART_KEY = "part"  # metadata of the later parts of a long text: which one it is
+PART_KEY = "part"  # in the metadata of the later parts of a long text: the part's number
 
 
 def is_turn(memory: Memory) -> bool:
-    """Whether it is a message of a project's log; of a long one, its first part."""
+    """Whether the memory is a message of a project's log, or the first part of a long one."""
     return (
         memory.provenance.dialect == LOG_DIALECT
         and memory.kind is Kind.EPISODE
@@ -135,7 +135,7 @@ def is_turn(memory: Memory) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a memory was before it was amended: everything that an amendment can change."""
+    """The state of a memory before an amendment: everything that an amendment can change."""
 
     memory_id: str
     number: int
@@ -154,12 +154,12 @@ class Version:
 
 
 def moment_of(memory: Memory) -> str:
-    """Of its last update: another one after each."""
+    """The time of the last update as text: it differs after each update."""
     return f"{memory.updated:%Y%m%dT%H%M%S%fZ}"
 
 
 class Relation(StrEnum):
-    """Read as: origin *relation* target."""
+    """Relations between memories, read as: origin *relation* target."""
 
     RELATED = "related"
     CAUSED_BY = "caused_by"
@@ -174,7 +174,7 @@ DEFAULT_FOLLOWED = (Relation.CAUSED_BY, Relation.RESOLVED_BY, Relation.RELATED)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An edge from one memory to another; at most one of each relation between two memories."""
+    """A link from one memory to another; at most one of each relation between two memories."""
 
     origin: str
     target: str
@@ -184,13 +184,13 @@ class Link:
     automatic: bool = False
 
 
-ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: nothing to misread
-CHANCE_BITS = 80
+ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u, which are easily misread
+RANDOM_BITS = 80
 ID_LENGTH = 26
 
 
 class IdMaker:
-    """Makes ids; of two made by one maker the later is the greater, also within a millisecond."""
+    """Makes ids that sort by time; each id is greater than the previous one, even within a millisecond."""
 
     def __init__(self, clock: Callable[[], datetime], random_bits: Callable[[int], int]) -> None:
         self._clock = clock
@@ -201,29 +201,29 @@ class IdMaker:
     def __call__(self) -> str:
         moment = int(self._clock().timestamp() * 1000)
         with self._lock:
-            fresh = (moment << CHANCE_BITS) | self._random_bits(CHANCE_BITS)
-            self._last = fresh if fresh > self._last else self._last + 1
+            candidate = (moment << RANDOM_BITS) | self._random_bits(RANDOM_BITS)
+            self._last = candidate if candidate > self._last else self._last + 1
             return encode_id(self._last)
 
 
-_PAIRS = tuple(one + two for one in ID_ALPHABET for two in ID_ALPHABET)
+_PAIRS = tuple(left + right for left in ID_ALPHABET for right in ID_ALPHABET)
 
 
 def encode_id(number: int) -> str:
-    """26 characters whose order is the numbers' order."""
+    """The number as 26 characters that sort like the numbers."""
     return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
-def made_at(one: str) -> datetime | None:
-    """When an id was made; None for what is none of ours."""
-    if len(one) != ID_LENGTH or not frozenset(one) <= frozenset(ID_ALPHABET):
+def id_time(memory_id: str) -> datetime | None:
+    """The time of creation in an id; None for a foreign id."""
+    if len(memory_id) != ID_LENGTH or not frozenset(memory_id) <= frozenset(ID_ALPHABET):
         return None
     number = 0
-    for character in one:
+    for character in memory_id:
         number = number << 5 | ID_ALPHABET.index(character)
     try:
-        return datetime.fromtimestamp((number >> CHANCE_BITS) / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # beyond all years
+        return datetime.fromtimestamp((number >> RANDOM_BITS) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # outside the calendar's range
         return None
 
 
@@ -232,22 +232,22 @@ _MOST = 1 << (8 * _BYTES)
 
 
 def content_sum(pairs: Iterable[tuple[str, str]]) -> tuple[int, str]:
-    """How many ids with their content hashes there are, and a sum that is the same in every order."""
+    """The number of memories, and a checksum of their ids and content hashes that doesn't depend on the order."""
     count = total = 0
     for memory_id, content_hash in pairs:
         count += 1
-        total += content_number(memory_id, content_hash)
-    return count, format_sum(total)
+        total += checksum_part(memory_id, content_hash)
+    return count, format_checksum(total)
 
 
-def content_number(memory_id: str, content_hash: str) -> int:
-    """What one memory adds to the sum."""
-    said = f"{memory_id} {content_hash}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(said, digest_size=_BYTES).digest(), "big")
+def checksum_part(memory_id: str, content_hash: str) -> int:
+    """What one memory adds to the checksum."""
+    text = f"{memory_id} {content_hash}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=_BYTES).digest(), "big")
 
 
-def format_sum(total: int) -> str:
-    """The sum as it is compared."""
+def format_checksum(total: int) -> str:
+    """The checksum as text."""
     return f"{total % _MOST:032x}"
 
 

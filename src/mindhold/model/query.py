@@ -1,4 +1,4 @@
-"""Filters, orders, page positions and candidates: what to look for, in a form that every store understands."""
+"""Filters, orders, page positions and candidates: queries in a form that every store understands."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions that all hold. An empty tuple or None is no condition; `viewer` always applies."""
+    """Conditions that must all hold. An empty tuple or None is no condition; `viewer` always applies."""
 
     viewer: str = DEFAULT_AGENT
     scopes: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     kinds: tuple[Kind, ...] = ()
     statuses: tuple[Status, ...] = (Status.ACTIVE,)
-    tags: tuple[str, ...] = ()  # each of them, case-insensitive
-    tags_any: bool = False  # any of them, instead of each
+    tags: tuple[str, ...] = ()  # all of them, case-insensitive
+    tags_any: bool = False  # any instead of all
     topic: str | None = None  # case-insensitive
     since: datetime | None = None  # occurred at or after
     until: datetime | None = None  # occurred before
@@ -38,12 +38,12 @@ class Filter:
     anchored: bool = False  # anchors only
     tiers: tuple[Tier, ...] = ()
     ids: tuple[str, ...] = ()
-    keywords: tuple[str, ...] = ()  # each of them, in the form that `keyword_forms` gives them
-    keywords_any: bool = False  # any of them, instead of each
-    due: datetime | None = None  # to be reviewed then or before
-    unverified: bool = False  # those that wait to be evaluated
-    unexamined: bool = False  # those that wait to be held against their neighbours
-    turns: bool = False  # messages of projects' logs alone, a long one once (`is_turn`)
+    keywords: tuple[str, ...] = ()  # all of them, as `keyword_forms` returns them
+    keywords_any: bool = False  # any instead of all
+    due: datetime | None = None  # due for review at or before
+    unverified: bool = False  # not evaluated yet
+    unexamined: bool = False  # not compared with neighbours yet
+    turns: bool = False  # only messages of projects' logs, a long one once (`is_turn`)
 
 
 class Order(StrEnum):
@@ -53,15 +53,15 @@ class Order(StrEnum):
     OLDEST = "oldest"
     IMPORTANT = "important"
     USED = "used"
-    DUE = "due"  # by when they are to be reviewed, the most overdue first; what has no such date is left out
+    DUE = "due"  # by review date, most overdue first; records without one are left out
     CHANGED = "changed"  # by updated, latest first
 
 
 @dataclass(frozen=True, slots=True)
 class PagePosition:
-    """A place in a listing: what its order sorts by, and the id. It is there whatever becomes of the record.
+    """A position in a listing: the sort value and the id. It stays valid whatever happens to the record.
 
-    After a `value` of None, that of a record without a place in that order, nothing comes.
+    Nothing comes after a `value` of None, that of a record without a position in the order.
     """
 
     value: datetime | float | None
@@ -84,43 +84,42 @@ class PagePosition:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A question to the index. No lexemes: vectors alone; no vector: text alone."""
+    """A search in the index. Without lexemes by vector only; without a vector by text only."""
 
     filter: Filter
     lexemes: tuple[str, ...] = ()
     vector: Vector | None = None
-    model: str | None = None  # which embedder made `vector`; only its vectors are compared
+    model: str | None = None  # the embedder of `vector`; only its vectors are compared
     pool: int = 100  # how many of the best by text, and by vector, become candidates
-    neighbours: bool = True  # add the records within two places of the best candidates in their conversations
+    # add the records within two positions of the best candidates in their conversations
+    neighbours: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What the index offers: rows are candidates, aligned; nothing outside the filter is among them.
+    """The index's candidates as aligned columns; all of them match the filter.
 
-    Everything a ranking needs, so that each store ranks alike: the engine fuses, the store only finds.
+    They contain everything that ranking needs, so that all stores rank alike: the store finds, the engine ranks.
     """
 
     ids: list[str]
     counts: npt.NDArray[np.int32]  # (candidates, lexemes): occurrences in each
     lengths: Numbers  # lexemes in each
-    cosines: Numbers  # NaN where a record has no vector of that model
+    cosines: Numbers  # NaN if a record has no vector of that model
     importance: Numbers
     trust: Numbers
     uses: Numbers
     usefulness: Numbers
     occurred: Numbers  # seconds since the epoch
     conversations: list[str | None]
-    positions: npt.NDArray[np.int64]  # -1 where there is none
-    total: int  # records within the filter
+    positions: npt.NDArray[np.int64]  # -1 if there is none
+    total: int  # records that match the filter
     average_length: float
-    frequencies: Mapping[str, int] = field(
-        default_factory=dict
-    )  # lexeme -> records within reach that have it
-    cosine_mean: float = 0.0  # over all vectors within the filter
+    frequencies: Mapping[str, int] = field(default_factory=dict)  # lexeme -> visible records that have it
+    cosine_mean: float = 0.0  # over all vectors that match the filter
     cosine_deviation: float = 0.0
-    embedded: int = 0  # records within the filter that have a vector of that model
-    exact: bool = True  # False where an approximate index chose the vectors' candidates
+    embedded: int = 0  # records that match the filter and have a vector of that model
+    exact: bool = True  # False if an approximate index chose the candidates by vector
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How well a record answers a question, computed from what a store knows about the candidates."""
+"""Scores how well each candidate answers a question, from what a store knows about it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mindhold.model.query import Candidates, Numbers
 
 Rows = npt.NDArray[np.int64]
 
-FLOOR = 0.3  # one answer in a hundred lies below it, and most of what answers nothing
+FLOOR = 0.3  # one answer in a hundred scores lower, and most non-answers do
 
-IMPORTANCE_WEIGHT, RECENCY_WEIGHT = 0.6, 0.4  # of what orders equals, unless a person says otherwise
+IMPORTANCE_WEIGHT, RECENCY_WEIGHT = 0.6, 0.4  # these order equal answers, unless the user sets other weights
 HALF_LIFE = 90.0  # days
 
 _FAR = 1 << 40  # more than any position in a conversation
@@ -23,21 +23,21 @@ _FAR = 1 << 40  # more than any position in a conversation
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Every constant of the formula. Quality is flat around each of them."""
+    """The constants of the formula. Quality hardly changes around each value."""
 
     saturation: float = 0.8  # BM25's k1
-    length_share: float = 0.25  # BM25's b; small, for shortness alone is no merit among short records
-    strangers: int = 100  # imagined unrelated records, without which a tiny store would be no yardstick
-    before: float = 0.6  # what a word is worth that was said one turn earlier; the square, two turns earlier
+    length_share: float = 0.25  # BM25's b; small, because short records are not better for being short
+    background: int = 100  # imagined unrelated records, which give a tiny store a basis for comparison
+    before: float = 0.6  # value of a word said one turn earlier; squared for two turns
     after: float = 0.4  # less: an answer follows its question
-    kinship: float = 0.1  # share of each neighbour's meaning
-    reach: int = 2  # turns each way, so that the same speaker's previous turn is among them
-    period: float = 0.5  # of having happened when the question says; half, for dates may be words as well
-    shift: float = 1.0  # deviations of unrelated texts above their mean where meaning begins at the earliest
-    ceiling: float = 5.0  # and at the latest, or a store all about one thing would never answer
+    neighbour_share: float = 0.1  # share of each neighbour's meaning
+    reach: int = 2  # turns each way, enough to include the same speaker's previous turn
+    period: float = 0.5  # weight of having happened in the asked period; half, because dates may be words too
+    shift: float = 1.0  # where meaning starts at the earliest: deviations above the mean of unrelated texts
+    ceiling: float = 5.0  # and at the latest, or a store about one topic would never answer
     spread: float = 1.1  # least spread of the cosines, in deviations of unrelated texts
-    room: float = 1.5  # meaning that counts as much as all words: so many times what the best of chance has
-    meant: float = 0.85  # meaning that makes a record an answer whatever words it uses, in the same measure
+    room: float = 1.5  # meaning that counts as much as all words, as a multiple of the best chance result
+    answer_meaning: float = 0.85  # meaning that alone makes a record an answer, in the same measure
 
 
 DEFAULT = Weights()
@@ -45,15 +45,15 @@ DEFAULT = Weights()
 
 @dataclass(frozen=True, slots=True)
 class Cosines:
-    """How cosines lie: of a question with every record, or of texts that are unrelated, by the same model."""
+    """The distribution of cosines: between a question and every record, or between unrelated texts of the same model."""
 
     mean: float
     deviation: float
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
-    """One row a candidate: nats of words and of meaning, surroundings included, and their sum from 0 to 1."""
+class FusedScores:
+    """One row per candidate: evidence of words and of meaning in nats, neighbours included, and the score from 0 to 1."""
 
     words: Numbers
     meaning: Numbers
@@ -61,97 +61,100 @@ class Fused:
 
 
 def fuse(
-    found: Candidates,
+    candidates: Candidates,
     lexemes: Sequence[str],
     *,
     unrelated: Cosines | None,
     in_period: npt.NDArray[np.bool_] | None = None,
     weights: Weights = DEFAULT,
-) -> Fused:
-    """Evidence and score of each candidate.
+) -> FusedScores:
+    """Compute evidence and score of each candidate.
 
-    `unrelated` is None where there is no model: words alone then decide. `in_period` marks the candidates that happened
-    when the question says, which is evidence like one more word.
+    `unrelated` is None if there is no model: then only words count. `in_period` marks the candidates that happened
+    in the period of the question, which counts like one more word.
     """
-    around = neighbours(found.conversations, found.positions, reach=weights.reach)
-    frequencies = np.array([found.frequencies.get(lexeme, 0) for lexeme in lexemes], dtype=np.float64)
-    rare = rarity(frequencies, total=found.total, weights=weights)
-    said = saturated(found.counts, found.lengths, average_length=found.average_length, weights=weights)
-    words = said_nearby(said, around, weights=weights) @ rare
+    around = neighbours(candidates.conversations, candidates.positions, reach=weights.reach)
+    frequencies = np.array([candidates.frequencies.get(lexeme, 0) for lexeme in lexemes], dtype=np.float64)
+    rare = rarity(frequencies, total=candidates.total, weights=weights)
+    counts = saturate_counts(
+        candidates.counts, candidates.lengths, average_length=candidates.average_length, weights=weights
+    )
+    words = count_nearby(counts, around, weights=weights) @ rare
     room = float(rare.sum())
     if in_period is not None and in_period.any():
-        # The share among the candidates stands for the share in the store, which nobody counted.
-        frequency = np.array([in_period.mean() * found.total])
-        worth = weights.period * float(rarity(frequency, total=found.total, weights=weights)[0])
+        # The share among the candidates approximates the share in the store, which isn't counted.
+        frequency = np.array([in_period.mean() * candidates.total])
+        worth = weights.period * float(rarity(frequency, total=candidates.total, weights=weights)[0])
         words = words + worth * in_period
         room += worth
-    meaning = np.zeros(len(found.ids))
-    if unrelated is not None and found.embedded:
-        usual = Cosines(found.cosine_mean, found.cosine_deviation)
-        meaning = surprise(
-            found.cosines, usual=usual, records=found.embedded, unrelated=unrelated, weights=weights
+    meaning = np.zeros(len(candidates.ids))
+    if unrelated is not None and candidates.embedded:
+        usual = Cosines(candidates.cosine_mean, candidates.cosine_deviation)
+        meaning = cosine_evidence(
+            candidates.cosines, usual=usual, records=candidates.embedded, unrelated=unrelated, weights=weights
         )
-        meaning = meaning + weights.kinship * sum(_of_rows(meaning, rows) for _, rows in around)
-        chance = math.log(found.total + weights.strangers)
-        room = _less_room(room + weights.room * chance, words, meaning, meant=weights.meant * chance)
-    return Fused(words, meaning, score(words + meaning, room=room))
+        meaning = meaning + weights.neighbour_share * sum(_take_rows(meaning, rows) for _, rows in around)
+        chance = math.log(candidates.total + weights.background)
+        answer_meaning = weights.answer_meaning * chance
+        room = _shrink_room(room + weights.room * chance, words, meaning, answer_meaning=answer_meaning)
+    return FusedScores(words, meaning, score(words + meaning, room=room))
 
 
-def _less_room(room: float, words: Numbers, meaning: Numbers, *, meant: float) -> float:
-    """Where a record means what was asked, the words that it doesn't say are not held against it.
+def _shrink_room(room: float, words: Numbers, meaning: Numbers, *, answer_meaning: float) -> float:
+    """Reduce the room if a record means what was asked, so that the words it lacks don't count against it.
 
-    The room shrinks for all candidates alike, which keeps their order, until meaning alone gives its record the score
-    that it deserves; but only if that is above the floor, or a weak likeness would lift what merely shares a word.
+    The room shrinks for all candidates, which keeps their order, until meaning alone gives its record the score
+    that it deserves; but only above the floor, or a weak similarity would lift records that merely share a word.
     """
     best = int(meaning.argmax()) if len(meaning) else -1
-    if best < 0 or -math.expm1(-meaning[best] / meant) < FLOOR:
+    if best < 0 or -math.expm1(-meaning[best] / answer_meaning) < FLOOR:
         return room
-    return min(room, float(2.0 * meant * (words[best] + meaning[best]) / meaning[best]))
+    return min(room, float(2.0 * answer_meaning * (words[best] + meaning[best]) / meaning[best]))
 
 
 def rarity(frequencies: Numbers, *, total: int, weights: Weights = DEFAULT) -> Numbers:
-    """Nats that each word of the question is worth, by how many of the `total` records have it."""
-    known = np.minimum(frequencies, total)
-    rare: Numbers = np.log1p((total + weights.strangers - known + 0.5) / (known + 0.5))
+    """The value of each word of the question in nats, by how many of the `total` records have it."""
+    present = np.minimum(frequencies, total)
+    rare: Numbers = np.log1p((total + weights.background - present + 0.5) / (present + 0.5))
     return rare
 
 
-def saturated(
+def saturate_counts(
     counts: npt.NDArray[np.int32], lengths: Numbers, *, average_length: float, weights: Weights = DEFAULT
 ) -> Numbers:
-    """BM25 without its rarity: 1 for a word said once in a record of average length, never 2."""
+    """BM25 without its rarity: 1 for a word said once in a record of average length, always below 2."""
     relative = lengths / max(average_length, 1.0)
     pivot = weights.saturation * (1 - weights.length_share + weights.length_share * relative)
-    said: Numbers = counts * (weights.saturation + 1) / (counts + pivot[:, np.newaxis])
-    return said
+    weighted: Numbers = counts * (weights.saturation + 1) / (counts + pivot[:, np.newaxis])
+    return weighted
 
 
-def surprise(
+def cosine_evidence(
     cosines: Numbers, *, usual: Cosines, records: int, unrelated: Cosines, weights: Weights = DEFAULT
 ) -> Numbers:
-    """Nats that each cosine is worth; 0 for an ordinary one, or where there is none (NaN).
+    """The value of each cosine in nats; 0 for an ordinary one, or for none (NaN).
 
-    `usual` is of all cosines of this question in the store, where names and topics recur. It is never taken to be less
-    than what the model gives unrelated texts, or a question about nothing in the store would make its least bad record
-    shine; and a few records, all about one thing, are no yardstick without strangers among them.
+    `usual` describes all cosines of this question in the store, where names and topics recur. It counts at least as
+    much as that of unrelated texts, or a question about nothing in the store would favour its least bad record;
+    and a few records about one topic are no basis for comparison without background records.
     """
     ground = Cosines(
         unrelated.mean + weights.shift * unrelated.deviation, weights.spread * unrelated.deviation
     )
     latest = unrelated.mean + weights.ceiling * unrelated.deviation
-    held = Cosines(min(usual.mean, latest), usual.deviation)
-    mixed = _mixed(held, records, ground, weights.strangers)
+    capped = Cosines(min(usual.mean, latest), usual.deviation)
+    mixed = _mix(capped, records, ground, weights.background)
     centre, width = max(mixed.mean, ground.mean), max(mixed.deviation, ground.deviation, 1e-6)
     above = np.maximum(np.nan_to_num(cosines, nan=-1.0) - centre, 0.0) / width
-    # Minus the logarithm of the normal distribution's two tails, within a tenth of a nat.
+    # Minus the logarithm of the normal distribution's two tails, accurate to a tenth of a nat.
     nats: Numbers = above**2 / 2 + np.arcsinh(above * math.sqrt(math.pi / 8))
     return nats
 
 
 def score(evidence: Numbers, *, room: float) -> Numbers:
-    """Evidence on a scale of 0 to 1 that means the same for short and long questions, small and large stores.
+    """Evidence on a scale from 0 to 1 that means the same for short and long questions, small and large stores.
 
-    `room` is what saying every word of the question, and meaning it, would be worth.
+    `room` is the evidence of a record that says and means every word of the question.
     """
     if room <= 0:
         return np.zeros(len(evidence))
@@ -166,19 +169,19 @@ def composite(
     importance_weight: float = IMPORTANCE_WEIGHT,
     recency_weight: float = RECENCY_WEIGHT,
 ) -> Numbers:
-    """The order of what answers equally well: importance and recency, 0 to 1 by weights that sum to 1."""
+    """The order of equally good answers: importance and recency, from 0 to 1, by weights that sum to 1."""
     order: Numbers = importance_weight * np.clip(importance, 0.0, 1.0) + recency_weight * recency(age_days)
     return order
 
 
 def recency(age_days: Numbers) -> Numbers:
-    """1 for what happens now, half of it for what is 90 days old."""
+    """1 for the present, 0.5 for 90 days ago."""
     fresh: Numbers = np.exp2(-np.maximum(age_days, 0.0) / HALF_LIFE)
     return fresh
 
 
 def usefulness_nudge(usefulness: Numbers) -> Numbers:
-    """0.9 to 1.1 by what those who were given it thought of it."""
+    """A factor from 0.9 to 1.1 by the feedback on each record."""
     nudge: Numbers = 1.0 + 0.1 * np.clip(usefulness, -1.0, 1.0)
     return nudge
 
@@ -193,9 +196,9 @@ def boost(
     importance_weight: float = IMPORTANCE_WEIGHT,
     recency_weight: float = RECENCY_WEIGHT,
 ) -> Numbers:
-    """A gentle multiplier of the evidence: it orders equals, and never prefers what answers much less well.
+    """A mild multiplier of the evidence: it orders equal answers and never prefers a much worse one.
 
-    Importance 0.9 to 1.1, recency 0.95 to 1.05, more or less as their weights are more or less than usual; use 1 to 1.05,
+    Importance 0.9 to 1.1, recency 0.95 to 1.05, scaled by their weights relative to the defaults; use 1 to 1.05,
     trust 0.85 to 1, usefulness 0.9 to 1.1.
     """
     important, recent = importance_weight / IMPORTANCE_WEIGHT, recency_weight / RECENCY_WEIGHT
@@ -207,53 +210,55 @@ def boost(
     return factor
 
 
-def boosted(scores: Numbers, boosts: Numbers) -> Numbers:
-    """The scores had their evidence been multiplied: still from 0 to 1. The floor is for the scores before."""
+def apply_boost(scores: Numbers, boosts: Numbers) -> Numbers:
+    """The scores as if their evidence had been multiplied: still from 0 to 1. The floor applies to the scores before."""
     stronger: Numbers = -np.expm1(boosts * np.log1p(-np.minimum(scores, 1 - 1e-12)))
     return stronger
 
 
 def neighbours(conversations: Sequence[str | None], positions: Rows, *, reach: int) -> list[tuple[int, Rows]]:
-    """For each step (-1: the turn before, 1: the one after, ...) the row of each row's neighbour, -1 for none."""
+    """For each step (-1: the previous turn, 1: the next, ...) the row of each row's neighbour, -1 for none."""
     if all(conversation is None for conversation in conversations):
         return []
     codes: dict[str | None, int] = {None: 0}
-    of = np.array([codes.setdefault(one, len(codes)) for one in conversations], dtype=np.int64)
-    places = of * _FAR + positions
-    placed = np.flatnonzero((of > 0) & (positions >= 0))
-    placed = placed[np.argsort(places[placed], kind="stable")]
-    ordered = places[placed]
+    codes_of_rows = np.array([codes.setdefault(name, len(codes)) for name in conversations], dtype=np.int64)
+    keys = codes_of_rows * _FAR + positions
+    sorted_rows = np.flatnonzero((codes_of_rows > 0) & (positions >= 0))
+    sorted_rows = sorted_rows[np.argsort(keys[sorted_rows], kind="stable")]
+    sorted_keys = keys[sorted_rows]
     around = []
     for step in (step for k in range(1, reach + 1) for step in (-k, k)):
-        rows = np.full(len(of), -1, dtype=np.int64)
-        if len(placed):
-            at = np.minimum(np.searchsorted(ordered, ordered + step), len(placed) - 1)
-            rows[placed] = np.where(ordered[at] == ordered + step, placed[at], -1)
+        rows = np.full(len(codes_of_rows), -1, dtype=np.int64)
+        if len(sorted_rows):
+            matches = np.minimum(np.searchsorted(sorted_keys, sorted_keys + step), len(sorted_rows) - 1)
+            rows[sorted_rows] = np.where(sorted_keys[matches] == sorted_keys + step, sorted_rows[matches], -1)
         around.append((step, rows))
     return around
 
 
-def said_nearby(said: Numbers, around: Sequence[tuple[int, Rows]], *, weights: Weights = DEFAULT) -> Numbers:
-    """Each word counts where it is said best: here, or at a discount next door.
+def count_nearby(
+    counts: Numbers, around: Sequence[tuple[int, Rows]], *, weights: Weights = DEFAULT
+) -> Numbers:
+    """Each word counts where it is said best: in the record, or at a discount in a neighbour.
 
     The best and not the sum, or a turn amid much talk of one word would beat the turn that has them all.
     """
-    best = said
+    best = counts
     for step, rows in around:
         share = weights.before**-step if step < 0 else weights.after**step
-        best = np.maximum(best, share * _of_rows(said, rows))
+        best = np.maximum(best, share * _take_rows(counts, rows))
     return best
 
 
-def _of_rows(values: Numbers, rows: Rows) -> Numbers:
+def _take_rows(values: Numbers, rows: Rows) -> Numbers:
     nothing = np.zeros((1, *values.shape[1:]))
-    found: Numbers = np.concatenate([values, nothing])[rows]
-    return found
+    selected: Numbers = np.concatenate([values, nothing])[rows]
+    return selected
 
 
-def _mixed(one: Cosines, size: int, other: Cosines, others: int) -> Cosines:
-    share = size / max(size + others, 1)
-    mean = share * one.mean + (1 - share) * other.mean
-    variance = share * (one.deviation**2 + (one.mean - mean) ** 2)
-    variance += (1 - share) * (other.deviation**2 + (other.mean - mean) ** 2)
+def _mix(left: Cosines, left_size: int, right: Cosines, right_size: int) -> Cosines:
+    share = left_size / max(left_size + right_size, 1)
+    mean = share * left.mean + (1 - share) * right.mean
+    variance = share * (left.deviation**2 + (left.mean - mean) ** 2)
+    variance += (1 - share) * (right.deviation**2 + (right.mean - mean) ** 2)
     return Cosines(mean, math.sqrt(variance))

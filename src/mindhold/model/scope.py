@@ -1,4 +1,4 @@
-"""Scopes, the partition that every memory lives in; which agents a caller sees; and the storage modes of a project."""
+"""Scopes, the partitions of memories; which agents a caller sees; and the storage modes of a project."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Scope:
     active: bool = True
 
 
-def checked_name(name: str) -> str:
-    """The name without blanks around it, in one of the ways to write its letters. Raises InvalidInput."""
+def validate_scope_name(name: str) -> str:
+    """The name trimmed and in NFC. Raises InvalidInput if it can't be a scope's name."""
     cleaned = normalize("NFC", name.strip())
     if not cleaned:
         raise InvalidInput("A scope needs a name.", advice="Give it a word or two, such as 'work'.")
@@ -41,24 +41,24 @@ def checked_name(name: str) -> str:
 
 
 def lineage(name: str, scopes: Iterable[Scope]) -> tuple[str, ...]:
-    """The scope, its ancestors from near to far, and Global: what a call in that scope sees."""
+    """The scope, its ancestors from near to far, and Global: the scopes that a call in it sees."""
     parents = {scope.name: scope.parent for scope in scopes}
-    seen: list[str] = []
+    names: list[str] = []
     current: str | None = name
-    while current is not None and current not in seen:
-        seen.append(current)
+    while current is not None and current not in names:
+        names.append(current)
         current = parents.get(current)
-    return tuple(seen) if GLOBAL in seen else (*seen, GLOBAL)
+    return tuple(names) if GLOBAL in names else (*names, GLOBAL)
 
 
 DEFAULT_AGENT = "default"
-EVERYONE = "system"  # who sees the records of all
-ALL_SEEING = frozenset({EVERYONE, "admin"})
+EVERYONE = "system"  # sees the records of all agents
+PRIVILEGED_AGENTS = frozenset({EVERYONE, "admin"})
 
 
 def visible_agents(viewer: str) -> frozenset[str] | None:
     """The agents whose records `viewer` sees; None means everyone's."""
-    if viewer in ALL_SEEING:
+    if viewer in PRIVILEGED_AGENTS:
         return None
     return frozenset({viewer, DEFAULT_AGENT})
 
@@ -71,11 +71,11 @@ def sees(viewer: str, agent: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, and how far they may go. What a door found out about them, in the form that every operation checks."""
+    """The caller of an operation and its rights, as the interface determined them."""
 
     agent: str = DEFAULT_AGENT
-    bound: bool = False  # to that agent: such a caller may not speak for another
-    scopes: tuple[str, ...] = ()  # all that they may see or write; empty means every scope
+    bound: bool = False  # may not act for another agent
+    scopes: tuple[str, ...] = ()  # all scopes that the caller may see or write; empty means every scope
     writes: bool = True
     owner: bool = True  # may change what concerns everybody: keys, models, the machinery
 

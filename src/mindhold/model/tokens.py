@@ -1,4 +1,4 @@
-"""Counts the tokens of a text by cl100k_base and truncates text to a budget."""
+"""Counts the tokens of a text by cl100k_base, and truncates text to a budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Tokenizer(Protocol):
 
 
 @cache
-def _loaded() -> _Tokenizer:
+def _load() -> _Tokenizer:
     from splintr import Tokenizer
 
     tokenizer: _Tokenizer = Tokenizer.from_pretrained("cl100k_base")
@@ -26,18 +26,18 @@ def _loaded() -> _Tokenizer:
 
 
 def _tokenizer() -> _Tokenizer:
-    # Its ranks are 19 MB: threads that come at once wait for one reading.
+    # The vocabulary is 19 MB: concurrent threads wait for one load.
     with _loading:
-        return _loaded()
+        return _load()
 
 
 def count_tokens(text: str) -> int:
-    """Exactly as cl100k_base counts; what looks like a special token is plain text."""
+    """The exact count of cl100k_base; a special token counts as plain text."""
     return len(_tokenizer().encode_ordinary(_encodable(text)))
 
 
 def truncate_to_tokens(text: str, limit: int) -> str:
-    """The text if it fits, else its longest beginning that does with "…" after it, cut between words if possible."""
+    """The text if it fits, else its longest prefix that does, with "…" appended, cut between words if possible."""
     text = _encodable(text)
     if limit <= 0:
         return ""
@@ -47,7 +47,7 @@ def truncate_to_tokens(text: str, limit: int) -> str:
         return ""
     end = _longest_prefix(text, limit)
     while end > 0:
-        end = _good_cut(text, end)
+        end = _find_cut(text, end)
         shortened = text[:end].rstrip() + ELLIPSIS
         if count_tokens(shortened) <= limit:
             return shortened
@@ -56,7 +56,7 @@ def truncate_to_tokens(text: str, limit: int) -> str:
 
 
 def _longest_prefix(text: str, limit: int) -> int:
-    """About the most characters whose tokens and the ellipsis fit: counts grow with the text but for a few tokens."""
+    """About the longest prefix that fits with the ellipsis; counts grow with the length, give or take a few tokens."""
     low, high = 0, min(len(text), limit * _MOST_CHARACTERS_A_TOKEN)
     reach = min(high, limit * 8)
     if reach < high and count_tokens(text[:reach] + ELLIPSIS) > limit:
@@ -70,42 +70,42 @@ def _longest_prefix(text: str, limit: int) -> int:
     return low
 
 
-def _good_cut(text: str, end: int) -> int:
-    """The last place up to `end` between two words, if it costs at most a fifth; else between two characters."""
+def _find_cut(text: str, end: int) -> int:
+    """The last position up to `end` between two words, if it costs at most a fifth; else between two characters."""
     if end >= len(text) or text[end].isspace():
         return end
-    for place in range(end, max(end * 4 // 5, end - 200), -1):
-        if text[place - 1].isspace():
-            return place - 1
+    for position in range(end, max(end * 4 // 5, end - 200), -1):
+        if text[position - 1].isspace():
+            return position - 1
     while end > 0 and not _is_between_characters(text, end):
         end -= 1
     return end
 
 
-def _is_between_characters(text: str, place: int) -> bool:
-    before, after = text[place - 1], text[place]
+def _is_between_characters(text: str, position: int) -> bool:
+    before, after = text[position - 1], text[position]
     if unicodedata.combining(after) or unicodedata.category(after) in ("Mn", "Mc", "Me"):
         return False
     if after in _JOINERS or before == "\u200d":
         return False
     if "\U0001f3fb" <= after <= "\U0001f3ff":
         return False
-    return not (_is_regional(before) and _is_regional(after) and _flags_before(text, place) % 2)
+    return not (_is_regional(before) and _is_regional(after) and _flags_before(text, position) % 2)
 
 
 def _is_regional(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
-def _flags_before(text: str, place: int) -> int:
-    start = place
+def _flags_before(text: str, position: int) -> int:
+    start = position
     while start > 0 and _is_regional(text[start - 1]):
         start -= 1
-    return place - start
+    return position - start
 
 
 def _encodable(text: str) -> str:
-    """Half a surrogate pair has no bytes; it counts as the mark that replaces it."""
+    """Replace unpaired surrogates, which have no bytes, by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

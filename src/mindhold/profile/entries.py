@@ -13,7 +13,7 @@ from mindhold.model.memory import Memory, Version
 from mindhold.model.query import Filter, Order
 from mindhold.model.scope import DEFAULT_AGENT, GLOBAL
 from mindhold.model.tokens import count_tokens, truncate_to_tokens
-from mindhold.text.profile_values import Section, key_of, sentence_of
+from mindhold.text.profile_values import Section, profile_key, profile_sentence
 
 TAG = "profile"
 SOURCE = "user_profile"
@@ -135,7 +135,7 @@ def parse_entry_name(name: str) -> tuple[Section | None, str]:
     section = next((one for one in Section if one == before.strip().lower()), None) if dot else None
     if section is None and name.strip().lower() == Section.NAME:
         return Section.NAME, Section.NAME.value
-    return section, key_of(after if section is not None else name)
+    return section, profile_key(after if section is not None else name)
 
 
 def no_entry(name: str) -> NotFound:
@@ -179,7 +179,7 @@ def value_of(record: Memory | Version) -> str:
     if metadata.get(WRITTEN) == content_hash(content):
         return str(metadata.get(VALUE, ""))
     section, label = str(metadata.get(PROFILE_SECTION_KEY)), str(metadata.get(LABEL, ""))
-    before, _, after = sentence_of(Section(section), label, "\0").partition("\0")
+    before, _, after = profile_sentence(Section(section), label, "\0").partition("\0")
     if before and content.startswith(before) and content.endswith(after):
         return content[len(before) : len(content) - len(after)].strip()
     return content

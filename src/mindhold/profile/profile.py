@@ -26,8 +26,8 @@ from mindhold.profile.entries import (
 )
 from mindhold.profile.write import EntryChange, WantedEntry, change_entries, note
 from mindhold.text.noise import is_noise
-from mindhold.text.profile_facts import profile_fact, sentences
-from mindhold.text.profile_values import Section, key_of
+from mindhold.text.profile_facts import find_profile_fact, split_profile_sentences
+from mindhold.text.profile_values import Section, profile_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ def wanted_entries(text: str) -> list[WantedEntry]:
     """What a text comes to."""
     wishes: dict[Slot, WantedEntry] = {}
     rest: list[str] = []
-    for said in sentences(text):
-        if fact := profile_fact(said):
+    for said in split_profile_sentences(text):
+        if fact := find_profile_fact(said):
             one = WantedEntry(fact.section, fact.key, fact.label, fact.value, fact.sentence)
             wishes[one.slot] = one
         elif not is_noise(said):
@@ -128,7 +128,7 @@ def setting(section: Section, label: str, value: str) -> WantedEntry:
     if section is Section.NAME:
         return WantedEntry(section, Section.NAME.value, Section.NAME.value, value)
     shown = label.strip() if section is Section.CONTACTS else " ".join(label.replace("_", " ").split())
-    return WantedEntry(section, key_of(label), shown, value)
+    return WantedEntry(section, profile_key(label), shown, value)
 
 
 async def dropping(engine: Engine, names: Sequence[str], *, agent: str) -> list[WantedEntry]:

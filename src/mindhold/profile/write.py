@@ -37,7 +37,7 @@ from mindhold.profile.entries import (
     records,
 )
 from mindhold.text.injection import suspicion
-from mindhold.text.profile_values import Section, other_spellings, sentence_of
+from mindhold.text.profile_values import Section, other_spellings, profile_sentence
 from mindhold.text.redaction import redact_metadata
 
 LONGEST_VALUE, LONGEST_NOTE = 500, 2_000
@@ -244,7 +244,7 @@ def _forgetting(engine: Engine, memory: Memory) -> Mark:
 
 
 def _content(engine: Engine, wish: WantedEntry) -> str:
-    said = wish.sentence or sentence_of(wish.section, wish.label, wish.value or "")
+    said = wish.sentence or profile_sentence(wish.section, wish.label, wish.value or "")
     return safe_text(engine, said)
 
 

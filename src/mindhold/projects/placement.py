@@ -22,7 +22,7 @@ from mindhold.model.errors import (
 )
 from mindhold.model.job import Entry
 from mindhold.model.query import Filter
-from mindhold.model.scope import EVERYONE, GLOBAL, MODES, Scope, checked_name
+from mindhold.model.scope import EVERYONE, GLOBAL, MODES, Scope, validate_scope_name
 from mindhold.ports.backend import Placement, Placements
 from mindhold.projects.scopes import (
     PATHS,
@@ -45,7 +45,7 @@ async def open_project(
     Raises ScopeNotFound, Refused for `writing` into one that is deactivated, InvalidInput for a name that can't be one. Who may
     create one wants to write.
     """
-    wanted = checked_name(engine.settings.scope if name is None else name)
+    wanted = validate_scope_name(engine.settings.scope if name is None else name)
     found = await _found(engine, wanted)
     if found is None and create:
         try:

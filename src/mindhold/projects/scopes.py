@@ -28,7 +28,7 @@ from mindhold.model.scope import GLOBAL, Scope, lineage
 from mindhold.ports.backend import MoverWatch
 from mindhold.ports.store import Receipt
 from mindhold.projects.storage import ask_reachable, refuse_shared, rename_tenant_scope
-from mindhold.text.keywords import is_of_word
+from mindhold.text.keywords import is_word_character
 
 
 async def visible_scopes(engine: Engine, name: str | None) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _words(folded: str) -> list[str]:
     characters: list[str] = []
     within = False
     for character in folded:
-        within = is_of_word(character) or (within and character in "+#")
+        within = is_word_character(character) or (within and character in "+#")
         characters.append(character if within else " ")
     return "".join(characters).split()
 

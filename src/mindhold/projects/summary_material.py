@@ -15,7 +15,7 @@ from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.hit_context import shortened
 from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.model.errors import InvalidInput, MemoryNotFound
-from mindhold.model.memory import Kind, Memory, Status, made_at
+from mindhold.model.memory import Kind, Memory, Status, id_time
 from mindhold.model.query import Order, PagePosition
 from mindhold.ports.transcripts import Role, TranscriptStep
 from mindhold.projects.summary import Summary, line_of
@@ -120,7 +120,7 @@ def further_mark(material: Material, *, before: Summary, now: Summary) -> str | 
 
 def place_of(mark: str | None) -> str:
     """Of a message in the order of saving; what was never an id of ours has none, and comes before all."""
-    return mark if mark and made_at(mark) else ""
+    return mark if mark and id_time(mark) else ""
 
 
 async def _saved_between(
@@ -132,9 +132,9 @@ async def _saved_between(
     """
     known = place_of(before.last_message)
     where = messages_where(before.project, viewer=agent)
-    if since := made_at(known):
+    if since := id_time(known):
         where = replace(where, changed=since - LATE)
-    start = (made_at(last.id) or last.created) + LATE
+    start = (id_time(last.id) or last.created) + LATE
     after: PagePosition | None = None
     page: Sequence[Memory] = ()
     while after is None or len(page) == PAGE:

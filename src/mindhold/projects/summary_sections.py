@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from mindhold.text.similarity import content_words, differences, quantifiers, replaces, same_statement
+from mindhold.text.similarity import content_words, difference_kinds, quantifiers, replaces, same_statement
 
 SECTIONS = ("key_decisions", "tech_stack", "patterns", "gotchas")
 INSIGHTS = "insights"
@@ -166,7 +166,7 @@ class _Said:
         if len(less) < max(FEWEST_WORDS, FULLER * len(more)) or not less <= more:
             return False
         plain = quantifiers(self.text) == quantifiers(other.text)
-        return plain and differences(self.text, other.text) <= {"words", "order"}
+        return plain and difference_kinds(self.text, other.text) <= {"words", "order"}
 
 
 def merge_knowledge(knowledge: SummaryKnowledge, new: Iterable[SummaryEntry]) -> SummaryKnowledge:

@@ -1,4 +1,4 @@
-"""Records and queries to test with: ids and times are the same at every run; skips for capabilities a store lacks."""
+"""Records and queries for tests, the same at every run; and skips for capabilities that a store lacks."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ DIMENSIONS = 32
 
 
 class Builder:
-    """Makes one thing after the other; each is a minute later than the one before."""
+    """Builds records, each a minute later than the previous one."""
 
     def __init__(self, prefix: str = "m") -> None:
         self._prefix = prefix
-        self._made = 0
+        self._count = 0
 
     @property
     def now(self) -> datetime:
-        return START + timedelta(minutes=self._made)
+        return START + timedelta(minutes=self._count)
 
     def new_id(self) -> str:
-        self._made += 1
-        return f"{self._prefix}{self._made:08d}"
+        self._count += 1
+        return f"{self._prefix}{self._count:08d}"
 
     def memory(self, content: str = "", **fields: Any) -> Memory:
         memory_id = self.new_id()
@@ -61,7 +61,7 @@ class Builder:
         return Put(memory, words(memory.content), gist=gist, vector=vector)
 
     def version(self, memory: Memory, number: int, content: str) -> Version:
-        self._made += 1
+        self._count += 1
         return Version(
             memory_id=memory.id,
             number=number,
@@ -82,11 +82,11 @@ class Builder:
     def link(
         self, origin: Memory, target: Memory, relation: Relation = Relation.RELATED, **fields: Any
     ) -> Link:
-        self._made += 1
+        self._count += 1
         return replace(Link(origin.id, target.id, relation, self.now), **fields)
 
     def scope(self, name: str, **fields: Any) -> Scope:
-        self._made += 1
+        self._count += 1
         return replace(Scope(name, self.now), **fields)
 
     def job(self, name: str = "embed", **fields: Any) -> Job:
@@ -95,12 +95,12 @@ class Builder:
 
 
 def words(text: str) -> list[str]:
-    """Lexemes enough for a test: lower-case words."""
+    """Lower-case words, which are good enough as lexemes in a test."""
     return [word for word in "".join(c if c.isalnum() else " " for c in text.lower()).split() if word]
 
 
 def unit(*numbers: float, dimensions: int = DIMENSIONS) -> Vector:
-    """A vector of length 1 that begins with these numbers."""
+    """A vector of length 1 that starts with these numbers."""
     vector = np.zeros(dimensions, dtype=np.float32)
     vector[: len(numbers)] = numbers
     length = np.linalg.norm(vector)
@@ -111,7 +111,7 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 def needs(capability: Capability) -> Callable[[Test], Test]:
-    """Marks a test of the contract."""
+    """Mark a contract test as needing a capability of the store."""
 
     def mark(test: Test) -> Test:
         test.needed_capability = capability  # type: ignore[attr-defined]
@@ -121,15 +121,15 @@ def needs(capability: Capability) -> Callable[[Test], Test]:
 
 
 def leave_out(contract: type, *, expects: frozenset[Capability]) -> None:
-    """Take the tests out of a contract's subclass that need what its store is not expected to have."""
+    """Remove the tests from a contract's subclass that need a capability its store lacks."""
     for name in dir(contract):
-        needed = getattr(getattr(contract, name), "needed_capability", None)
-        if needed is not None and needed not in expects:
+        capability = getattr(getattr(contract, name), "needed_capability", None)
+        if capability is not None and capability not in expects:
             setattr(contract, name, None)
 
 
 def clustered(count: int, *, seed: int, clusters: int = 40) -> list[Vector]:
-    """Vectors that lie together in heaps, as those of sentences do."""
+    """Vectors in clusters, like those of sentences."""
     random = np.random.default_rng(seed)
     centres = random.normal(size=(clusters, DIMENSIONS))
     vectors = centres[random.integers(0, clusters, count)] + 0.5 * random.normal(size=(count, DIMENSIONS))
@@ -137,17 +137,20 @@ def clustered(count: int, *, seed: int, clusters: int = 40) -> list[Vector]:
 
 
 def indexed(build: Builder, content: str, **fields: Any) -> Put:
-    """A Put whose lexemes are the real ones."""
+    """A Put with real lexemes."""
     return replace(build.put(content, **fields), lexemes=lexemes(content))
 
 
 async def by_text(store: Store, *words: str, **where: Any) -> Candidates:
+    """Search by words only."""
     return await store.search(Search(Filter(**where), words, neighbours=False))
 
 
 async def by_vector(store: Store, vector: Vector, **where: Any) -> Candidates:
+    """Search by a vector only."""
     return await store.search(Search(Filter(**where), (), vector, MODEL, neighbours=False))
 
 
 def position_in(conversation: str, position: int) -> Provenance:
+    """The provenance of a message at that position."""
     return Provenance(conversation=conversation, position=position)

@@ -1,4 +1,4 @@
-"""What every store promises about concurrent changes, use, ratings and upkeep values of memories."""
+"""What every store promises about concurrent changes, use, ratings and maintenance values of memories."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ LATER = START + timedelta(days=1)
 
 
 def reworded(memory: Memory, content: str) -> Put:
-    """As an amendment puts it: a day later, expecting what was read."""
-    words = replace(memory, content=content, content_hash=content, updated=memory.updated + LATER.resolution)
-    return Put(words, content.split(), expected=memory.updated)
+    """The Put of an amendment: later than the memory, and expecting its present version."""
+    amended = replace(
+        memory, content=content, content_hash=content, updated=memory.updated + LATER.resolution
+    )
+    return Put(amended, content.split(), expected=memory.updated)
 
 
 class ChangesContract:
-    """Expected updates, narrow changes."""
+    """Changes that expect a version, and changes of single fields."""
 
     async def test_a_put_that_expects_what_is_there_replaces_it(self, store: Store, build: Builder) -> None:
         put = build.put("first words")
@@ -117,10 +119,10 @@ class ChangesContract:
         await store.apply([put])
         assert (await by_text(other, "new")).importance.tolist() == [0.5]
         await store.apply([Inherit(put.memory.id, "older", importance=0.75, uses=4)])
-        found = await by_text(other, "new")
-        assert (found.importance.tolist(), found.uses.tolist()) == ([0.75], [4])
+        hits = await by_text(other, "new")
+        assert (hits.importance.tolist(), hits.uses.tolist()) == ([0.75], [4])
 
-    async def test_a_missing_heir(self, store: Store, build: Builder) -> None:
+    async def test_inheriting_by_a_missing_memory(self, store: Store, build: Builder) -> None:
         with pytest.raises(MemoryNotFound, match="gone"):
             await store.apply([build.put(), Inherit("gone", "older", importance=1.0, uses=1)])
         assert await store.count(Filter()) == 0
@@ -134,18 +136,18 @@ class ChangesContract:
             await store.find(Filter(conversation="talk", positions=(0, abs(number))))
         assert await store.count(Filter()) == 0
 
-    async def test_what_is_no_number(self, store: Store, build: Builder) -> None:
+    async def test_a_value_that_is_not_a_number(self, store: Store, build: Builder) -> None:
         with pytest.raises(InvalidInput):
             await store.apply([build.put("odd", utility=float("nan"))])
         assert await store.count(Filter()) == 0
 
-    async def test_what_was_merged_from_records(self, store: Store, build: Builder) -> None:
-        one = build.put(merged_from=("a", "b"), metadata={"k": "c"})
-        two = build.put(merged_from=("b",), agent="ada", status=Status.FORGOTTEN)
-        await store.apply([one, two, build.put(merged_from=("aa",)), build.put(metadata={"from": "a"})])
-        assert await store.derived_from(["a"]) == [one.memory]
-        found = await store.derived_from(["b", "a", "nobody"])
-        assert sorted(memory.id for memory in found) == [one.memory.id, two.memory.id]
+    async def test_memories_derived_from_others(self, store: Store, build: Builder) -> None:
+        first = build.put(merged_from=("a", "b"), metadata={"k": "c"})
+        second = build.put(merged_from=("b",), agent="ada", status=Status.FORGOTTEN)
+        await store.apply([first, second, build.put(merged_from=("aa",)), build.put(metadata={"from": "a"})])
+        assert await store.derived_from(["a"]) == [first.memory]
+        derived = await store.derived_from(["b", "a", "nobody"])
+        assert sorted(memory.id for memory in derived) == [first.memory.id, second.memory.id]
         assert await store.derived_from(["c", "m"]) == []
         assert await store.derived_from([]) == []
 
@@ -154,8 +156,8 @@ class ChangesContract:
         await store.apply(puts)
         first, *rest = [put.memory for put in puts]
         since = rest[2].updated
-        found = await other.find(Filter(changed=since), order=Order.CHANGED)
-        assert found == rest[:1:-1]
+        changed = await other.find(Filter(changed=since), order=Order.CHANGED)
+        assert changed == rest[:1:-1]
         assert await other.count(Filter(changed=since)) == 3
         assert await other.find(Filter(changed=since), order=Order.CHANGED, limit=2) == rest[:2:-1]
         amended = reworded(first, "said anew")
@@ -165,16 +167,16 @@ class ChangesContract:
         assert await other.find(Filter(changed=LATER), order=Order.CHANGED) == [
             await other.get(first.id, viewer="system")
         ]
-        gone = Filter(changed=LATER, statuses=(Status.FORGOTTEN,))
-        assert [memory.id for memory in await other.find(gone, order=Order.CHANGED)] == [rest[3].id]
+        forgotten = Filter(changed=LATER, statuses=(Status.FORGOTTEN,))
+        assert [memory.id for memory in await other.find(forgotten, order=Order.CHANGED)] == [rest[3].id]
 
     @needs(Capability.VECTORS)
     async def test_a_search_keeps_to_what_changed(self, store: Store, build: Builder) -> None:
         old, new = build.put("thing old", vector=unit(1)), build.put("thing new", vector=unit(1, 1))
         await store.apply([old, new])
         where = Filter(changed=new.memory.updated)
-        found = await store.search(Search(where, ("thing",), unit(1), MODEL))
-        assert (found.ids, found.total) == ([new.memory.id], 1)
+        hits = await store.search(Search(where, ("thing",), unit(1), MODEL))
+        assert (hits.ids, hits.total) == ([new.memory.id], 1)
         (near,) = await store.nearest([unit(1)], model=MODEL, where=where, limit=9)
         assert [neighbour.id for neighbour in near] == [new.memory.id]
 
@@ -185,7 +187,7 @@ LATEST = START + 2 * DAY
 FAR = START + 100 * DAY
 
 
-async def stored_again(store: Store, memory: Memory) -> Memory:
+async def reread(store: Store, memory: Memory) -> Memory:
     return await store.get(memory.id, viewer="system")
 
 
@@ -199,12 +201,12 @@ class UseContract:
         put = build.put(tier=tier, status=Status.ARCHIVED)
         await store.apply([put])
         await store.touch([put.memory.id], NEXT_DAY)
-        kept = tier if tier is Tier.PERMANENT else Tier.HOT
-        expected = replace(put.memory, tier=kept, uses=1, last_used=NEXT_DAY, review=NEXT_DAY)
-        assert await stored_again(store, put.memory) == expected
+        expected_tier = tier if tier is Tier.PERMANENT else Tier.HOT
+        expected = replace(put.memory, tier=expected_tier, uses=1, last_used=NEXT_DAY, review=NEXT_DAY)
+        assert await reread(store, put.memory) == expected
 
     @pytest.mark.parametrize(("before", "after"), [(None, NEXT_DAY), (FAR, NEXT_DAY), (START, START)])
-    async def test_what_happens_to_a_memory_makes_it_due(
+    async def test_using_showing_or_rating_makes_a_memory_due(
         self, store: Store, build: Builder, before: datetime | None, after: datetime
     ) -> None:
         used, shown, rated = (build.put(review=before) for _ in range(3))
@@ -213,7 +215,7 @@ class UseContract:
         await store.note_shown([shown.memory.id], NEXT_DAY)
         await store.apply([Rate(rated.memory.id, by=0.25, when=NEXT_DAY)])
         for put in (used, shown, rated):
-            assert (await stored_again(store, put.memory)).review == after
+            assert (await reread(store, put.memory)).review == after
 
     async def test_showing_is_counted_and_changes_nothing_else(
         self, store: Store, other: Store, build: Builder
@@ -223,8 +225,8 @@ class UseContract:
         await store.note_shown([first.memory.id, "gone", first.memory.id], NEXT_DAY)
         await other.note_shown([first.memory.id], START)
         await store.note_shown([], NEXT_DAY)
-        assert await stored_again(store, first.memory) == replace(first.memory, shown=7)
-        assert await stored_again(store, second.memory) == second.memory
+        assert await reread(store, first.memory) == replace(first.memory, shown=7)
+        assert await reread(store, second.memory) == second.memory
 
     async def test_replacing_leaves_the_count_of_showings(
         self, store: Store, other: Store, build: Builder
@@ -234,11 +236,11 @@ class UseContract:
         await other.note_shown([put.memory.id], NEXT_DAY)
         again = replace(put.memory, content="second words", content_hash="h2", review=START, verified=START)
         await store.apply([Put(again, ["second", "words"])])
-        assert await stored_again(store, put.memory) == replace(again, shown=3)
+        assert await reread(store, put.memory) == replace(again, shown=3)
         await store.apply([Revise(replace(again, shown=1))])
-        assert await stored_again(store, put.memory) == replace(again, shown=1)
+        assert await reread(store, put.memory) == replace(again, shown=1)
 
-    async def test_verdicts_add_up_within_bounds(self, store: Store, other: Store, build: Builder) -> None:
+    async def test_ratings_add_up_within_bounds(self, store: Store, other: Store, build: Builder) -> None:
         put = build.put(review=START)
         await store.apply([put])
         for handle, by, expected in (
@@ -250,31 +252,29 @@ class UseContract:
             (other, 0.25, -0.75),
         ):
             await handle.apply([Rate(put.memory.id, by=by, when=NEXT_DAY)])
-            assert await stored_again(store, put.memory) == replace(put.memory, usefulness=expected)
+            assert await reread(store, put.memory) == replace(put.memory, usefulness=expected)
         twice = [Rate(put.memory.id, by=0.25, when=NEXT_DAY), Rate(put.memory.id, by=0.25, when=NEXT_DAY)]
         await store.apply(twice)
-        assert (await stored_again(store, put.memory)).usefulness == -0.25
+        assert (await reread(store, put.memory)).usefulness == -0.25
 
-    async def test_a_verdict_on_what_is_gone_is_passed_over(self, store: Store, build: Builder) -> None:
+    async def test_a_rating_of_a_missing_memory_is_ignored(self, store: Store, build: Builder) -> None:
         put = build.put()
         await store.apply(
             [put, Rate("gone", by=1.0, when=NEXT_DAY), Rate(put.memory.id, by=0.5, when=NEXT_DAY)]
         )
-        assert (await stored_again(store, put.memory)).usefulness == 0.5
+        assert (await reread(store, put.memory)).usefulness == 0.5
 
-    async def test_usefulness_is_told_to_the_ranking(
-        self, store: Store, other: Store, build: Builder
-    ) -> None:
+    async def test_usefulness_reaches_the_ranking(self, store: Store, other: Store, build: Builder) -> None:
         liked, plain = build.put("lamp liked"), build.put("lamp plain", usefulness=-0.5)
         await store.apply([liked, plain])
         assert len((await by_text(other, "lamp")).ids) == 2
         await store.apply([Rate(liked.memory.id, by=0.75, when=NEXT_DAY)])
-        found = await by_text(other, "lamp")
-        told = dict(zip(found.ids, found.usefulness.tolist(), strict=True))
-        assert told == {liked.memory.id: 0.75, plain.memory.id: -0.5}
+        hits = await by_text(other, "lamp")
+        usefulness_by_id = dict(zip(hits.ids, hits.usefulness.tolist(), strict=True))
+        assert usefulness_by_id == {liked.memory.id: 0.75, plain.memory.id: -0.5}
         assert (await by_text(other, "nothing")).usefulness.tolist() == []
 
-    async def test_nothing_is_lost_when_all_come_at_once(
+    async def test_concurrent_use_showing_and_rating_lose_nothing(
         self, store: Store, other: Store, build: Builder
     ) -> None:
         put = build.put()
@@ -298,42 +298,42 @@ class UseContract:
             last_used=NEXT_DAY,
             review=NEXT_DAY,
         )
-        assert await stored_again(store, put.memory) == expected
+        assert await reread(store, put.memory) == expected
 
 
-Happening = Callable[[Store, Memory, datetime], Awaitable[None]]
+Event = Callable[[Store, Memory, datetime], Awaitable[None]]
 
 
-async def _used(store: Store, memory: Memory, when: datetime) -> None:
+async def _use(store: Store, memory: Memory, when: datetime) -> None:
     await store.touch([memory.id], when)
 
 
-async def _shown(store: Store, memory: Memory, when: datetime) -> None:
+async def _show(store: Store, memory: Memory, when: datetime) -> None:
     await store.note_shown([memory.id], when)
 
 
-async def _rated(store: Store, memory: Memory, when: datetime) -> None:
+async def _rate(store: Store, memory: Memory, when: datetime) -> None:
     await store.apply([Rate(memory.id, by=0.5, when=when)])
 
 
-async def _amended(store: Store, memory: Memory, when: datetime) -> None:
+async def _amend(store: Store, memory: Memory, when: datetime) -> None:
     amended = replace(memory, content="other words", content_hash="other", updated=when)
     await store.apply([Put(amended, ["other", "words"], expected=memory.updated)])
 
 
-async def _revised(store: Store, memory: Memory, when: datetime) -> None:
+async def _revise(store: Store, memory: Memory, when: datetime) -> None:
     await store.apply([Revise(replace(memory, topic="other", updated=when))])
 
 
-async def _marked(store: Store, memory: Memory, when: datetime) -> None:
+async def _mark(store: Store, memory: Memory, when: datetime) -> None:
     await store.apply([Mark(memory.id, Status.SUPERSEDED, previous=None, updated=when)])
 
 
-HAPPENINGS: list[Happening] = [_used, _shown, _rated, _amended, _revised, _marked]
+EVENTS: list[Event] = [_use, _show, _rate, _amend, _revise, _mark]
 
 
 class TendContract:
-    """What upkeep writes."""
+    """The changes that maintenance makes."""
 
     @pytest.mark.parametrize(
         "fields",
@@ -350,62 +350,62 @@ class TendContract:
             {"tier": Tier.PERMANENT, "importance": 0.0, "anchor": True, "review": START - DAY},
         ],
     )
-    async def test_it_changes_what_it_names_and_nothing_else(
+    async def test_tend_changes_only_the_named_fields(
         self, store: Store, other: Store, build: Builder, fields: dict[str, Any]
     ) -> None:
         put = build.put("some words", tags=("kept",), keywords=("kept",), vector=unit(1), uses=3, shown=2)
         await store.apply([put])
-        before = await stored_again(other, put.memory)
+        before = await reread(other, put.memory)
         await store.apply([Tend(put.memory.id), Tend(put.memory.id, **fields)])
-        assert await stored_again(other, put.memory) == replace(before, **fields)
+        assert await reread(other, put.memory) == replace(before, **fields)
         assert await other.versions_of(put.memory.id) == []
         assert (await by_text(other, "some")).ids == [put.memory.id]
-        taken_back = replace(before, anchor=False)
-        await other.apply([Tend(put.memory.id, anchor=False), Revise(taken_back)])
-        assert await stored_again(store, put.memory) == taken_back
+        unanchored = replace(before, anchor=False)
+        await other.apply([Tend(put.memory.id, anchor=False), Revise(unanchored)])
+        assert await reread(store, put.memory) == unanchored
 
-    async def test_a_put_that_expected_the_record_still_fits(self, store: Store, build: Builder) -> None:
+    async def test_a_put_that_expected_the_record_still_applies(self, store: Store, build: Builder) -> None:
         put = build.put("first words")
         await store.apply([put])
         await store.apply([Tend(put.memory.id, importance=0.125, review=FAR)])
-        await _amended(store, put.memory, NEXT_DAY)
-        assert (await stored_again(store, put.memory)).content == "other words"
+        await _amend(store, put.memory, NEXT_DAY)
+        assert (await reread(store, put.memory)).content == "other words"
 
-    async def test_what_is_gone_is_passed_over(self, store: Store, build: Builder) -> None:
+    async def test_tend_ignores_missing_memories(self, store: Store, build: Builder) -> None:
         put = build.put()
         await store.apply([put, Tend("gone", importance=0.0), Tend(put.memory.id, importance=0.75)])
-        assert (await stored_again(store, put.memory)).importance == 0.75
+        assert (await reread(store, put.memory)).importance == 0.75
 
-    @pytest.mark.parametrize("happening", HAPPENINGS)
-    async def test_it_is_passed_over_when_something_happened_since(
-        self, store: Store, other: Store, build: Builder, happening: Happening
+    @pytest.mark.parametrize("event", EVENTS)
+    async def test_tend_is_skipped_after_later_events(
+        self, store: Store, other: Store, build: Builder, event: Event
     ) -> None:
         touched, quiet = build.put("touched", review=START), build.put("quiet", review=START)
         await store.apply([touched, quiet])
-        await happening(other, touched.memory, NEXT_DAY + timedelta(microseconds=1))
-        after = await stored_again(store, touched.memory)
+        await event(other, touched.memory, NEXT_DAY + timedelta(microseconds=1))
+        after = await reread(store, touched.memory)
         await store.apply(
             [
                 Tend(put.memory.id, tier=Tier.COLD, importance=0.0, review=FAR, unless_since=NEXT_DAY)
                 for put in (touched, quiet)
             ]
         )
-        assert await stored_again(store, touched.memory) == after
+        assert await reread(store, touched.memory) == after
         tended = replace(quiet.memory, tier=Tier.COLD, importance=0.0, review=FAR)
-        assert await stored_again(store, quiet.memory) == tended
+        assert await reread(store, quiet.memory) == tended
         await store.apply([Tend(touched.memory.id, importance=0.0, unless_since=LATEST)])
-        assert await stored_again(store, touched.memory) == replace(after, importance=0.0)
+        assert await reread(store, touched.memory) == replace(after, importance=0.0)
 
-    @pytest.mark.parametrize("happening", HAPPENINGS)
-    async def test_what_happened_before_is_no_obstacle(
-        self, store: Store, other: Store, build: Builder, happening: Happening
+    @pytest.mark.parametrize("event", EVENTS)
+    async def test_tend_applies_after_earlier_events(
+        self, store: Store, other: Store, build: Builder, event: Event
     ) -> None:
         put = build.put()
         await store.apply([put])
-        await happening(other, put.memory, NEXT_DAY)
-        after = await stored_again(store, put.memory)
+        await event(other, put.memory, NEXT_DAY)
+        after = await reread(store, put.memory)
         await store.apply([Tend(put.memory.id, utility=0.25, review=FAR, unless_since=NEXT_DAY)])
-        assert await stored_again(store, put.memory) == replace(after, utility=0.25, review=FAR)
+        assert await reread(store, put.memory) == replace(after, utility=0.25, review=FAR)
 
     async def test_a_late_report_does_not_turn_the_clock_back(
         self, store: Store, other: Store, build: Builder
@@ -413,17 +413,17 @@ class TendContract:
         used, shown, rated = (build.put() for _ in range(3))
         await store.apply([used, shown, rated])
         for when in (LATEST, START):
-            await _used(other, used.memory, when)
-            await _shown(other, shown.memory, when)
-            await _rated(other, rated.memory, when)
+            await _use(other, used.memory, when)
+            await _show(other, shown.memory, when)
+            await _rate(other, rated.memory, when)
         for put in (used, shown, rated):
-            before = await stored_again(store, put.memory)
+            before = await reread(store, put.memory)
             await store.apply([Tend(put.memory.id, importance=0.0, unless_since=NEXT_DAY)])
-            assert await stored_again(store, put.memory) == before
+            assert await reread(store, put.memory) == before
             assert before.review == START
 
-    async def test_upkeep_and_use_at_the_same_time(self, store: Store, other: Store, build: Builder) -> None:
-        """Whichever comes first, what was used is hot and due."""
+    async def test_concurrent_tend_and_use(self, store: Store, other: Store, build: Builder) -> None:
+        """Whichever comes first, a used memory is hot and due."""
         puts = [build.put(review=START) for _ in range(24)]
         await store.apply(puts)
         tending = [
@@ -431,7 +431,7 @@ class TendContract:
             for put in puts
         ]
         using = [other.touch([put.memory.id], START + 61 * DAY) for put in puts]
-        await asyncio.gather(*(each for pair in zip(tending, using, strict=True) for each in pair))
+        await asyncio.gather(*(coroutine for pair in zip(tending, using, strict=True) for coroutine in pair))
         for memory in (await store.get_many([put.memory.id for put in puts], viewer="system")).values():
             assert (memory.tier, memory.uses) == (Tier.HOT, 1)
             assert memory.review in (START, START + 61 * DAY)
@@ -440,7 +440,7 @@ class TendContract:
         put = build.put(shown=2, usefulness=0.5, verified=START, examined=START, decayed=START, review=FAR)
         await store.apply([put, Inherit(put.memory.id, "older", importance=0.75, uses=4)])
         expected = replace(put.memory, supersedes="older", importance=0.75, uses=4)
-        assert await stored_again(store, put.memory) == expected
+        assert await reread(store, put.memory) == expected
 
     @pytest.mark.parametrize("status", list(Status))
     @pytest.mark.parametrize("before", [None, FAR])
@@ -451,20 +451,20 @@ class TendContract:
         put = build.put(status=earlier, review=before)
         await store.apply([put, Mark(put.memory.id, status, previous=earlier, updated=NEXT_DAY)])
         due = status in (Status.ACTIVE, Status.ARCHIVED)
-        assert (await stored_again(store, put.memory)).review == (NEXT_DAY if due else before)
+        assert (await reread(store, put.memory)).review == (NEXT_DAY if due else before)
         await store.apply([Tend(put.memory.id, review=FAR)])
         await store.apply([Mark(put.memory.id, status, previous=None, updated=LATEST)])
-        assert (await stored_again(store, put.memory)).review == FAR
+        assert (await reread(store, put.memory)).review == FAR
 
-    async def test_one_step_of_many_changes(self, store: Store, build: Builder) -> None:
+    async def test_many_changes_in_one_step(self, store: Store, build: Builder) -> None:
         puts = [build.put(review=START) for _ in range(40)]
         changes: list[Change] = [*puts]
         changes += [Tend(put.memory.id, importance=0.25, review=NEXT_DAY) for put in puts]
         changes += [Rate(put.memory.id, by=0.5, when=NEXT_DAY) for put in puts]
         await store.apply(changes)
         expected = [replace(put.memory, importance=0.25, usefulness=0.5, review=NEXT_DAY) for put in puts]
-        found = await store.get_many([put.memory.id for put in puts], viewer="system")
-        assert [found[memory.id] for memory in expected] == expected
+        memories = await store.get_many([put.memory.id for put in puts], viewer="system")
+        assert [memories[memory.id] for memory in expected] == expected
         failing: list[Change] = [
             Tend(puts[0].memory.id, importance=1.0),
             Rate(puts[0].memory.id, by=-1.0, when=FAR),
@@ -472,4 +472,4 @@ class TendContract:
         ]
         with pytest.raises(MemoryNotFound):
             await store.apply(failing)
-        assert await stored_again(store, puts[0].memory) == expected[0]
+        assert await reread(store, puts[0].memory) == expected[0]

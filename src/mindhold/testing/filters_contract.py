@@ -37,7 +37,7 @@ def ids(memories: list[Memory]) -> list[str]:
 
 
 class DueContract:
-    """What is due, and what waits."""
+    """Records that are due or wait for evaluation."""
 
     async def test_due_then_or_before(self, store: Store, build: Builder) -> None:
         never, early, then, late = (build.put(review=when) for when in (None, START, LATER, LATEST))
@@ -70,7 +70,7 @@ class DueContract:
             Filter(viewer="ada", due=FAR, scopes=("work",)),
             Filter(due=FAR),
         ):
-            seen = [
+            visible = [
                 put.memory
                 for put in puts
                 if put.memory.review is not None
@@ -79,7 +79,7 @@ class DueContract:
                 and (where.viewer in ("system", "ada") or put.memory.agent == "default")
                 and (not where.scopes or put.memory.scope in where.scopes)
             ]
-            expected = ids(sorted(seen, key=lambda memory: (memory.review, memory.id)))
+            expected = ids(sorted(visible, key=lambda memory: (memory.review, memory.id)))
             pages: list[str] = []
             after = None
             while page := await store.find(where, order=Order.DUE, limit=4, after=after):
@@ -88,7 +88,7 @@ class DueContract:
             assert pages == expected
             assert len(pages) > 4
 
-    async def test_what_was_looked_at_is_no_longer_due(
+    async def test_a_reviewed_memory_is_no_longer_due(
         self, store: Store, other: Store, build: Builder
     ) -> None:
         puts = [build.put(review=START) for _ in range(12)]
@@ -101,16 +101,16 @@ class DueContract:
         await other.touch([done[3]], LATER)
         assert ids(await store.find(Filter(due=LATER), order=Order.DUE)) == [done[3]]
 
-    @pytest.mark.parametrize(("field", "asked"), [("verified", "unverified"), ("examined", "unexamined")])
-    async def test_what_waits(
-        self, store: Store, other: Store, build: Builder, field: str, asked: str
+    @pytest.mark.parametrize(("field", "condition"), [("verified", "unverified"), ("examined", "unexamined")])
+    async def test_memories_that_wait(
+        self, store: Store, other: Store, build: Builder, field: str, condition: str
     ) -> None:
         waiting = [build.put() for _ in range(3)]
-        seen: dict[str, Any] = {field: START}
-        unseen: dict[str, Any] = {field: None}
-        done, hidden = build.put(**seen), build.put(status=Status.FORGOTTEN)
+        marked: dict[str, Any] = {field: START}
+        unmarked: dict[str, Any] = {field: None}
+        done, hidden = build.put(**marked), build.put(status=Status.FORGOTTEN)
         await store.apply([*waiting, done, hidden])
-        flag: dict[str, Any] = {asked: True}
+        flag: dict[str, Any] = {condition: True}
         where = Filter(**flag)
         expected = [put.memory.id for put in waiting]
         assert ids(await store.find(where, order=Order.OLDEST)) == expected
@@ -120,9 +120,9 @@ class DueContract:
         assert await store.count(replace(where, statuses=())) == 4
         assert await store.count(replace(where, statuses=(Status.FORGOTTEN, Status.ACTIVE))) == 4
         assert [ids(batch) async for batch in store.scan(where)] == [expected]
-        await other.apply([Tend(expected[0], **seen)])
+        await other.apply([Tend(expected[0], **marked)])
         assert ids(await store.find(where, order=Order.OLDEST, limit=1)) == expected[1:2]
-        again = replace(done.memory, content="amended", content_hash="amended", **unseen)
+        again = replace(done.memory, content="amended", content_hash="amended", **unmarked)
         await other.apply([Put(again, ["amended"])])
         assert ids(await store.find(where)) == [done.memory.id, *reversed(expected[1:])]
         await other.erase([done.memory.id])
@@ -152,23 +152,23 @@ class DueContract:
             (unverified, Filter(unverified=True)),
             (unexamined, Filter(unexamined=True)),
         ):
-            found = await store.search(Search(where, ("thing",), unit(1), MODEL))
-            assert (found.ids, found.total) == ([put.memory.id], 1)
+            hits = await store.search(Search(where, ("thing",), unit(1), MODEL))
+            assert (hits.ids, hits.total) == ([put.memory.id], 1)
             (near,) = await store.nearest([unit(1)], model=MODEL, where=where, limit=9)
             assert [neighbour.id for neighbour in near] == [put.memory.id]
 
 
 class KeywordsContract:
-    """Finding by keywords, as they are compared."""
+    """Finding by keywords in their comparison form."""
 
-    async def found(self, store: Store, *keywords: str, any_of: bool = False, **where: Any) -> set[str]:
-        asked = Filter(keywords=keyword_forms(keywords), keywords_any=any_of, **where)
-        memories = await store.find(asked)
-        assert await store.count(asked) == len(memories)
+    async def find_ids(self, store: Store, *keywords: str, any_of: bool = False, **where: Any) -> set[str]:
+        condition = Filter(keywords=keyword_forms(keywords), keywords_any=any_of, **where)
+        memories = await store.find(condition)
+        assert await store.count(condition) == len(memories)
         return set(ids(memories))
 
     @pytest.mark.parametrize(
-        ("keyword", "asked", "others"),
+        ("keyword", "matches", "others"),
         [
             ("Databases", ("database", "DATABASE", "databases "), ("data", "base", "databased on")),
             ("Café", ("cafe", "CAFÉ"), ("caf", "cafeteria")),
@@ -179,72 +179,80 @@ class KeywordsContract:
             ("50%_off'; --", ("50%_OFF'; --",), ("%", "_", "50")),
         ],
     )
-    async def test_by_their_form(
-        self, store: Store, build: Builder, keyword: str, asked: tuple[str, ...], others: tuple[str, ...]
+    async def test_keywords_match_by_their_form(
+        self, store: Store, build: Builder, keyword: str, matches: tuple[str, ...], others: tuple[str, ...]
     ) -> None:
         put = build.put(keywords=(keyword, "beside"))
         await store.apply([put, build.put(keywords=("beside",)), build.put(keyword)])
-        for each in asked:
-            assert await self.found(store, each) == {put.memory.id}, each
-            assert await self.found(store, each, "besides") == {put.memory.id}
-        for each in others:
-            assert await self.found(store, each) == set(), each
-            assert await self.found(store, "beside", each) == set()
+        for variant in matches:
+            assert await self.find_ids(store, variant) == {put.memory.id}, variant
+            assert await self.find_ids(store, variant, "besides") == {put.memory.id}
+        for variant in others:
+            assert await self.find_ids(store, variant) == set(), variant
+            assert await self.find_ids(store, "beside", variant) == set()
 
-    async def test_each_or_any(self, store: Store, build: Builder) -> None:
+    async def test_all_or_any_keywords(self, store: Store, build: Builder) -> None:
         red, blue, both = (build.put(keywords=words) for words in (("Red",), ("blue",), ("blue", "RED")))
         await store.apply([red, blue, both, build.put(tags=("red",), topic="blue")])
-        assert await self.found(store, "red", "blue") == {both.memory.id}
-        assert await self.found(store, "red", "red") == {red.memory.id, both.memory.id}
+        assert await self.find_ids(store, "red", "blue") == {both.memory.id}
+        assert await self.find_ids(store, "red", "red") == {red.memory.id, both.memory.id}
         everyone = {put.memory.id for put in (red, blue, both)}
-        assert await self.found(store, "red", "blue", any_of=True) == everyone
-        assert await self.found(store, "green", "blue", any_of=True) == {blue.memory.id, both.memory.id}
-        assert await self.found(store, "green", any_of=True) == set()
+        assert await self.find_ids(store, "red", "blue", any_of=True) == everyone
+        assert await self.find_ids(store, "green", "blue", any_of=True) == {blue.memory.id, both.memory.id}
+        assert await self.find_ids(store, "green", any_of=True) == set()
         assert await store.count(Filter(keywords_any=True)) == 4
         assert await store.tally(Filter(keywords=keyword_forms(["red"])), "kind") == {"fact": 2}
 
     async def test_with_every_other_condition(self, store: Store, build: Builder) -> None:
         await store.put_scope(build.scope("work"))
-        here, there = build.put(keywords=("red",), tags=("t",)), build.put(keywords=("red",), scope="work")
+        in_global, in_work = (
+            build.put(keywords=("red",), tags=("t",)),
+            build.put(keywords=("red",), scope="work"),
+        )
         archived = build.put(keywords=("red",), status=Status.ARCHIVED)
         theirs = build.put(keywords=("red",), agent="ada")
-        await store.apply([here, there, archived, theirs])
+        await store.apply([in_global, in_work, archived, theirs])
         for any_of in (False, True):
-            assert await self.found(store, "red", any_of=any_of) == {here.memory.id, there.memory.id}
-            assert await self.found(store, "red", any_of=any_of, scopes=("work",)) == {there.memory.id}
-            assert await self.found(store, "red", any_of=any_of, tags=("T",)) == {here.memory.id}
-            gone = await self.found(store, "red", any_of=any_of, statuses=(Status.ARCHIVED,))
-            assert gone == {archived.memory.id}
-            hers = await self.found(store, "red", any_of=any_of, viewer="ada", agents=("ada",))
-            assert hers == {theirs.memory.id}
+            assert await self.find_ids(store, "red", any_of=any_of) == {
+                in_global.memory.id,
+                in_work.memory.id,
+            }
+            assert await self.find_ids(store, "red", any_of=any_of, scopes=("work",)) == {in_work.memory.id}
+            assert await self.find_ids(store, "red", any_of=any_of, tags=("T",)) == {in_global.memory.id}
+            archived_ids = await self.find_ids(store, "red", any_of=any_of, statuses=(Status.ARCHIVED,))
+            assert archived_ids == {archived.memory.id}
+            her_ids = await self.find_ids(store, "red", any_of=any_of, viewer="ada", agents=("ada",))
+            assert her_ids == {theirs.memory.id}
 
-    async def test_they_follow_changes(self, store: Store, other: Store, build: Builder) -> None:
+    async def test_keywords_follow_changes(self, store: Store, other: Store, build: Builder) -> None:
         put = build.put("first words", keywords=("red", "green"))
         await store.apply([put])
         memory = replace(put.memory, content="other words", content_hash="h", keywords=("Blue", "green"))
         await other.apply([Put(memory, ["other"])])
-        assert await self.found(store, "red") == set()
-        assert await self.found(store, "blues", "green") == {memory.id}
+        assert await self.find_ids(store, "red") == set()
+        assert await self.find_ids(store, "blues", "green") == {memory.id}
         await other.apply([Revise(replace(memory, keywords=("yellow",)))])
-        assert await self.found(store, "blue", "green", any_of=True) == set()
-        assert await self.found(store, "yellow") == {memory.id}
+        assert await self.find_ids(store, "blue", "green", any_of=True) == set()
+        assert await self.find_ids(store, "yellow") == {memory.id}
         await other.touch([memory.id], LATER)
         await other.apply([Tend(memory.id, tier=Tier.COLD)])
-        assert await self.found(store, "yellow") == {memory.id}
+        assert await self.find_ids(store, "yellow") == {memory.id}
         await other.erase([memory.id])
-        assert await self.found(store, "yellow", statuses=()) == set()
+        assert await self.find_ids(store, "yellow", statuses=()) == set()
         await other.apply([build.put("third", keywords=())])
-        assert await self.found(store, "yellow", "blue", any_of=True, statuses=()) == set()
+        assert await self.find_ids(store, "yellow", "blue", any_of=True, statuses=()) == set()
 
     async def test_pages_and_scans(self, store: Store, build: Builder) -> None:
         puts = [build.put(keywords=("red",) if n % 2 else ("blue", f"n{n}")) for n in range(40)]
         await store.apply(puts)
-        wanted = [put.memory.id for put in puts if put.memory.keywords == ("red",)]
+        expected = [put.memory.id for put in puts if put.memory.keywords == ("red",)]
         where = Filter(keywords=keyword_forms(["Red"]))
-        assert [one async for batch in store.scan(where, batch=7) for one in ids(batch)] == wanted
+        assert [
+            memory_id async for batch in store.scan(where, batch=7) for memory_id in ids(batch)
+        ] == expected
         first = await store.find(where, order=Order.OLDEST, limit=8)
         rest = await store.find(where, order=Order.OLDEST, after=first[-1].id)
-        assert ids([*first, *rest]) == wanted
+        assert ids([*first, *rest]) == expected
 
     @needs(Capability.VECTORS)
     async def test_a_search_keeps_to_them(self, store: Store, other: Store, build: Builder) -> None:
@@ -252,16 +260,16 @@ class KeywordsContract:
         await store.apply([build.put(f"thing n{n}", vector=unit(1, n / 99)) for n in range(30)] + [put])
         for any_of in (False, True):
             where = Filter(keywords=keyword_forms(["lamp"]), keywords_any=any_of)
-            found = await other.search(Search(where, ("thing",), unit(1), MODEL, pool=3))
-            assert (found.ids, found.total) == ([put.memory.id], 1)
+            hits = await other.search(Search(where, ("thing",), unit(1), MODEL, pool=3))
+            assert (hits.ids, hits.total) == ([put.memory.id], 1)
             (near,) = await other.nearest([unit(1)], model=MODEL, where=where, limit=3)
             assert [neighbour.id for neighbour in near] == [put.memory.id]
 
-    async def test_mending_leaves_them(self, store: Store, build: Builder) -> None:
+    async def test_repair_keeps_keywords(self, store: Store, build: Builder) -> None:
         put = build.put(keywords=("red", "두 단어"))
         await store.apply([put])
         await store.repair()
-        assert await self.found(store, "RED", "두 단어") == {put.memory.id}
+        assert await self.find_ids(store, "RED", "두 단어") == {put.memory.id}
 
 
 OUTSIDERS = (
@@ -281,7 +289,7 @@ OUTSIDERS = (
 
 
 class IsolationContract:
-    """Ada's record, seen by nobody but Ada, system and admin."""
+    """Ada's record, which only Ada, system and admin see."""
 
     @pytest.fixture
     async def private(self, store: Store, build: Builder) -> Put:
@@ -341,8 +349,8 @@ class IsolationContract:
             assert await store.tally(where, "kind") == {}
             assert [batch async for batch in store.scan(where)] == []
             assert await store.count_links(where) == 0
-            found = await store.search(Search(where, lexemes=("zanzibar",)))
-            assert (found.ids, found.total) == ([], 0)
+            hits = await store.search(Search(where, lexemes=("zanzibar",)))
+            assert (hits.ids, hits.total) == ([], 0)
         everything = Filter(viewer=viewer, statuses=())
         assert await store.tally(everything, "tag") == {}
         assert await store.tally(everything, "agent") == {"default": 1}
@@ -353,9 +361,9 @@ class IsolationContract:
     async def test_no_search_finds_it(self, store: Store, private: Put, shared: Put, viewer: str) -> None:
         where = Filter(viewer=viewer)
         question = Search(where, lexemes=("zanzibar", "private"), vector=unit(1), model=MODEL)
-        found = await store.search(question)
-        assert private.memory.id not in found.ids
-        assert found.total == 1
+        hits = await store.search(question)
+        assert private.memory.id not in hits.ids
+        assert hits.total == 1
         (nearest,) = await store.nearest([unit(1)], model=MODEL, where=where, limit=10)
         assert [neighbour.id for neighbour in nearest] == [shared.memory.id]
 
@@ -367,8 +375,8 @@ class IsolationContract:
         assert (await store.get(memory_id, viewer=viewer)).content == private.memory.content
         assert await store.count(Filter(viewer=viewer)) == 2
         assert len(await store.links_of([memory_id], viewer=viewer)) == 1
-        found = await store.search(Search(Filter(viewer=viewer), lexemes=("zanzibar",)))
-        assert memory_id in found.ids
+        hits = await store.search(Search(Filter(viewer=viewer), lexemes=("zanzibar",)))
+        assert memory_id in hits.ids
 
     async def test_a_name_is_never_part_of_the_query(self, store: Store, build: Builder) -> None:
         hostile = "x'); DROP TABLE memory; --"
@@ -425,7 +433,7 @@ _CASES: list[
 
 
 class FilteredContract:
-    """Filtered first: one record that matches is found among thousands that are nearer but don't."""
+    """The filter applies first: one matching record is found among thousands that are nearer but don't match."""
 
     @needs(Capability.VECTORS)
     async def test_the_one_that_matches_is_found(self, store: Store, build: Builder) -> None:
@@ -436,17 +444,17 @@ class FilteredContract:
             [build.put(f"thing n{i}", vector=vector, **_CROWDED) for i, vector in enumerate(near)]
         )
         for fields, where in _CASES:
-            wanted = build.put("thing that matches", vector=unit(0.2, 1), **(_CROWDED | fields))
-            await store.apply([wanted])
-            found = await store.search(Search(Filter(**where), ("thing",), unit(1), MODEL, pool=5))
-            assert found.ids == [wanted.memory.id], where
-            assert (found.total, found.embedded) == (1, 1)
-            assert dict(found.frequencies) == {"thing": 1}
-            assert found.average_length == 3
-            assert found.cosine_mean == pytest.approx(found.cosines[0], abs=5e-3)
+            matching = build.put("thing that matches", vector=unit(0.2, 1), **(_CROWDED | fields))
+            await store.apply([matching])
+            hits = await store.search(Search(Filter(**where), ("thing",), unit(1), MODEL, pool=5))
+            assert hits.ids == [matching.memory.id], where
+            assert (hits.total, hits.embedded) == (1, 1)
+            assert dict(hits.frequencies) == {"thing": 1}
+            assert hits.average_length == 3
+            assert hits.cosine_mean == pytest.approx(hits.cosines[0], abs=5e-3)
             nearest = await store.nearest([unit(1)], model=MODEL, where=Filter(**where), limit=3)
-            assert [neighbour.id for neighbour in nearest[0]] == [wanted.memory.id], where
-            await store.erase([wanted.memory.id])
+            assert [neighbour.id for neighbour in nearest[0]] == [matching.memory.id], where
+            await store.erase([matching.memory.id])
 
     async def test_little_trusted_records_can_be_left_out(self, store: Store, build: Builder) -> None:
         doubtful, sure = build.put("thing doubtful", vector=unit(1), trust=0.2), build.put("thing", trust=0.5)
@@ -461,15 +469,15 @@ class FilteredContract:
         elsewhere = build.put("turn elsewhere", vector=unit(1), provenance=position_in("other talk", 4))
         await store.apply([*turns, elsewhere, build.put("turn without a place", vector=unit(1))])
         for first, last in ((3, 5), (0, 0), (8, 20), (5, 3), (-4, -1)):
-            wanted = [turn.memory.id for turn in turns[max(first, 0) : max(last + 1, 0)]]
+            expected = [turn.memory.id for turn in turns[max(first, 0) : max(last + 1, 0)]]
             where = Filter(conversation="talk", positions=(first, last))
-            assert {memory.id for memory in await store.find(where)} == set(wanted)
-            assert await store.count(where) == len(wanted)
-            found = await store.search(Search(where, ("turn",), unit(1), MODEL))
-            assert set(found.ids) == set(wanted)
-            assert found.total == found.frequencies["turn"] == len(wanted)
+            assert {memory.id for memory in await store.find(where)} == set(expected)
+            assert await store.count(where) == len(expected)
+            hits = await store.search(Search(where, ("turn",), unit(1), MODEL))
+            assert set(hits.ids) == set(expected)
+            assert hits.total == hits.frequencies["turn"] == len(expected)
             near = await store.nearest([unit(1)], model=MODEL, where=where, limit=20)
-            assert {neighbour.id for neighbour in near[0]} == set(wanted)
+            assert {neighbour.id for neighbour in near[0]} == set(expected)
 
     @needs(Capability.VECTORS)
     async def test_nobody_finds_another_agents_records(self, store: Store, build: Builder) -> None:
@@ -481,21 +489,21 @@ class FilteredContract:
         common = build.put("shared word three", vector=unit(1), provenance=position_in("talk", 3), **talk)
         await store.apply([mine, theirs, common])
         everything = [mine, theirs, common]
-        for viewer, seen in (("me", [mine, common]), ("them", [theirs, common]), ("admin", everything)):
-            for asked in ((), ("me", "them", "default")):
-                where = Filter(viewer=viewer, agents=asked)
-                found = await store.search(Search(where, ("shared",), unit(1), MODEL))
-                assert set(found.ids) == {put.memory.id for put in seen}
-                assert found.total == found.embedded == found.frequencies["shared"] == len(seen)
+        for viewer, visible in (("me", [mine, common]), ("them", [theirs, common]), ("admin", everything)):
+            for agents in ((), ("me", "them", "default")):
+                where = Filter(viewer=viewer, agents=agents)
+                hits = await store.search(Search(where, ("shared",), unit(1), MODEL))
+                assert set(hits.ids) == {put.memory.id for put in visible}
+                assert hits.total == hits.embedded == hits.frequencies["shared"] == len(visible)
                 near = await store.nearest([unit(1)], model=MODEL, where=where, limit=9)
-                assert {neighbour.id for neighbour in near[0]} == set(found.ids)
+                assert {neighbour.id for neighbour in near[0]} == set(hits.ids)
         assert (await by_text(store, "shared", viewer="me", agents=("them",))).ids == []
         named = await by_text(store, "shared", viewer="me", ids=(theirs.memory.id,))
         assert named.ids == []
 
 
 class NeighboursContract:
-    """The two records before and the two after a leading candidate in its conversation come with it."""
+    """The two records before and after a leading candidate in its conversation come with it."""
 
     @needs(Capability.VECTORS)
     async def test_they_are_added_with_all_that_a_ranking_needs(self, store: Store, build: Builder) -> None:
@@ -505,37 +513,37 @@ class NeighboursContract:
         ]
         elsewhere = [build.put(f"else e{i}", provenance=position_in("other talk", i)) for i in range(9)]
         await store.apply([*turns, *elsewhere])
-        found = await store.search(Search(Filter(), ("t4", "lamp"), unit(1, 4), MODEL, pool=4))
-        without = await store.search(
+        hits = await store.search(Search(Filter(), ("t4", "lamp"), unit(1, 4), MODEL, pool=4))
+        alone = await store.search(
             Search(Filter(), ("t4", "lamp"), unit(1, 4), MODEL, pool=4, neighbours=False)
         )
-        assert set(without.ids) <= set(found.ids)
-        assert {turns[i].memory.id for i in (3, 4, 5)} <= set(found.ids)
-        assert not {put.memory.id for put in elsewhere} & set(found.ids)
-        assert len(set(found.ids)) == len(found.ids)
-        for place, memory_id in enumerate(found.ids):
-            number = int(found.positions[place])
+        assert set(alone.ids) <= set(hits.ids)
+        assert {turns[i].memory.id for i in (3, 4, 5)} <= set(hits.ids)
+        assert not {put.memory.id for put in elsewhere} & set(hits.ids)
+        assert len(set(hits.ids)) == len(hits.ids)
+        for index, memory_id in enumerate(hits.ids):
+            number = int(hits.positions[index])
             assert turns[number].memory.id == memory_id
-            assert found.counts[place].tolist() == [int(number == 4), 2]
+            assert hits.counts[index].tolist() == [int(number == 4), 2]
             expected = float(unit(1, number) @ unit(1, 4))
-            assert found.cosines[place] == pytest.approx(expected, abs=2e-3)
+            assert hits.cosines[index] == pytest.approx(expected, abs=2e-3)
 
     async def test_they_come_without_vectors_too(self, store: Store, build: Builder) -> None:
         turns = [build.put(f"only o{i}", provenance=position_in("talk", i)) for i in range(9)]
         await store.apply(turns)
-        found = await store.search(Search(Filter(), ("o4",)))
-        assert sorted(found.positions.tolist()) == [2, 3, 4, 5, 6]
-        assert found.counts.sum() == 1
+        hits = await store.search(Search(Filter(), ("o4",)))
+        assert sorted(hits.positions.tolist()) == [2, 3, 4, 5, 6]
+        assert hits.counts.sum() == 1
 
     async def test_they_pass_the_filter_as_all_others_do(self, store: Store, build: Builder) -> None:
         middle = build.put("middle", provenance=position_in("talk", 5))
         before = build.put("before", provenance=position_in("talk", 4), status=Status.FORGOTTEN)
         after = build.put("after", provenance=position_in("talk", 6), agent="them")
         await store.apply([middle, before, after])
-        found = await store.search(Search(Filter(viewer="me"), ("middle",)))
-        assert found.ids == [middle.memory.id]
+        hits = await store.search(Search(Filter(viewer="me"), ("middle",)))
+        assert hits.ids == [middle.memory.id]
 
-    async def test_they_follow_changes(self, store: Store, other: Store, build: Builder) -> None:
+    async def test_neighbours_follow_changes(self, store: Store, other: Store, build: Builder) -> None:
         first = build.put("first", provenance=position_in("talk", 0))
         await store.apply([first])
         assert len((await other.search(Search(Filter(), ("first",)))).ids) == 1

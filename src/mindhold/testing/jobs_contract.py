@@ -17,7 +17,7 @@ MINUTE = timedelta(minutes=1)
 LATER = START + timedelta(days=1)
 
 
-async def leased(store: Store, owner: str = "runner", *, names: tuple[str, ...] = ()) -> Job | None:
+async def lease(store: Store, owner: str = "runner", *, names: tuple[str, ...] = ()) -> Job | None:
     return await store.lease(owner, now=LATER, duration=MINUTE, names=names)
 
 
@@ -44,9 +44,9 @@ class JobsContract:
         await store.apply([Enqueue(second), Enqueue(build.job()), Enqueue(build.job())])
         assert {job.id for job in await store.jobs() if job.key} == {first.id}
         assert len(await store.jobs()) == 3
-        held = await leased(store)
-        assert held is not None
-        assert held.id == first.id
+        running = await lease(store)
+        assert running is not None
+        assert running.id == first.id
         await store.apply([Enqueue(second)])
         assert {job.id for job in await store.jobs() if job.key} == {first.id, second.id}
 
@@ -61,7 +61,7 @@ class JobsContract:
         early = build.job(due=START + MINUTE)
         future = build.job(due=LATER + MINUTE)
         await store.apply([Enqueue(late), Enqueue(early), Enqueue(future)])
-        first, second, third = [await leased(store) for _ in range(3)]
+        first, second, third = [await lease(store) for _ in range(3)]
         assert first == replace(
             early, state=JobState.RUNNING, attempts=1, lease_owner="runner", lease_until=LATER + MINUTE
         )
@@ -72,72 +72,76 @@ class JobsContract:
     async def test_only_the_names_asked_for(self, store: Store, build: Builder) -> None:
         embed, tidy = build.job("embed"), build.job("tidy")
         await store.apply([Enqueue(embed), Enqueue(tidy)])
-        assert await leased(store, names=("other",)) is None
-        held = await leased(store, names=("tidy", "other"))
-        assert held is not None
-        assert held.id == tidy.id
+        assert await lease(store, names=("other",)) is None
+        running = await lease(store, names=("tidy", "other"))
+        assert running is not None
+        assert running.id == tidy.id
 
     async def test_no_job_is_held_twice(self, store: Store, other: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job()) for _ in range(20)])
-        held = await asyncio.gather(
-            *(leased(handle, f"runner {n}") for n in range(15) for handle in (store, other))
+        leases = await asyncio.gather(
+            *(lease(handle, f"runner {n}") for n in range(15) for handle in (store, other))
         )
-        taken = [job.id for job in held if job]
-        assert len(taken) == len(set(taken)) == 20
+        job_ids = [job.id for job in leases if job]
+        assert len(job_ids) == len(set(job_ids)) == 20
 
     async def test_a_silent_runner_loses_its_job(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job())])
-        held = await leased(store, "first")
-        assert held is not None
+        first = await lease(store, "first")
+        assert first is not None
         assert await store.lease("second", now=LATER + MINUTE / 2, duration=MINUTE) is None
-        taken = await store.lease("second", now=LATER + MINUTE, duration=MINUTE)
-        assert taken is not None
-        assert (taken.id, taken.attempts, taken.lease_owner) == (held.id, 2, "second")
-        assert not await store.renew(held.id, "first", until=LATER + 5 * MINUTE)
-        assert not await store.finish(replace(held, state=JobState.DONE), "first")
-        assert await store.job(held.id) == taken
+        second = await store.lease("second", now=LATER + MINUTE, duration=MINUTE)
+        assert second is not None
+        assert (second.id, second.attempts, second.lease_owner) == (
+            first.id,
+            2,
+            "second",
+        )
+        assert not await store.renew(first.id, "first", until=LATER + 5 * MINUTE)
+        assert not await store.finish(replace(first, state=JobState.DONE), "first")
+        assert await store.job(first.id) == second
 
     async def test_renewing_keeps_it(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job())])
-        held = await leased(store, "first")
-        assert held is not None
-        assert await store.renew(held.id, "first", until=LATER + 5 * MINUTE)
-        assert not await store.renew(held.id, "second", until=LATER + 9 * MINUTE)
+        job = await lease(store, "first")
+        assert job is not None
+        assert await store.renew(job.id, "first", until=LATER + 5 * MINUTE)
+        assert not await store.renew(job.id, "second", until=LATER + 9 * MINUTE)
         assert await store.lease("second", now=LATER + 2 * MINUTE, duration=MINUTE) is None
         assert not await store.renew("missing", "first", until=LATER)
 
     async def test_finishing(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job())])
-        held = await leased(store)
-        assert held is not None
-        done = replace(held, state=JobState.DONE, finished=LATER, result={"n": 2})
+        job = await lease(store)
+        assert job is not None
+        done = replace(job, state=JobState.DONE, finished=LATER, result={"n": 2})
         assert await store.finish(done, "runner")
-        assert await store.job(held.id) == replace(done, lease_owner=None, lease_until=None)
+        assert await store.job(job.id) == replace(done, lease_owner=None, lease_until=None)
         assert not await store.finish(done, "runner")
-        assert await leased(store) is None
+        assert await lease(store) is None
 
     async def test_trying_again_later(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job(key="k"))])
-        held = await leased(store)
-        assert held is not None
-        again = replace(held, state=JobState.WAITING, due=LATER + MINUTE, error="it failed")
+        job = await lease(store)
+        assert job is not None
+        again = replace(job, state=JobState.WAITING, due=LATER + MINUTE, error="it failed")
         assert await store.finish(again, "runner")
-        assert await leased(store) is None
-        taken = await store.lease("runner", now=LATER + MINUTE, duration=MINUTE)
-        assert taken is not None
-        assert (taken.attempts, taken.error) == (2, "it failed")
+        assert await lease(store) is None
+        second = await store.lease("runner", now=LATER + MINUTE, duration=MINUTE)
+        assert second is not None
+        assert (second.attempts, second.error) == (2, "it failed")
 
-    async def test_trying_again_beside_a_newer_one_of_its_key(self, store: Store, build: Builder) -> None:
+    async def test_retrying_next_to_a_newer_job_with_its_key(self, store: Store, build: Builder) -> None:
         first, second = build.job(key="k"), build.job(key="k")
         await store.apply([Enqueue(first)])
-        held = await leased(store)
-        assert held is not None
+        running = await lease(store)
+        assert running is not None
         await store.apply([Enqueue(second)])
-        assert await store.finish(replace(held, state=JobState.WAITING, error="it failed"), "runner")
+        assert await store.finish(replace(running, state=JobState.WAITING, error="it failed"), "runner")
         jobs = await store.jobs(states=[JobState.WAITING])
         assert {job.id: job.key for job in jobs} == {first.id: None, second.id: "k"}
 
-    async def test_what_kills_its_runners_is_given_up(self, store: Store, build: Builder) -> None:
+    async def test_a_job_that_kills_its_runners_becomes_dead(self, store: Store, build: Builder) -> None:
         job = build.job(most_attempts=2)
         await store.apply([Enqueue(job)])
         for attempt in range(2):
@@ -152,8 +156,8 @@ class JobsContract:
         await store.apply([Enqueue(job) for job in jobs])
         assert [job.id for job in await store.jobs()] == [job.id for job in reversed(jobs)]
         assert [job.id for job in await store.jobs(limit=2)] == [jobs[3].id, jobs[2].id]
-        found = await store.jobs(states=[JobState.DEAD, JobState.WAITING])
-        assert {job.state for job in found} == {JobState.DEAD, JobState.WAITING}
+        listed = await store.jobs(states=[JobState.DEAD, JobState.WAITING])
+        assert {job.state for job in listed} == {JobState.DEAD, JobState.WAITING}
         assert await store.tally_jobs() == dict.fromkeys(JobState, 1)
 
     async def test_a_person_may_replace_one(self, store: Store, build: Builder) -> None:
@@ -161,19 +165,19 @@ class JobsContract:
         await store.apply([Enqueue(job)])
         again = replace(job, state=JobState.WAITING, attempts=0, error=None)
         assert await store.replace_job(again, expected=JobState.DEAD)
-        held = await leased(store)
-        assert held is not None
-        assert held.id == job.id
+        running = await lease(store)
+        assert running is not None
+        assert running.id == job.id
 
-    async def test_a_job_that_a_runner_took_meanwhile_is_left_to_it(
+    async def test_a_job_that_a_runner_took_is_not_replaced(
         self, store: Store, other: Store, build: Builder
     ) -> None:
         job = build.job()
         await store.apply([Enqueue(job)])
-        held = await leased(other)
+        running = await lease(other)
         ended = replace(job, state=JobState.DONE, finished=LATER)
         assert not await store.replace_job(ended, expected=JobState.WAITING)
-        assert await store.job(job.id) == held
+        assert await store.job(job.id) == running
 
     async def test_dropping_finished_ones(self, store: Store, build: Builder) -> None:
         old = build.job(state=JobState.DONE, finished=START)
@@ -228,7 +232,7 @@ def entry(key: str = "a", drawer: str = "things", **value: object) -> Entry:
 
 
 class EntriesContract:
-    """Put, look, take, list, drop, expire."""
+    """Putting, reading, taking, listing, dropping and expiry of entries."""
 
     async def test_an_entry_comes_back_as_it_went_in(self, store: Store, other: Store) -> None:
         whole = replace(
@@ -259,7 +263,7 @@ class EntriesContract:
         await store.put_entry(entry("a", drawer="others", n=2))
         assert await store.entries("things", now=START) == [entry("a")]
 
-    async def test_an_expired_one_is_nowhere(self, store: Store) -> None:
+    async def test_an_expired_entry_is_not_found(self, store: Store) -> None:
         brief = replace(entry(), expires=START + HOUR)
         await store.put_entry(brief)
         assert await store.entry("things", "a", now=START + HOUR - MOMENT) == brief
@@ -277,7 +281,7 @@ class EntriesContract:
         assert await store.drop_expired(START + HOUR - MOMENT) == 0
         assert await store.drop_expired(START + HOUR) == 3
         assert await store.drop_expired(START + HOUR) == 0
-        assert {one.key for one in await store.entries("things", now=START)} == {"stays", "later"}
+        assert {listed.key for listed in await store.entries("things", now=START)} == {"stays", "later"}
         assert await store.entry("a", "a", now=START) is None
 
     async def test_taking_removes(self, store: Store, other: Store) -> None:
@@ -288,10 +292,10 @@ class EntriesContract:
 
     async def test_of_many_takers_one_gets_it(self, store: Store, other: Store) -> None:
         await store.put_entry(entry())
-        taken = await asyncio.gather(
+        results = await asyncio.gather(
             *(handle.take_entry("things", "a", now=START) for _ in range(10) for handle in (store, other))
         )
-        assert [one for one in taken if one] == [entry()]
+        assert [result for result in results if result] == [entry()]
 
     async def test_dropping_is_seen_at_once_by_others(self, store: Store, other: Store) -> None:
         await store.put_entry(entry())
@@ -301,14 +305,14 @@ class EntriesContract:
         assert not await other.drop_entry("things", "a")
 
     async def test_the_newest_first_and_no_more_than_asked(self, store: Store) -> None:
-        made = [replace(entry(f"{n}"), created=START + n * HOUR) for n in (2, 0, 3, 1)]
-        for one in made:
-            await store.put_entry(one)
+        entries = [replace(entry(f"{n}"), created=START + n * HOUR) for n in (2, 0, 3, 1)]
+        for item in entries:
+            await store.put_entry(item)
         listed = await store.entries("things", now=START)
-        assert [one.key for one in listed] == ["3", "2", "1", "0"]
+        assert [item.key for item in listed] == ["3", "2", "1", "0"]
         assert await store.entries("things", now=START, limit=2) == listed[:2]
 
-    async def test_what_is_no_json_is_refused(self, store: Store) -> None:
+    async def test_a_value_that_is_not_json_is_refused(self, store: Store) -> None:
         for value in (object(), float("nan"), {1, 2}):
             with pytest.raises(InvalidInput):
                 await store.put_entry(entry(value=value))
@@ -320,10 +324,10 @@ class EntriesContract:
         assert await store.entries("y' OR '1'='1", now=START) == [hostile]
         assert await store.entries("y", now=START) == []
 
-    async def test_erased_memories_are_named_no_more(self, store: Store, build: Builder) -> None:
-        gone, kept = build.put(), build.put()
-        await store.apply([gone, kept])
-        ids = [gone.memory.id, kept.memory.id]
+    async def test_references_to_erased_memories_are_removed(self, store: Store, build: Builder) -> None:
+        erased, remaining = build.put(), build.put()
+        await store.apply([erased, remaining])
+        ids = [erased.memory.id, remaining.memory.id]
         await store.put_entry(entry("both", memories=ids, last=ids[0], n=1))
         await store.put_entry(entry("alone", memories=ids[:1]))
         await store.put_entry(entry(ids[0]))
@@ -335,19 +339,21 @@ class EntriesContract:
         assert await store.entry("things", "alone", now=START) == entry("alone", memories=[])
         assert await store.entry("things", ids[0], now=START) is None
 
-    async def test_words_that_name_an_erased_memory_go_whole(self, store: Store, build: Builder) -> None:
-        gone, kept = build.put(), build.put()
-        await store.apply([gone, kept])
-        told = {"memory": {"id": gone.memory.id, "content": "told"}, "others": [{"said": "more"}]}
-        hint = {"notice": f"stored as\n{gone.memory.id}"}
-        other = {"memory": {"id": kept.memory.id, "content": "kept"}}
-        for key, words in (("told", told), ("hint", hint), ("other", other)):
+    async def test_values_that_contain_an_erased_memory_are_removed(
+        self, store: Store, build: Builder
+    ) -> None:
+        erased, remaining = build.put(), build.put()
+        await store.apply([erased, remaining])
+        answer = {"memory": {"id": erased.memory.id, "content": "told"}, "others": [{"said": "more"}]}
+        hint = {"notice": f"stored as\n{erased.memory.id}"}
+        other = {"memory": {"id": remaining.memory.id, "content": "kept"}}
+        for key, words in (("told", answer), ("hint", hint), ("other", other)):
             await store.put_entry(entry(key, said="a", words=words))
-        receipt = await store.erase([gone.memory.id])
+        receipt = await store.erase([erased.memory.id])
         assert receipt.removed["references"] == 2
         assert set(receipt.remaining.values()) == {0}
-        left: dict[str, object] = {"told": None, "hint": None, "other": other}
-        for key, rest in left.items():
+        expected: dict[str, object] = {"told": None, "hint": None, "other": other}
+        for key, rest in expected.items():
             assert await store.entry("things", key, now=START) == entry(key, said="a", words=rest)
 
     def test_a_value_is_not_shown(self) -> None:

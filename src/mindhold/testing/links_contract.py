@@ -16,16 +16,19 @@ from mindhold.testing.builders import MODEL, START, Builder, needs, unit
 
 
 class LinksContract:
-    """Connect, disconnect, keep."""
+    """Links and versions."""
 
     async def test_a_link_is_found_from_both_ends(self, store: Store, build: Builder) -> None:
         first, second, third = build.put(), build.put(), build.put()
-        one = build.link(first.memory, second.memory, Relation.CAUSED_BY, weight=0.5, automatic=True)
-        two = build.link(second.memory, third.memory)
-        await store.apply([first, second, third, Connect(one), Connect(two)])
-        assert await store.links_of([first.memory.id], viewer="default") == [one]
-        assert await store.links_of([second.memory.id], viewer="default") == [one, two]
-        assert await store.links_of([first.memory.id, second.memory.id], viewer="default") == [one, two]
+        first_link = build.link(first.memory, second.memory, Relation.CAUSED_BY, weight=0.5, automatic=True)
+        second_link = build.link(second.memory, third.memory)
+        await store.apply([first, second, third, Connect(first_link), Connect(second_link)])
+        assert await store.links_of([first.memory.id], viewer="default") == [first_link]
+        assert await store.links_of([second.memory.id], viewer="default") == [first_link, second_link]
+        assert await store.links_of([first.memory.id, second.memory.id], viewer="default") == [
+            first_link,
+            second_link,
+        ]
         assert await store.links_of([], viewer="default") == []
         assert await store.links_of(["missing"], viewer="default") == []
 
@@ -33,9 +36,9 @@ class LinksContract:
         first, second = build.put(), build.put()
         links = [build.link(first.memory, second.memory, relation) for relation in Relation]
         await store.apply([first, second, *(Connect(link) for link in links)])
-        asked = (Relation.PART_OF, Relation.CONTRADICTS)
-        found = await store.links_of([first.memory.id], relations=asked, viewer="default")
-        assert {link.relation for link in found} == set(asked)
+        relations = (Relation.PART_OF, Relation.CONTRADICTS)
+        filtered = await store.links_of([first.memory.id], relations=relations, viewer="default")
+        assert {link.relation for link in filtered} == set(relations)
         assert len(await store.links_of([first.memory.id], viewer="default")) == len(Relation)
 
     async def test_connecting_again_replaces(self, store: Store, build: Builder) -> None:
@@ -74,22 +77,25 @@ class LinksContract:
         assert await store.versions_of(put.memory.id, latest=2) == versions[-2:]
         assert await store.versions_of("missing") == await store.versions_of("missing", latest=1) == []
         other, plain = build.put(), build.put()
-        kept = build.version(other.memory, 1, "other words")
-        await store.apply([other, plain, Keep(kept)])
-        asked = [put.memory.id, "missing", plain.memory.id, other.memory.id]
-        assert await store.versions_among(asked) == {put.memory.id: versions, other.memory.id: [kept]}
+        other_version = build.version(other.memory, 1, "other words")
+        await store.apply([other, plain, Keep(other_version)])
+        memory_ids = [put.memory.id, "missing", plain.memory.id, other.memory.id]
+        assert await store.versions_among(memory_ids) == {
+            put.memory.id: versions,
+            other.memory.id: [other_version],
+        }
 
     async def test_a_version_is_never_overwritten(self, store: Store, build: Builder) -> None:
         put = build.put()
-        kept = build.version(put.memory, 1, "first words")
-        await store.apply([put, Keep(kept), Keep(kept)])
+        version = build.version(put.memory, 1, "first words")
+        await store.apply([put, Keep(version), Keep(version)])
         with pytest.raises(Conflict):
             await store.apply([Keep(build.version(put.memory, 1, "other words"))])
-        assert await store.versions_of(put.memory.id) == [kept]
+        assert await store.versions_of(put.memory.id) == [version]
 
 
 class ScopesContract:
-    """Put, rename, drop."""
+    """Putting, renaming and dropping scopes."""
 
     async def test_global_always_exists(self, store: Store) -> None:
         assert [scope.name for scope in await store.scopes()] == [GLOBAL]
@@ -100,9 +106,9 @@ class ScopesContract:
         await store.put_scope(work)
         await store.put_scope(team)
         assert [scope.name for scope in await store.scopes()] == sorted([GLOBAL, "a team", "work"])
-        found = {scope.name: scope for scope in await store.scopes()}
-        assert found["work"] == work
-        assert found["a team"] == team
+        scopes = {scope.name: scope for scope in await store.scopes()}
+        assert scopes["work"] == work
+        assert scopes["a team"] == team
 
     async def test_putting_again_replaces(self, store: Store, build: Builder) -> None:
         work = build.scope("work", description="before")
@@ -162,40 +168,40 @@ class ScopesContract:
 
 
 class ErasureContract:
-    """Erase, and prove it."""
+    """Erasing, and proof of it."""
 
     async def test_many_here_and_there(self, store: Store, build: Builder) -> None:
         puts = [build.put(f"the same words, and number{number}") for number in range(60)]
-        naming = build.put("made of two", merged_from=(puts[0].memory.id, puts[1].memory.id))
-        await store.apply([*puts, naming])
-        gone = [put.memory.id for put in puts[::2]]
-        receipt = await store.erase(gone)
-        assert sorted(receipt.ids) == sorted(gone)
+        merged = build.put("made of two", merged_from=(puts[0].memory.id, puts[1].memory.id))
+        await store.apply([*puts, merged])
+        erased_ids = [put.memory.id for put in puts[::2]]
+        receipt = await store.erase(erased_ids)
+        assert sorted(receipt.ids) == sorted(erased_ids)
         assert receipt.removed["memories"] == 30
         assert not any(receipt.remaining.values())
-        left = await store.get_many([put.memory.id for put in (*puts, naming)], viewer="system")
-        assert set(left) == {put.memory.id for put in (*puts[1::2], naming)}
-        assert left[naming.memory.id].merged_from == (puts[1].memory.id,)
+        remaining = await store.get_many([put.memory.id for put in (*puts, merged)], viewer="system")
+        assert set(remaining) == {put.memory.id for put in (*puts[1::2], merged)}
+        assert remaining[merged.memory.id].merged_from == (puts[1].memory.id,)
 
     @needs(Capability.VECTORS)
     async def test_nothing_of_it_is_left(self, store: Store, build: Builder) -> None:
-        gone = build.put("a secret word", tags=("t",), vector=unit(1), status=Status.FORGOTTEN)
-        kept = build.put("another", supersedes=gone.memory.id, merged_from=(gone.memory.id, "x"))
-        about = build.job(payload={"id": gone.memory.id})
-        others = build.job(payload={"ids": [gone.memory.id, kept.memory.id]})
+        erased = build.put("a secret word", tags=("t",), vector=unit(1), status=Status.FORGOTTEN)
+        other = build.put("another", supersedes=erased.memory.id, merged_from=(erased.memory.id, "x"))
+        about = build.job(payload={"id": erased.memory.id})
+        others = build.job(payload={"ids": [erased.memory.id, other.memory.id]})
         await store.apply(
             [
-                gone,
-                kept,
-                Connect(build.link(gone.memory, kept.memory)),
-                Connect(build.link(kept.memory, gone.memory, Relation.SUPERSEDED_BY)),
-                Keep(build.version(gone.memory, 1, "an older secret")),
+                erased,
+                other,
+                Connect(build.link(erased.memory, other.memory)),
+                Connect(build.link(other.memory, erased.memory, Relation.SUPERSEDED_BY)),
+                Keep(build.version(erased.memory, 1, "an older secret")),
                 Enqueue(about),
                 Enqueue(others),
             ]
         )
-        receipt = await store.erase([gone.memory.id, "never there"])
-        assert receipt.ids == (gone.memory.id,)
+        receipt = await store.erase([erased.memory.id, "never there"])
+        assert receipt.ids == (erased.memory.id,)
         assert receipt.removed["memories"] == 1
         assert receipt.removed["links"] == 2
         assert receipt.removed["versions"] == 1
@@ -204,33 +210,35 @@ class ErasureContract:
         assert set(receipt.remaining.values()) == {0}
         assert set(receipt.removed) <= set(receipt.remaining)
 
-        assert await store.get_many([gone.memory.id], viewer="admin") == {}
-        assert await store.links_of([kept.memory.id], viewer="admin") == []
-        assert await store.versions_of(gone.memory.id) == []
-        assert await store.vector_of([gone.memory.id], model=MODEL) == {}
-        left = await store.get(kept.memory.id, viewer="admin")
-        assert left.supersedes is None
-        assert left.merged_from == ("x",)
-        assert [job.payload for job in await store.jobs()] == [{"ids": [kept.memory.id]}]
+        assert await store.get_many([erased.memory.id], viewer="admin") == {}
+        assert await store.links_of([other.memory.id], viewer="admin") == []
+        assert await store.versions_of(erased.memory.id) == []
+        assert await store.vector_of([erased.memory.id], model=MODEL) == {}
+        reread = await store.get(other.memory.id, viewer="admin")
+        assert reread.supersedes is None
+        assert reread.merged_from == ("x",)
+        assert [job.payload for job in await store.jobs()] == [{"ids": [other.memory.id]}]
 
     async def test_a_copy_goes_and_what_names_it_stays(self, store: Store, build: Builder) -> None:
-        gone = build.put("a copy", tags=("t",), vector=unit(1))
-        kept = build.put("another", supersedes=gone.memory.id, merged_from=(gone.memory.id,))
-        about = build.job(payload={"id": gone.memory.id})
-        entry = Entry("conversation", "c", {"memories": [gone.memory.id]}, START)
-        link = Connect(build.link(gone.memory, kept.memory))
-        await store.apply([gone, kept, link, Keep(build.version(gone.memory, 1, "before")), Enqueue(about)])
+        erased = build.put("a copy", tags=("t",), vector=unit(1))
+        other = build.put("another", supersedes=erased.memory.id, merged_from=(erased.memory.id,))
+        about = build.job(payload={"id": erased.memory.id})
+        entry = Entry("conversation", "c", {"memories": [erased.memory.id]}, START)
+        link = Connect(build.link(erased.memory, other.memory))
+        await store.apply(
+            [erased, other, link, Keep(build.version(erased.memory, 1, "before")), Enqueue(about)]
+        )
         await store.put_entry(entry)
-        receipt = await store.erase([gone.memory.id], references=False)
-        assert receipt.ids == (gone.memory.id,)
+        receipt = await store.erase([erased.memory.id], references=False)
+        assert receipt.ids == (erased.memory.id,)
         assert (receipt.removed["memories"], receipt.removed["links"], receipt.removed["versions"]) == (
             1,
             1,
             1,
         )
         assert set(receipt.remaining.values()) == {0}
-        assert await store.get_many([gone.memory.id], viewer="admin") == {}
-        assert await store.get(kept.memory.id, viewer="admin") == kept.memory
+        assert await store.get_many([erased.memory.id], viewer="admin") == {}
+        assert await store.get(other.memory.id, viewer="admin") == other.memory
         assert await store.jobs() == [about]
         assert await store.entries("conversation", now=START) == [entry]
 

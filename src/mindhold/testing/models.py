@@ -1,4 +1,4 @@
-"""Contracts of embedders and classifiers, and models of a few kilobytes to test with."""
+"""Contracts of embedders and classifiers, and tiny models for tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Tensors = dict[str, npt.NDArray[np.float32]]
 
 
 def write_tiny_model(folder: Path, *, seed: int = 7) -> Tensors:
-    """Writes config.json, tokenizer.json and model.safetensors, and returns the weights."""
+    """Write config.json, tokenizer.json and model.safetensors, and return the weights."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = tiny_weights(seed)
     config = {
@@ -78,7 +78,7 @@ def tiny_vocabulary() -> dict[str, int]:
 
 
 def tiny_tokenizer() -> dict[str, object]:
-    """Letter by letter; saved with cutting and padding, as published tokenizers often are."""
+    """A tokenizer by letters, saved with truncation and padding like many published ones."""
     vocabulary = tiny_vocabulary()
     special = [
         {"id": vocabulary[token], "content": token, "special": True}
@@ -148,21 +148,17 @@ def write_safetensors(path: Path, tensors: Tensors) -> None:
             file.write(np.ascontiguousarray(values, dtype="<f4").tobytes())
 
 
-LABELS = (
-    "contradiction",
-    "entailment",
-    "neutral",
-)  # in another order than ours, as published models have them
+LABELS = ("contradiction", "entailment", "neutral")  # in the order of published models, which isn't ours
 NLI_POSITIONS = 128
 
 
 def write_tiny_nli(folder: Path, *, labels: tuple[str, ...] = LABELS, graph: str = "onnx/model.onnx") -> None:
-    """Writes config.json, tokenizer.json and the graph."""
+    """Write config.json, tokenizer.json and the graph."""
     (folder / graph).parent.mkdir(parents=True, exist_ok=True)
     config = {
         "model_type": "deberta-v2",
         "max_position_embeddings": NLI_POSITIONS,
-        "id2label": {str(place): label.upper() for place, label in enumerate(labels)},
+        "id2label": {str(index): label.upper() for index, label in enumerate(labels)},
     }
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "tokenizer.json").write_text(json.dumps(tiny_tokenizer()), encoding="utf-8")
@@ -170,16 +166,16 @@ def write_tiny_nli(folder: Path, *, labels: tuple[str, ...] = LABELS, graph: str
 
 
 def tiny_graph(outputs: int = len(LABELS)) -> bytes:
-    """Logits are the sums of a table's rows over the ids that are no padding."""
+    """A graph whose logits are the sums of a table's rows over the ids except padding."""
     from onnx import TensorProto, helper, numpy_helper
 
     vocabulary = tiny_vocabulary()
     table = np.zeros((len(vocabulary), outputs), dtype=np.float32)
     table[:, -1] = 0.01
     table[[vocabulary["[PAD]"], vocabulary["[CLS]"], vocabulary["[SEP]"]]] = 0
-    for mark, place in (("!", 0), ("?", 1)):
+    for mark, column_of_mark in (("!", 0), ("?", 1)):
         for token in (mark, f"##{mark}"):
-            table[vocabulary[token]] = [6.0 if column == place else 0.0 for column in range(outputs)]
+            table[vocabulary[token]] = [6.0 if column == column_of_mark else 0.0 for column in range(outputs)]
     nodes = [
         helper.make_node("Gather", ["table", "input_ids"], ["rows"]),
         helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
@@ -203,8 +199,8 @@ def tiny_graph(outputs: int = len(LABELS)) -> bytes:
         ],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    made: bytes = model.SerializeToString()
-    return made
+    serialised: bytes = model.SerializeToString()
+    return serialised
 
 
 TEXTS = (
@@ -217,7 +213,7 @@ TEXTS = (
 
 
 class EmbedderContract(ABC):
-    """`semantic` says whether the embedder knows meanings, or only spellings."""
+    """What every embedder promises. `semantic` says whether it knows meanings, or only spellings."""
 
     semantic: ClassVar[bool]
 
@@ -268,8 +264,8 @@ class EmbedderContract(ABC):
     async def test_calls_at_once_do_not_mix(self, embedder: Embedder) -> None:
         alone = [await embedder.embed([text]) for text in TEXTS]
         at_once = await asyncio.gather(*(embedder.embed([text]) for text in TEXTS))
-        for one, other in zip(alone, at_once, strict=True):
-            np.testing.assert_array_equal(one, other)
+        for expected, actual in zip(alone, at_once, strict=True):
+            np.testing.assert_array_equal(expected, actual)
 
     async def test_like_meanings_are_closer_than_unlike(self, embedder: Embedder) -> None:
         texts = [
@@ -292,7 +288,7 @@ PAIRS = (
 
 
 class ClassifierContract(ABC):
-    """Rules or models alike."""
+    """What every classifier promises, by rules or by a model."""
 
     @abstractmethod
     def classifier(self) -> Classifier:
@@ -307,16 +303,16 @@ class ClassifierContract(ABC):
     async def test_each_pair_has_three_shares_of_one(self, classifier: Classifier) -> None:
         judgements = await classifier.judge(PAIRS)
         assert len(judgements) == len(PAIRS)
-        for one in judgements:
-            shares = (one.entailment, one.neutral, one.contradiction)
+        for judgement in judgements:
+            shares = (judgement.entailment, judgement.neutral, judgement.contradiction)
             assert all(0 <= share <= 1 for share in shares)
             assert isclose(sum(shares), 1, abs_tol=1e-6)
 
     async def test_a_judgement_is_the_same_alone_and_among_others(self, classifier: Classifier) -> None:
-        among = await classifier.judge(PAIRS)
-        for pair, one in zip(PAIRS, among, strict=True):
+        together = await classifier.judge(PAIRS)
+        for pair, judgement in zip(PAIRS, together, strict=True):
             [alone] = await classifier.judge([pair])
-            assert isclose(alone.contradiction, one.contradiction, abs_tol=1e-4)
+            assert isclose(alone.contradiction, judgement.contradiction, abs_tol=1e-4)
 
     async def test_several_may_ask_at_once(self, classifier: Classifier) -> None:
         answers = await asyncio.gather(*(classifier.judge(PAIRS) for _ in range(4)))

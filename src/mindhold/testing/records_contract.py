@@ -15,8 +15,8 @@ from mindhold.ports.store import Capability, Change, Connect, Enqueue, Keep, Mar
 from mindhold.testing.builders import MODEL, START, Builder, needs, unit
 
 
-async def stored(store: Store, *puts: Put) -> list[Memory]:
-    """Put them in one step."""
+async def put_all(store: Store, *puts: Put) -> list[Memory]:
+    """Put them in one step and return their memories."""
     await store.apply(puts)
     return [put.memory for put in puts]
 
@@ -26,7 +26,7 @@ def ids(memories: list[Memory]) -> list[str]:
 
 
 class RecordsContract:
-    """Put, revise, get, count, touch."""
+    """Putting, revising, reading, counting and touching records."""
 
     async def test_a_record_comes_back_as_it_went_in(self, store: Store, build: Builder) -> None:
         put = build.put(
@@ -57,7 +57,7 @@ class RecordsContract:
             provenance=Provenance("history", "import", "talk", 7, "/tmp/a b#c?.md", 12),
             metadata={"nested": {"list": [1, 2.5, None, True, "ß"]}, "": "empty key"},
         )
-        (memory,) = await stored(store, put)
+        (memory,) = await put_all(store, put)
         assert await store.get(memory.id, viewer="default") == memory
 
     async def test_a_missing_record_is_named(self, store: Store) -> None:
@@ -65,9 +65,9 @@ class RecordsContract:
             await store.get("nothing-here", viewer="default")
 
     async def test_get_many_leaves_out_what_is_missing(self, store: Store, build: Builder) -> None:
-        first, second = await stored(store, build.put(), build.put())
-        found = await store.get_many([second.id, "missing", first.id, first.id], viewer="default")
-        assert found == {first.id: first, second.id: second}
+        first, second = await put_all(store, build.put(), build.put())
+        memories = await store.get_many([second.id, "missing", first.id, first.id], viewer="default")
+        assert memories == {first.id: first, second.id: second}
         assert await store.get_many([], viewer="default") == {}
 
     async def test_putting_again_replaces_everything(self, store: Store, build: Builder) -> None:
@@ -87,13 +87,13 @@ class RecordsContract:
 
     @needs(Capability.VECTORS)
     async def test_a_vector_says_which_model_made_it(self, store: Store, build: Builder) -> None:
-        (memory,) = await stored(store, build.put(vector=unit(1, 2)))
+        (memory,) = await put_all(store, build.put(vector=unit(1, 2)))
         assert (await store.get(memory.id, viewer="default")).embedded_by == MODEL
         with pytest.raises(InvalidInput):
             await store.apply([build.put(vector=unit(1), embedded_by=None)])
 
     async def test_without_a_vector_no_model_is_named(self, store: Store, build: Builder) -> None:
-        (memory,) = await stored(store, build.put(embedded_by=MODEL))
+        (memory,) = await put_all(store, build.put(embedded_by=MODEL))
         assert (await store.get(memory.id, viewer="default")).embedded_by is None
 
     async def test_apply_is_all_or_nothing(self, store: Store, build: Builder) -> None:
@@ -124,14 +124,14 @@ class RecordsContract:
         assert await store.count(Filter(tags=("t",))) == 500
         assert await store.count(Filter(tags=("t",)), most=100) == 100
         assert await store.count(Filter(tags=("t1",)), most=100) == 1
-        found = await store.get_many([put.memory.id for put in puts], viewer="default")
-        assert list(found.values()) != []
-        assert all(found[put.memory.id] == put.memory for put in puts)
+        memories = await store.get_many([put.memory.id for put in puts], viewer="default")
+        assert list(memories.values()) != []
+        assert all(memories[put.memory.id] == put.memory for put in puts)
 
     @needs(Capability.VECTORS)
     async def test_revise_leaves_content_and_vector(self, store: Store, build: Builder) -> None:
         await store.put_scope(build.scope("work"))
-        (memory,) = await stored(store, build.put("kept words", vector=unit(1), tags=("a", "b")))
+        (memory,) = await put_all(store, build.put("kept words", vector=unit(1), tags=("a", "b")))
         changed = replace(
             memory,
             scope="work",
@@ -148,7 +148,7 @@ class RecordsContract:
         assert set(await store.vector_of([memory.id], model=MODEL)) == {memory.id}
 
     async def test_the_same_content_twice_is_a_conflict(self, store: Store, build: Builder) -> None:
-        (first,) = await stored(store, build.put("the same"))
+        (first,) = await put_all(store, build.put("the same"))
         with pytest.raises(Conflict, match=first.id):
             await store.apply([build.put("other"), build.put("the same")])
         with pytest.raises(Conflict):
@@ -171,7 +171,7 @@ class RecordsContract:
 
     async def test_by_hash(self, store: Store, build: Builder) -> None:
         await store.put_scope(build.scope("work"))
-        live, quarantined, hidden, elsewhere = await stored(
+        live, quarantined, hidden, elsewhere = await put_all(
             store,
             build.put("one"),
             build.put("two", status=Status.QUARANTINED),
@@ -179,13 +179,13 @@ class RecordsContract:
             build.put("four", scope="work"),
         )
         hashes = [memory.content_hash for memory in (live, quarantined, hidden, elsewhere)]
-        found = await store.by_hash([*hashes, "unknown"], scope="Global", agent="default")
-        assert found == {live.content_hash: live, quarantined.content_hash: quarantined}
+        memories = await store.by_hash([*hashes, "unknown"], scope="Global", agent="default")
+        assert memories == {live.content_hash: live, quarantined.content_hash: quarantined}
         assert await store.by_hash(hashes, scope="Global", agent="ada") == {}
         assert await store.by_hash(hashes, scope="nowhere", agent="default") == {}
 
     async def test_by_gist(self, store: Store, build: Builder) -> None:
-        first, second, _, _, _ = await stored(
+        first, second, _, _, _ = await put_all(
             store,
             build.put("a", gist="g1"),
             build.put("b", gist="g1"),
@@ -193,13 +193,15 @@ class RecordsContract:
             build.put("d", gist="g1", agent="ada"),
             build.put("e"),
         )
-        found = await store.by_gist(["g1", "g2", ""], scope="Global", agent="default")
-        assert {gist: ids(found[gist]) for gist in found} == {"g1": [first.id, second.id]}
+        memories_by_gist = await store.by_gist(["g1", "g2", ""], scope="Global", agent="default")
+        assert {gist: ids(memories_by_gist[gist]) for gist in memories_by_gist} == {
+            "g1": [first.id, second.id]
+        }
 
     async def test_a_mark_changes_the_status_and_nothing_else(
         self, store: Store, other: Store, build: Builder
     ) -> None:
-        [memory] = await stored(store, build.put("one"))
+        [memory] = await put_all(store, build.put("one"))
         amended = replace(memory, topic="amended elsewhere", tags=("kept",))
         await other.apply([Revise(amended)])
         later = START + timedelta(days=1)
@@ -222,7 +224,7 @@ class RecordsContract:
             await store.apply([Mark(hidden.memory.id, Status.ACTIVE, previous=None, updated=START)])
 
     async def test_touch_counts_uses(self, store: Store, build: Builder) -> None:
-        first, second = await stored(store, build.put(), build.put())
+        first, second = await put_all(store, build.put(), build.put())
         later = START + timedelta(days=3)
         await store.touch([first.id, "gone", first.id], later)
         await store.touch([first.id], later - timedelta(days=1))
@@ -232,7 +234,7 @@ class RecordsContract:
         assert await store.get(second.id, viewer="default") == second
 
     async def test_resolve_by_the_beginning(self, store: Store, build: Builder) -> None:
-        memories = await stored(store, *(build.put() for _ in range(12)))
+        memories = await put_all(store, *(build.put() for _ in range(12)))
         assert await store.resolve(memories[3].id, viewer="default") == [memories[3].id]
         assert len(await store.resolve("m0000", viewer="default")) == 10
         assert await store.resolve("x", viewer="default") == []
@@ -270,7 +272,7 @@ class RecordsContract:
             await store.tally(everything, "content; DROP TABLE memory")
 
     async def test_another_handle_sees_it_at_once(self, store: Store, other: Store, build: Builder) -> None:
-        (memory,) = await stored(store, build.put())
+        (memory,) = await put_all(store, build.put())
         assert await other.get(memory.id, viewer="default") == memory
         await other.apply([Revise(replace(memory, topic="seen"))])
         assert (await store.get(memory.id, viewer="default")).topic == "seen"
@@ -281,7 +283,7 @@ class FindContract:
 
     async def test_each_condition(self, store: Store, build: Builder) -> None:
         await store.put_scope(build.scope("work"))
-        plain, special = await stored(
+        plain, special = await put_all(
             store,
             build.put(trust=0.2),
             build.put(
@@ -324,7 +326,7 @@ class FindContract:
         assert await store.count(Filter(statuses=())) == len(Status)
 
     async def test_orders(self, store: Store, build: Builder) -> None:
-        old, middle, new = await stored(
+        old, middle, new = await put_all(
             store,
             build.put(importance=0.9, uses=1),
             build.put(importance=0.1, uses=2),
@@ -336,14 +338,14 @@ class FindContract:
         assert ids(await store.find(Filter(), order=Order.USED)) == [middle.id, old.id, new.id]
 
     async def test_scan_gives_all_in_order_of_id(self, store: Store, build: Builder) -> None:
-        memories = await stored(store, *(build.put(occurred=START) for _ in range(25)))
+        memories = await put_all(store, *(build.put(occurred=START) for _ in range(25)))
         batches = [batch async for batch in store.scan(Filter(), batch=10)]
         assert [len(batch) for batch in batches] == [10, 10, 5]
         assert [memory for batch in batches for memory in batch] == memories
         assert [batch async for batch in store.scan(Filter(scopes=("nowhere",)))] == []
 
     async def test_scan_while_others_write(self, store: Store, build: Builder) -> None:
-        memories = await stored(store, *(build.put() for _ in range(20)))
+        memories = await put_all(store, *(build.put() for _ in range(20)))
         seen: list[str] = []
         async for batch in store.scan(Filter(), batch=5):
             seen += ids(batch)
@@ -354,7 +356,7 @@ class FindContract:
 
 
 class PagingContract:
-    """Find, page by page."""
+    """Pages of a listing."""
 
     @pytest.mark.parametrize("order", list(Order))
     async def test_pages_join_without_gap_or_overlap(
@@ -385,37 +387,39 @@ class PagingContract:
     async def test_a_page_begins_where_the_last_one_ended_whatever_is_written(
         self, store: Store, build: Builder, order: Order
     ) -> None:
-        moments = [START + timedelta(hours=n // 2) for n in range(12)]  # two and two share a place
+        moments = [START + timedelta(hours=n // 2) for n in range(12)]  # pairs share a sort value
         puts = [
             build.put(occurred=moment, importance=(n // 2) / 10, uses=n // 2, review=moment)
             for n, moment in enumerate(moments)
         ]
         await store.apply(puts)
         whole = await store.find(Filter(), order=order, limit=100)
-        seen = await store.find(Filter(), order=order, limit=5)
-        assert seen == whole[:5]
-        spot = PagePosition.of(seen[-1], order)
-        await store.erase([seen[-1].id])
-        assert await store.find(Filter(), order=order, limit=4, after=spot) == whole[5:9]
-        amended = replace(seen[0], occurred=START, importance=0.0)
+        first_page = await store.find(Filter(), order=order, limit=5)
+        assert first_page == whole[:5]
+        position = PagePosition.of(first_page[-1], order)
+        await store.erase([first_page[-1].id])
+        assert await store.find(Filter(), order=order, limit=4, after=position) == whole[5:9]
+        amended = replace(first_page[0], occurred=START, importance=0.0)
         await store.apply([Revise(amended), build.put(occurred=build.now, importance=1.0, uses=99)])
-        rest = await store.find(Filter(), order=order, limit=100, after=spot)
+        rest = await store.find(Filter(), order=order, limit=100, after=position)
         assert [memory for memory in rest if memory.id in ids(whole[5:])] == whole[5:]
-        assert not set(ids(seen[1:])) & set(ids(rest))
-        spot = PagePosition.of(whole[8], order)
+        assert not set(ids(first_page[1:])) & set(ids(rest))
+        position = PagePosition.of(whole[8], order)
         await store.apply([Revise(replace(whole[8], occurred=START - timedelta(days=9), importance=0.99))])
-        rest = await store.find(Filter(ids=tuple(ids(whole[9:]))), order=order, limit=100, after=spot)
+        rest = await store.find(Filter(ids=tuple(ids(whole[9:]))), order=order, limit=100, after=position)
         assert rest == whole[9:]
 
-    async def test_nothing_comes_after_what_has_no_place(self, store: Store, build: Builder) -> None:
+    async def test_nothing_comes_after_a_record_without_a_position(
+        self, store: Store, build: Builder
+    ) -> None:
         await store.apply([build.put(review=START), build.put(review=None)])
         assert len(await store.find(Filter(), order=Order.DUE)) == 1
         assert await store.find(Filter(), order=Order.DUE, after=PagePosition(None, "")) == []
 
-    async def test_a_place_needs_no_record(self, store: Store, build: Builder) -> None:
-        [memory] = await stored(store, build.put(occurred=START))
-        for last, found in (("", []), ("~", [memory])):
-            assert await store.find(Filter(), after=PagePosition(START, last)) == found
+    async def test_a_position_needs_no_record(self, store: Store, build: Builder) -> None:
+        [memory] = await put_all(store, build.put(occurred=START))
+        for last, expected in (("", []), ("~", [memory])):
+            assert await store.find(Filter(), after=PagePosition(START, last)) == expected
         assert await store.find(Filter(), after=PagePosition(START + timedelta(days=1), "x")) == [memory]
 
     async def test_a_page_after_a_missing_record(self, store: Store, build: Builder) -> None:
@@ -431,39 +435,39 @@ _TURN: dict[str, Any] = {
 
 
 class TurnsContract:
-    """Messages are counted and listed apart from all else, a long one once."""
+    """Messages are counted and listed separately, a long one once."""
 
     async def test_a_message_counts_once_and_nothing_else_counts(self, store: Store, build: Builder) -> None:
-        said = {"message_type": "user"}
+        by_user = {"message_type": "user"}
         turns = [
-            build.put("short", metadata=said, **_TURN),
-            build.put("first of a long one", metadata={**said, "parts": 3}, **_TURN),
-            build.put("names the word inside", metadata={**said, "extras": {PART_KEY: 2}}, **_TURN),
-            build.put("odd", metadata={**said, "extras": {"text": f'"{PART_KEY}" \x00 "$'}}, **_TURN),
-            build.put("embedded", metadata=said, vector=unit(1), **_TURN),
+            build.put("short", metadata=by_user, **_TURN),
+            build.put("first of a long one", metadata={**by_user, "parts": 3}, **_TURN),
+            build.put("names the word inside", metadata={**by_user, "extras": {PART_KEY: 2}}, **_TURN),
+            build.put("odd", metadata={**by_user, "extras": {"text": f'"{PART_KEY}" \x00 "$'}}, **_TURN),
+            build.put("embedded", metadata=by_user, vector=unit(1), **_TURN),
         ]
         others = [
-            build.put("second", metadata={**said, PART_KEY: 1}, **_TURN),
-            build.put("third", metadata={**said, PART_KEY: 2, "gap": " "}, **_TURN),
-            build.put("of another dialect", kind=Kind.EPISODE, metadata=said),
+            build.put("second", metadata={**by_user, PART_KEY: 1}, **_TURN),
+            build.put("third", metadata={**by_user, PART_KEY: 2, "gap": " "}, **_TURN),
+            build.put("of another dialect", kind=Kind.EPISODE, metadata=by_user),
             build.put("a fact", provenance=_TURN["provenance"]),
-            build.put("hidden", metadata=said, status=Status.QUARANTINED, **_TURN),
+            build.put("hidden", metadata=by_user, status=Status.QUARANTINED, **_TURN),
         ]
         await store.apply([*turns, *others])
         assert [is_turn(put.memory) for put in (*turns, *others)] == [True] * 5 + [False] * 4 + [True]
-        wanted = [put.memory.id for put in turns]
+        expected = [put.memory.id for put in turns]
         for where in (Filter(turns=True), Filter(turns=True, scopes=("Global",), minimum_trust=0.5)):
-            assert ids(await store.find(where, order=Order.OLDEST)) == wanted
-            assert ids(await store.find(where, limit=2)) == wanted[:-3:-1]
+            assert ids(await store.find(where, order=Order.OLDEST)) == expected
+            assert ids(await store.find(where, limit=2)) == expected[:-3:-1]
             assert await store.count(where) == 5
             tally = await store.tally(where, "embedded_by")
-            kept = await store.get(wanted[-1], viewer="system")
-            assert tally.get(MODEL, 0) == int(kept.embedded_by is not None)
-            assert (kept.embedded_by is not None) == (Capability.VECTORS in store.capabilities)
+            embedded = await store.get(expected[-1], viewer="system")
+            assert tally.get(MODEL, 0) == int(embedded.embedded_by is not None)
+            assert (embedded.embedded_by is not None) == (Capability.VECTORS in store.capabilities)
             assert sum(tally.values()) == 5
-        assert sorted([one.id async for page in store.scan(Filter(turns=True)) for one in page]) == sorted(
-            wanted
-        )
+        assert sorted(
+            [memory.id async for page in store.scan(Filter(turns=True)) for memory in page]
+        ) == sorted(expected)
         within = Filter(turns=True, conversation="talk", scopes=("Global",))
         assert await store.count(within) == 5
         assert await store.count(Filter(turns=True, scopes=("nowhere",))) == 0
@@ -473,8 +477,8 @@ class TurnsContract:
         await store.apply([put])
 
         async def revised(**fields: Any) -> int:
-            known = await store.get(put.memory.id, viewer="system")
-            await store.apply([Revise(replace(known, **fields))])
+            current = await store.get(put.memory.id, viewer="system")
+            await store.apply([Revise(replace(current, **fields))])
             return await store.count(Filter(turns=True))
 
         assert await revised(kind=Kind.NOTE) == 0

@@ -30,38 +30,38 @@ OTHER_MODEL = "another-model"
 
 
 class CandidatesContract:
-    """Text, vectors, and what a ranking is told."""
+    """Candidates by text and by vector, and what the ranking gets."""
 
     async def test_an_empty_store_has_no_candidates(self, store: Store) -> None:
-        found = await store.search(Search(Filter(), ("word",), unit(1), MODEL))
-        assert found.ids == []
-        assert found.counts.shape == (0, 1)
-        assert (found.total, found.embedded, found.average_length) == (0, 0, 0.0)
+        hits = await store.search(Search(Filter(), ("word",), unit(1), MODEL))
+        assert hits.ids == []
+        assert hits.counts.shape == (0, 1)
+        assert (hits.total, hits.embedded, hits.average_length) == (0, 0, 0.0)
         assert await store.nearest([unit(1)], model=MODEL, where=Filter(), limit=3) == [[]]
 
     @needs(Capability.VECTORS)
     async def test_found_by_text_by_vector_and_by_both(self, store: Store, build: Builder) -> None:
-        said = build.put("the harbour at dawn", vector=unit(0, 1))
-        meant = build.put("boats in the morning", vector=unit(1, 0.1))
+        by_words = build.put("the harbour at dawn", vector=unit(0, 1))
+        by_meaning = build.put("boats in the morning", vector=unit(1, 0.1))
         neither = build.put("a recipe", vector=unit(0, 0, 1))
-        await store.apply([said, meant, neither])
+        await store.apply([by_words, by_meaning, neither])
         text = await by_text(store, "harbour")
-        assert text.ids == [said.memory.id]
+        assert text.ids == [by_words.memory.id]
         assert np.isnan(text.cosines).all()
         vector = await store.search(Search(Filter(), (), unit(1), MODEL, pool=1))
-        assert vector.ids == [meant.memory.id]
+        assert vector.ids == [by_meaning.memory.id]
         assert vector.counts.shape == (1, 0)
         both = await store.search(Search(Filter(), ("harbour",), unit(1), MODEL, pool=1))
-        assert set(both.ids) == {said.memory.id, meant.memory.id}
-        assert dict(zip(both.ids, both.counts[:, 0].tolist(), strict=True))[said.memory.id] == 1
+        assert set(both.ids) == {by_words.memory.id, by_meaning.memory.id}
+        assert dict(zip(both.ids, both.counts[:, 0].tolist(), strict=True))[by_words.memory.id] == 1
 
     async def test_a_question_without_words_or_vector_finds_nothing(
         self, store: Store, build: Builder
     ) -> None:
         await store.apply([build.put("something", vector=unit(1))])
-        found = await store.search(Search(Filter()))
-        assert found.ids == []
-        assert found.total == 1
+        hits = await store.search(Search(Filter()))
+        assert hits.ids == []
+        assert hits.total == 1
 
     async def test_strange_lexemes_are_found_nowhere(self, store: Store, build: Builder) -> None:
         await store.apply([build.put("plain words")])
@@ -77,9 +77,9 @@ class CandidatesContract:
             "-plain",
             "lexemes:plain",
         )
-        found = await store.search(Search(Filter(), (*strange, "plain")))
-        assert len(found.ids) == 1
-        assert found.counts.sum() == 1
+        hits = await store.search(Search(Filter(), (*strange, "plain")))
+        assert len(hits.ids) == 1
+        assert hits.counts.sum() == 1
 
     async def test_chinese_japanese_and_korean_words_of_one_and_two_characters(
         self, store: Store, build: Builder
@@ -101,35 +101,35 @@ class CandidatesContract:
         ]
         hidden = [build.put(f"h{i} w3 w3", status=Status.ARCHIVED) for i in range(5)]
         await store.apply([*puts, *hidden])
-        sought = ("w3", "w7", "nowhere", "r9")
-        found = await store.search(Search(Filter(), sought, pool=1000))
+        lexemes = ("w3", "w7", "nowhere", "r9")
+        hits = await store.search(Search(Filter(), lexemes, pool=1000))
         tallies = {put.memory.id: Counter(put.lexemes) for put in puts}
-        assert set(found.ids) == {
-            memory_id for memory_id, tally in tallies.items() if any(tally[word] for word in sought)
+        assert set(hits.ids) == {
+            memory_id for memory_id, tally in tallies.items() if any(tally[word] for word in lexemes)
         }
-        expected = [[tallies[memory_id][word] for word in sought] for memory_id in found.ids]
-        assert found.counts.tolist() == expected
-        assert found.lengths.tolist() == [tallies[memory_id].total() for memory_id in found.ids]
-        assert found.total == len(puts)
-        assert found.average_length == pytest.approx(np.mean([tally.total() for tally in tallies.values()]))
-        assert dict(found.frequencies) == {
-            word: sum(word in tally for tally in tallies.values()) for word in sought
+        expected = [[tallies[memory_id][word] for word in lexemes] for memory_id in hits.ids]
+        assert hits.counts.tolist() == expected
+        assert hits.lengths.tolist() == [tallies[memory_id].total() for memory_id in hits.ids]
+        assert hits.total == len(puts)
+        assert hits.average_length == pytest.approx(np.mean([tally.total() for tally in tallies.values()]))
+        assert dict(hits.frequencies) == {
+            word: sum(word in tally for tally in tallies.values()) for word in lexemes
         }
 
     async def test_the_same_word_twice_in_a_row_counts_twice(self, store: Store, build: Builder) -> None:
         await store.apply([build.put("very very very good"), build.put("very")])
-        found = await store.search(Search(Filter(), ("very",)))
-        assert sorted(found.counts[:, 0].tolist()) == [1, 3]
+        hits = await store.search(Search(Filter(), ("very",)))
+        assert sorted(hits.counts[:, 0].tolist()) == [1, 3]
 
     async def test_the_text_pool_holds_the_best(self, store: Store, build: Builder) -> None:
         both = build.put("rare common")
         await store.apply([build.put(f"common n{i}") for i in range(60)] + [both])
-        found = await store.search(Search(Filter(), ("common", "rare"), pool=5))
-        assert len(found.ids) == 5
-        assert both.memory.id in found.ids
+        hits = await store.search(Search(Filter(), ("common", "rare"), pool=5))
+        assert len(hits.ids) == 5
+        assert both.memory.id in hits.ids
 
     @needs(Capability.VECTORS)
-    async def test_what_a_ranking_is_told_of_a_record(self, store: Store, build: Builder) -> None:
+    async def test_what_the_ranking_gets_about_a_record(self, store: Store, build: Builder) -> None:
         put = build.put(
             "told",
             importance=0.35,
@@ -140,17 +140,17 @@ class CandidatesContract:
         loose = build.put("told again", provenance=Provenance(conversation="talk"))
         await store.apply([put, loose])
         await store.touch([put.memory.id], START)
-        found = await store.search(Search(Filter(), ("told",), unit(1), MODEL))
-        place = found.ids.index(put.memory.id)
-        assert found.importance[place] == pytest.approx(0.35)
-        assert found.trust[place] == pytest.approx(0.6)
-        assert found.uses[place] == 1
-        assert found.occurred[place] == pytest.approx(put.memory.occurred.timestamp(), abs=1e-3)
-        assert found.conversations == ["talk", "talk"]
-        assert sorted(found.positions.tolist()) == [-1, 7]
-        assert found.cosines[place] == pytest.approx(0.6, abs=2e-3)
-        assert np.isnan(found.cosines[1 - place])
-        assert found.embedded == 1
+        hits = await store.search(Search(Filter(), ("told",), unit(1), MODEL))
+        index = hits.ids.index(put.memory.id)
+        assert hits.importance[index] == pytest.approx(0.35)
+        assert hits.trust[index] == pytest.approx(0.6)
+        assert hits.uses[index] == 1
+        assert hits.occurred[index] == pytest.approx(put.memory.occurred.timestamp(), abs=1e-3)
+        assert hits.conversations == ["talk", "talk"]
+        assert sorted(hits.positions.tolist()) == [-1, 7]
+        assert hits.cosines[index] == pytest.approx(0.6, abs=2e-3)
+        assert np.isnan(hits.cosines[1 - index])
+        assert hits.embedded == 1
 
 
 class VectorContract:
@@ -166,14 +166,14 @@ class VectorContract:
         for query in clustered(12, seed=3):
             cosines = matrix @ query
             best = set(ids[np.argsort(-cosines)[:10]])
-            found = await store.search(Search(Filter(), (), query, MODEL, pool=10))
-            assert set(found.ids) == best
-            told = dict(zip(found.ids, found.cosines.tolist(), strict=True))
+            hits = await store.search(Search(Filter(), (), query, MODEL, pool=10))
+            assert set(hits.ids) == best
+            cosine_by_id = dict(zip(hits.ids, hits.cosines.tolist(), strict=True))
             for memory_id in best:
-                assert told[memory_id] == pytest.approx(cosines[ids == memory_id][0], abs=2e-3)
-            assert found.cosine_mean == pytest.approx(cosines.mean(), abs=5e-3)
-            assert found.cosine_deviation == pytest.approx(cosines.std(), abs=5e-3)
-            assert found.embedded == 3_000
+                assert cosine_by_id[memory_id] == pytest.approx(cosines[ids == memory_id][0], abs=2e-3)
+            assert hits.cosine_mean == pytest.approx(cosines.mean(), abs=5e-3)
+            assert hits.cosine_deviation == pytest.approx(cosines.std(), abs=5e-3)
+            assert hits.embedded == 3_000
             near = await store.nearest([query], model=MODEL, where=Filter(), limit=10)
             assert {neighbour.id for neighbour in near[0]} == best
             assert [n.cosine for n in near[0]] == sorted((n.cosine for n in near[0]), reverse=True)
@@ -182,8 +182,8 @@ class VectorContract:
     async def test_many_vectors_at_once(self, store: Store, build: Builder) -> None:
         puts = [build.put(vector=vector) for vector in clustered(300, seed=4)]
         await store.apply(puts)
-        asked = [put.vector for put in puts[:20] if put.vector is not None]
-        answers = await store.nearest(asked, model=MODEL, where=Filter(), limit=2)
+        queries = [put.vector for put in puts[:20] if put.vector is not None]
+        answers = await store.nearest(queries, model=MODEL, where=Filter(), limit=2)
         assert [answer[0].id for answer in answers] == [put.memory.id for put in puts[:20]]
         assert all(answer[0].cosine == pytest.approx(1.0, abs=2e-3) for answer in answers)
         assert await store.nearest([], model=MODEL, where=Filter(), limit=2) == []
@@ -192,18 +192,18 @@ class VectorContract:
     async def test_text_candidates_have_their_cosines_too(self, store: Store, build: Builder) -> None:
         far = build.put("marked", vector=unit(-1, 0.5))
         await store.apply([far, *(build.put(vector=unit(1, i / 100)) for i in range(50))])
-        found = await store.search(Search(Filter(), ("marked",), unit(1), MODEL, pool=5))
-        place = found.ids.index(far.memory.id)
-        assert found.cosines[place] == pytest.approx(-1 / np.sqrt(1.25), abs=2e-3)
+        hits = await store.search(Search(Filter(), ("marked",), unit(1), MODEL, pool=5))
+        index = hits.ids.index(far.memory.id)
+        assert hits.cosines[index] == pytest.approx(-1 / np.sqrt(1.25), abs=2e-3)
 
     @needs(Capability.VECTORS)
     async def test_vectors_of_another_model_are_not_compared(self, store: Store, build: Builder) -> None:
         ours = build.put("ours", vector=unit(0.5, 1))
         theirs = build.put("theirs", vector=unit(1, dimensions=48), embedded_by=OTHER_MODEL)
         await store.apply([ours, theirs])
-        found = await store.search(Search(Filter(), ("theirs",), unit(1), MODEL))
-        assert np.isnan(found.cosines[found.ids.index(theirs.memory.id)])
-        assert found.embedded == 1
+        hits = await store.search(Search(Filter(), ("theirs",), unit(1), MODEL))
+        assert np.isnan(hits.cosines[hits.ids.index(theirs.memory.id)])
+        assert hits.embedded == 1
         near = await store.nearest([unit(1)], model=MODEL, where=Filter(), limit=5)
         assert [neighbour.id for neighbour in near[0]] == [ours.memory.id]
         query = unit(1, dimensions=48)
@@ -212,17 +212,21 @@ class VectorContract:
         assert (await by_vector(store, unit(1))).ids == [ours.memory.id]
 
     @needs(Capability.VECTORS)
-    async def test_what_lacks_a_vector_is_told_of_some_scopes(self, store: Store, build: Builder) -> None:
+    async def test_unembedded_memories_of_some_scopes(self, store: Store, build: Builder) -> None:
         for name in ("work", "team"):
             await store.put_scope(build.scope(name))
         old = build.put("old", scope="work", vector=unit(1), embedded_by=OTHER_MODEL)
         bare = build.put("bare", scope="team")
         done = build.put("done", scope="team", vector=unit(1))
-        gone = build.put("gone", scope="work", status=Status.FORGOTTEN)
-        await store.apply([build.put("in Global"), old, bare, done, gone])
-        for names, wanted in ((["work"], {"old"}), (["team", "work"], {"old", "bare"}), (["nowhere"], set())):
-            found = await store.unembedded(MODEL, limit=10, scopes=names)
-            assert {memory.content for memory in found} == wanted
+        forgotten = build.put("gone", scope="work", status=Status.FORGOTTEN)
+        await store.apply([build.put("in Global"), old, bare, done, forgotten])
+        for names, expected in (
+            (["work"], {"old"}),
+            (["team", "work"], {"old", "bare"}),
+            (["nowhere"], set()),
+        ):
+            hits = await store.unembedded(MODEL, limit=10, scopes=names)
+            assert {memory.content for memory in hits} == expected
         assert len(await store.unembedded(MODEL, limit=1, scopes=["team", "work"])) == 1
 
     @needs(Capability.VECTORS)
@@ -248,14 +252,14 @@ class VectorContract:
         assert set(stored) == {bare.memory.id, old.memory.id}
         assert stored[bare.memory.id] == pytest.approx(unit(1, 1), abs=2e-3)
         assert await store.vector_of([old.memory.id], model=OTHER_MODEL) == {}
-        found = await by_vector(store, unit(1, 1))
-        assert set(found.ids[:2]) | {done.memory.id} == set(found.ids)
-        kept = await store.vector_of([done.memory.id], model=MODEL)
-        assert kept[done.memory.id] == pytest.approx(unit(0, 1), abs=2e-3)
+        hits = await by_vector(store, unit(1, 1))
+        assert set(hits.ids[:2]) | {done.memory.id} == set(hits.ids)
+        unchanged = await store.vector_of([done.memory.id], model=MODEL)
+        assert unchanged[done.memory.id] == pytest.approx(unit(0, 1), abs=2e-3)
 
 
 class FollowingContract:
-    """A search sees every write that was acknowledged before it, whoever made it."""
+    """A search sees every write that was acknowledged before it, by any handle."""
 
     @needs(Capability.VECTORS)
     async def test_changed_content_is_found_by_its_new_words_and_vector_at_once(
@@ -268,8 +272,8 @@ class FollowingContract:
         await store.apply([Put(memory, ["after"], vector=unit(0, 1))])
         assert (await by_text(store, "before")).ids == []
         assert (await by_text(store, "after")).ids == [put.memory.id]
-        found = await by_vector(store, unit(0, 1))
-        assert found.cosines.tolist() == pytest.approx([1.0], abs=2e-3)
+        hits = await by_vector(store, unit(0, 1))
+        assert hits.cosines.tolist() == pytest.approx([1.0], abs=2e-3)
         await store.apply([Put(replace(memory, embedded_by=None), ["after"])])
         assert (await by_vector(store, unit(0, 1))).embedded == 0
 
@@ -318,8 +322,8 @@ class FollowingContract:
         async def look(handle: Store) -> int:
             times = 0
             while not done:
-                found = await handle.search(Search(Filter(), ("plan",), unit(1), MODEL))
-                assert len(found.ids) == found.total == found.embedded == found.frequencies["plan"] == 1
+                hits = await handle.search(Search(Filter(), ("plan",), unit(1), MODEL))
+                assert len(hits.ids) == hits.total == hits.embedded == hits.frequencies["plan"] == 1
                 assert len((await handle.nearest([unit(1)], model=MODEL, where=Filter(), limit=2))[0]) == 1
                 times += 1
             return times
@@ -338,16 +342,16 @@ class FollowingContract:
         puts = [build.put(f"number{i} all", vector=vector) for i, vector in enumerate(vectors)]
         await store.apply(puts)
         assert (await by_text(other, "all")).total == len(puts)
-        gone = {put.memory.id for put in puts[::2]}
-        await store.erase(sorted(gone))
+        erased_ids = {put.memory.id for put in puts[::2]}
+        await store.erase(sorted(erased_ids))
         late = build.put("late all", vector=vectors[0])
         await store.apply([late])
         for handle in (store, other):
-            found = await handle.search(Search(Filter(), ("all", "number7"), vectors[7], MODEL, pool=50))
-            assert found.total == found.embedded == len(puts) - len(gone) + 1
-            assert found.frequencies["all"] == found.total
-            assert not gone & set(found.ids)
-            assert puts[7].memory.id in found.ids
+            hits = await handle.search(Search(Filter(), ("all", "number7"), vectors[7], MODEL, pool=50))
+            assert hits.total == hits.embedded == len(puts) - len(erased_ids) + 1
+            assert hits.frequencies["all"] == hits.total
+            assert not erased_ids & set(hits.ids)
+            assert puts[7].memory.id in hits.ids
             near = await handle.nearest([vectors[0]], model=MODEL, where=Filter(), limit=1)
             assert near[0][0].id == late.memory.id
 
@@ -355,4 +359,4 @@ class FollowingContract:
 class SearchContract(
     CandidatesContract, VectorContract, FollowingContract, FilteredContract, NeighboursContract
 ):
-    """All of them."""
+    """The whole contract of search."""

@@ -1,4 +1,4 @@
-"""The whole contract of a store, and that of its snapshots and its replacement by a restore. Subclass it and run pytest."""
+"""The whole contract of a store, its snapshots and its replacement by a restore. Subclass it and run pytest."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StoreContract(
     SearchContract,
     UpkeepContract,
 ):
-    """Subclass it with `expects` and a `reopen` fixture that closes what it opened."""
+    """Subclass it with `expects` and a fixture `reopen` that closes what it opened."""
 
     expects: frozenset[Capability]
 
@@ -64,25 +64,25 @@ class StoreContract(
 
     @pytest.fixture
     async def other(self, store: Store, reopen: Reopen) -> Store:
-        """A second handle, as another process would have it."""
+        """A second handle, like that of another process."""
         return await reopen()
 
     @pytest.fixture
     def build(self) -> Builder:
         return Builder()
 
-    def test_it_can_what_it_is_expected_to(self, store: Store) -> None:
+    def test_it_has_the_expected_capabilities(self, store: Store) -> None:
         assert store.capabilities == self.expects
 
 
 STAMP = "20260105T090000000000Z"
 
 
-async def fill_store(dwelling: Backend, build: Builder) -> list[SnapshotItem]:
-    """A store with something of everything; what that is."""
+async def fill_store(backend: Backend, build: Builder) -> list[SnapshotItem]:
+    """Fill a store with something of everything and return the items."""
     scopes = [build.scope("zoo"), build.scope("ant", parent="zoo", keywords=("a", "b"), active=False)]
     for scope in scopes:
-        await dwelling.put_scope(scope)
+        await backend.put_scope(scope)
     puts = [
         build.put(
             f"{status} says {status}", vector=unit(number, 1), status=status, scope="ant", tags=("T", "u")
@@ -109,12 +109,12 @@ async def fill_store(dwelling: Backend, build: Builder) -> list[SnapshotItem]:
         Entry("visits", "gone by now", {}, START, START + timedelta(seconds=1)),
     ]
     cursors = [Cursor("read.to", "line 7"), Cursor("empty", "")]
-    await dwelling.apply([*puts, Keep(version), Connect(link), *map(Enqueue, jobs)])
+    await backend.apply([*puts, Keep(version), Connect(link), *map(Enqueue, jobs)])
     for entry in entries:
-        await dwelling.put_entry(entry)
+        await backend.put_entry(entry)
     for cursor in cursors:
-        await dwelling.set_cursor(cursor.name, cursor.value)
-    with_vectors = Capability.VECTORS in dwelling.capabilities
+        await backend.set_cursor(cursor.name, cursor.value)
+    with_vectors = Capability.VECTORS in backend.capabilities
     records = [
         Record(replace(put.memory, embedded_by=put.memory.embedded_by if with_vectors else None), put.vector)
         for put in puts
@@ -122,170 +122,170 @@ async def fill_store(dwelling: Backend, build: Builder) -> list[SnapshotItem]:
     return [*scopes, *records, version, link, *jobs, *entries, *cursors]
 
 
-async def snapshot_items(dwelling: Backend) -> list[SnapshotItem]:
-    """All of a snapshot, what is Gone left out."""
-    found: dict[Any, SnapshotItem] = {}
-    async for batch in dwelling.snapshot():
-        for number, one in enumerate(batch, len(found)):
-            if isinstance(one, SnapshotRemoval):
-                found.pop(one.memory_id or ("scope", one.scope), None)
-            elif isinstance(one, Record):
-                found[one.memory.id] = one
+async def snapshot_items(backend: Backend) -> list[SnapshotItem]:
+    """All items of a snapshot, without removed ones."""
+    items: dict[Any, SnapshotItem] = {}
+    async for batch in backend.snapshot():
+        for number, item in enumerate(batch, len(items)):
+            if isinstance(item, SnapshotRemoval):
+                items.pop(item.memory_id or ("scope", item.scope), None)
+            elif isinstance(item, Record):
+                items[item.memory.id] = item
             else:
-                found["scope" if hasattr(one, "parent") else number, getattr(one, "name", number)] = one
-    return list(found.values())
+                items["scope" if hasattr(item, "parent") else number, getattr(item, "name", number)] = item
+    return list(items.values())
 
 
-def comparable(kept: Sequence[SnapshotItem]) -> list[str]:
-    """To be compared: without the vectors' numbers, and without Global, which every store makes itself."""
-    plain = [one.memory if isinstance(one, Record) else one for one in kept]
-    return sorted(repr(one) for one in plain if getattr(one, "name", "") != GLOBAL)
+def comparable(items: Sequence[SnapshotItem]) -> list[str]:
+    """Items in a form to compare: without vectors, and without Global, which every store creates itself."""
+    plain = [item.memory if isinstance(item, Record) else item for item in items]
+    return sorted(repr(item) for item in plain if getattr(item, "name", "") != GLOBAL)
 
 
 class SnapshotContract:
-    """Everything at one moment."""
+    """A snapshot contains everything at one moment."""
 
     @pytest.fixture
     def build(self) -> Builder:
         return Builder()
 
-    async def test_everything_is_given_as_it_was_stored(self, dwelling: Backend, build: Builder) -> None:
-        stored = await fill_store(dwelling, build)
-        found = await snapshot_items(dwelling)
-        assert comparable(found) == comparable(stored)
-        wanted = {one.memory.id: one.vector for one in stored if isinstance(one, Record)}
-        for one in found:
-            if isinstance(one, Record) and Capability.VECTORS in dwelling.capabilities:
-                vector = wanted[one.memory.id]
-                assert (one.vector is None) == (vector is None)
-                if vector is not None and one.vector is not None:
-                    assert np.allclose(one.vector, vector, atol=1e-3)
+    async def test_everything_is_given_as_it_was_stored(self, backend: Backend, build: Builder) -> None:
+        stored = await fill_store(backend, build)
+        items = await snapshot_items(backend)
+        assert comparable(items) == comparable(stored)
+        vectors = {item.memory.id: item.vector for item in stored if isinstance(item, Record)}
+        for item in items:
+            if isinstance(item, Record) and Capability.VECTORS in backend.capabilities:
+                vector = vectors[item.memory.id]
+                assert (item.vector is None) == (vector is None)
+                if vector is not None and item.vector is not None:
+                    assert np.allclose(item.vector, vector, atol=1e-3)
 
-    async def test_the_order_lets_it_be_stored_as_it_comes(self, dwelling: Backend, build: Builder) -> None:
-        await fill_store(dwelling, build)
-        kinds = [type(one).__name__ async for batch in dwelling.snapshot() for one in batch]
+    async def test_the_order_lets_it_be_stored_as_it_comes(self, backend: Backend, build: Builder) -> None:
+        await fill_store(backend, build)
+        kinds = [type(item).__name__ async for batch in backend.snapshot() for item in batch]
         assert list(dict.fromkeys(kinds)) == ["Scope", "Record", "Version", "Link", "Job", "Entry", "Cursor"]
 
-    async def test_totals_are_those_of_the_snapshot(self, dwelling: Backend, build: Builder) -> None:
-        empty = await dwelling.totals()
+    async def test_totals_are_those_of_the_snapshot(self, backend: Backend, build: Builder) -> None:
+        empty = await backend.totals()
         assert (empty.memories, empty.scopes, empty.content) == (0, 1, content_sum(())[1])
-        stored = await fill_store(dwelling, build)
-        totals = await dwelling.totals()
+        stored = await fill_store(backend, build)
+        totals = await backend.totals()
         assert (totals.memories, totals.versions, totals.links, totals.scopes) == (6, 1, 1, 3)
         assert (totals.jobs, totals.entries, totals.cursors) == (3, 2, 2)
-        memories = [one.memory for one in stored if isinstance(one, Record)]
-        assert totals.content == content_sum((one.id, one.content_hash) for one in memories)[1]
-        assert totals.vectors == (5 if Capability.VECTORS in dwelling.capabilities else 0)
+        memories = [item.memory for item in stored if isinstance(item, Record)]
+        assert totals.content == content_sum((item.id, item.content_hash) for item in memories)[1]
+        assert totals.vectors == (5 if Capability.VECTORS in backend.capabilities else 0)
 
-    async def test_pairs_are_both_in_it_or_neither(self, dwelling: Backend, build: Builder) -> None:
-        """Written, replaced and erased together, while it is read."""
+    async def test_pairs_are_both_in_it_or_neither(self, backend: Backend, build: Builder) -> None:
+        """Pairs that are written, replaced and erased together while the snapshot is read."""
         pairs = [
             [build.put(f"left {n} of the first"), build.put(f"right {n} of the first")] for n in range(600)
         ]
         for start in range(0, 600, 100):
-            await dwelling.apply([put for pair in pairs[start : start + 100] for put in pair])
+            await backend.apply([put for pair in pairs[start : start + 100] for put in pair])
 
         async def write() -> None:
             for number in range(0, 600, 7):
-                await dwelling.apply(
+                await backend.apply(
                     [build.put(f"left {number} and new"), build.put(f"right {number} and new")]
                 )
-                await dwelling.erase([put.memory.id for put in pairs[number]])
+                await backend.erase([put.memory.id for put in pairs[number]])
                 changed = (
                     [replace(put, memory=_reworded(put.memory)) for put in pairs[number + 1]]
                     if number < 599
                     else []
                 )
-                await dwelling.apply(changed)
+                await backend.apply(changed)
 
         writing = asyncio.create_task(write())
-        found: dict[str, Memory] = {}
-        async for batch in dwelling.snapshot():
-            for one in batch:
-                if isinstance(one, SnapshotRemoval):
-                    found.pop(one.memory_id, None)
-                elif isinstance(one, Record):
-                    assert one.memory.id not in found
-                    found[one.memory.id] = one.memory
+        memories: dict[str, Memory] = {}
+        async for batch in backend.snapshot():
+            for item in batch:
+                if isinstance(item, SnapshotRemoval):
+                    memories.pop(item.memory_id, None)
+                elif isinstance(item, Record):
+                    assert item.memory.id not in memories
+                    memories[item.memory.id] = item.memory
             await asyncio.sleep(0)
         await writing
-        assert len(found) >= 600
-        contents = {memory.content for memory in found.values()}
+        assert len(memories) >= 600
+        contents = {memory.content for memory in memories.values()}
         for content in contents:
             twin = content.replace("left", "right") if "left" in content else content.replace("right", "left")
             assert twin in contents
 
     async def test_a_raw_copy_is_what_the_store_has(
-        self, dwelling: Backend, build: Builder, tmp_path: Path
+        self, backend: Backend, build: Builder, tmp_path: Path
     ) -> None:
-        await fill_store(dwelling, build)
-        if not dwelling.raw_form:
+        await fill_store(backend, build)
+        if not backend.raw_form:
             return
         steps: list[tuple[int, int | None]] = []
-        await dwelling.copy_raw(tmp_path / "copy", told=lambda done, total: steps.append((done, total)))
+        await backend.copy_raw(tmp_path / "copy", told=lambda done, total: steps.append((done, total)))
         assert (tmp_path / "copy").stat().st_size > 0
         assert steps[-1][0] == steps[-1][1]
 
 
 class SiteContract:
-    """Another store in the place of the present one."""
+    """Replacing the present store by another one."""
 
     @pytest.fixture
     def build(self) -> Builder:
         return Builder()
 
-    async def test_what_is_swapped_in_is_there_and_what_was_there_is_kept(
-        self, dwelling: Backend, site: BackendSite, build: Builder
+    async def test_a_swap_shows_the_new_store_and_keeps_the_old(
+        self, backend: Backend, site: BackendSite, build: Builder
     ) -> None:
-        await fill_store(dwelling, build)
-        await dwelling.close()
+        await fill_store(backend, build)
+        await backend.close()
         await site.prepare(STAMP)
         new = build.put("it came later", tags=("x",), keywords=("later",))
-        async with site.beside(STAMP) as beside:
-            await beside.apply([new, build.put("it too")])
-            assert [one for one in await beside.check() if not one.healthy] == []
+        async with site.beside(STAMP) as staged:
+            await staged.apply([new, build.put("it too")])
+            assert [item for item in await staged.check() if not item.healthy] == []
         old = await site.swap(STAMP, now=build.now)
         assert old is not None
-        assert [one.name for one in await site.olds()] == [old.name]
-        await dwelling.open()
-        assert (await dwelling.totals()).memories == 2
-        assert [one for one in await dwelling.check() if not one.healthy] == []
-        await dwelling.apply([build.put("and it goes on", scope=GLOBAL)])
-        assert await dwelling.count(Filter()) == 3
+        assert [item.name for item in await site.olds()] == [old.name]
+        await backend.open()
+        assert (await backend.totals()).memories == 2
+        assert [item for item in await backend.check() if not item.healthy] == []
+        await backend.apply([build.put("and it goes on", scope=GLOBAL)])
+        assert await backend.count(Filter()) == 3
         await site.drop_old(old.name)
         assert await site.olds() == []
-        assert (await dwelling.totals()).memories == 3
+        assert (await backend.totals()).memories == 3
         with pytest.raises(NotFound):
             await site.drop_old(old.name)
 
     async def test_a_second_swap_keeps_both(
-        self, dwelling: Backend, site: BackendSite, build: Builder
+        self, backend: Backend, site: BackendSite, build: Builder
     ) -> None:
-        await dwelling.close()
+        await backend.close()
         for second in range(2):
             stamp = STAMP.replace("00Z", f"0{second}Z")
             await site.prepare(stamp)
-            async with site.beside(stamp) as beside:
-                await beside.apply([build.put()] * 1)
+            async with site.beside(stamp) as staged:
+                await staged.apply([build.put()] * 1)
             assert await site.swap(stamp, now=build.now) is not None
         assert len(await site.olds()) == 2
-        await dwelling.open()
-        assert (await dwelling.totals()).memories == 1
+        await backend.open()
+        assert (await backend.totals()).memories == 1
 
     async def test_nothing_is_swapped_while_somebody_uses_it(
-        self, dwelling: Backend, site: BackendSite, build: Builder
+        self, backend: Backend, site: BackendSite, build: Builder
     ) -> None:
-        await fill_store(dwelling, build)
+        await fill_store(backend, build)
         await site.prepare(STAMP)
-        async with site.beside(STAMP) as beside:
-            await beside.apply([build.put()])
+        async with site.beside(STAMP) as staged:
+            await staged.apply([build.put()])
         with pytest.raises(StoreBusy):
             await site.swap(STAMP, now=build.now)
-        assert (await dwelling.totals()).memories == 6
+        assert (await backend.totals()).memories == 6
         await site.discard(STAMP)
         await site.discard(STAMP)
         assert await site.olds() == []
-        assert (await dwelling.totals()).memories == 6
+        assert (await backend.totals()).memories == 6
 
 
 def _reworded(memory: Memory) -> Memory:

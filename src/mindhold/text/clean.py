@@ -1,4 +1,4 @@
-"""Removes invisible characters from text, and splits long text where a reader would."""
+"""Removes hidden characters from text, and splits long text at natural boundaries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ _INVISIBLE = LazyPattern(rf"{_ANSI}|[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
 _LINE_ENDS = LazyPattern("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _SURROGATE = LazyPattern("[\ud800-\udfff]")
 
-_JOINING = (
-    "\u0600-\u08ff\u0900-\u0dff\u0f00-\u0fff\u1000-\u109f\u1780-\u18af"  # Arabic, Indic, Mongolian and kin
-)
-_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer: U+200B parts words
+_JOINING = "\u0600-\u08ff\u0900-\u0dff\u0f00-\u0fff\u1000-\u109f\u1780-\u18af"  # Arabic, Indic, Mongolian and related scripts
+_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer: U+200B separates words
 _EMOJI = "\u00a9\u00ae\u203c-\u3299\ufe0f\U0001f000-\U0001faff"
 _ZERO_WIDTH = LazyPattern(
     "[\u2060-\u2065\u202a-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb\u180e]"
@@ -25,7 +23,7 @@ _ZERO_WIDTH = LazyPattern(
     f"|(?<![{_JOINING}])\u200c|\u200c(?![{_JOINING}])"
     f"|(?<![{_JOINING}{_EMOJI}])\u200d|(?<=[{_EMOJI}])\u200d(?![{_EMOJI}])"
 )
-_MARKS = LazyPattern("[\u200e\u200f\u061c]")  # of use beside right-to-left letters only
+_MARKS = LazyPattern("[\u200e\u200f\u061c]")  # useful only next to right-to-left letters
 _RIGHT_TO_LEFT = LazyPattern("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 _TAGS = LazyPattern("(\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f)|[\U000e0000-\U000e007f]")
 
@@ -39,13 +37,13 @@ _UNCLEAN = LazyPattern(
 
 
 def clean(text: str) -> str:
-    """NFC, without control characters, terminal escapes, hidden characters, and blanks at the ends of lines.
+    """Normalise text to NFC and remove control characters, terminal escapes, hidden characters and trailing blanks.
 
-    May come out empty. Cleaning twice changes nothing.
+    The result may be empty. Cleaning it again changes nothing.
     """
     unclean = _UNCLEAN_ASCII if text.isascii() else _UNCLEAN
     if unclean.search(text):
-        text = _without_hidden(text)
+        text = _remove_hidden(text)
     if not text.isascii() and not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
     if text[:1] == "\n" or text[-1:].isspace() or unclean.search(text):
@@ -54,8 +52,8 @@ def clean(text: str) -> str:
     return text
 
 
-def _without_hidden(text: str) -> str:
-    if _SURROGATE.search(text):  # halves that belong together become one character, the others U+FFFD
+def _remove_hidden(text: str) -> str:
+    if _SURROGATE.search(text):  # paired halves become one character, single ones U+FFFD
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     text = _LINE_ENDS.sub("\n", text)
     text = _INVISIBLE.sub("", text)
@@ -67,7 +65,7 @@ def _without_hidden(text: str) -> str:
 
 
 _FENCE = LazyPattern(r"^[ \t]{0,3}(`{3,}|~{3,})([^\n]*)(?:\n|\Z)", re.MULTILINE)
-# Where a part may end, best first; a cut is made behind the match.
+# Where a part may end, best first; the cut comes after the match.
 _BOUNDARIES = (
     LazyPattern(r"\n[ \t]*\n\s*"),
     LazyPattern(r"\n"),
@@ -75,7 +73,7 @@ _BOUNDARIES = (
     LazyPattern(r"[,;:，、；：]\s+|[，、；：]"),
     LazyPattern(r"\s+"),
 )
-# Without one of these there is none: quicker to find.
+# A boundary needs one of these characters; searching for the character first is quicker.
 _SIGNS = dict(
     zip(
         _BOUNDARIES,
@@ -83,17 +81,17 @@ _SIGNS = dict(
         strict=True,
     )
 )
-# A paragraph that ends before this share of the room leaves parts too small: look for a lesser boundary.
+# A boundary before this share of the limit makes parts too small: try a weaker boundary.
 _LEAST_SHARE = 0.25
-_WINDOW = 128  # characters before the end that are looked at first: in most texts there is a boundary
+_WINDOW = 128  # characters before the limit to search first; most texts have a boundary there
 
 
 def split(text: str, *, limit: int, overlap: int = 0) -> list[str]:
-    """Parts of at most `limit` characters, in order, no word lost.
+    """Split text into parts of at most `limit` characters, in order, without losing a word.
 
     Cuts at paragraphs, then lines, sentences, clauses and words; inside a word only if it is longer than
-    the limit. A fenced code block stays whole where it fits. With `overlap`, a part begins with up to that
-    many characters of the end of the one before. Raises InvalidInput for a limit below 1 or an overlap
+    the limit. A fenced code block stays whole if it fits. With `overlap`, a part starts with up to that
+    many characters of the end of the previous part. Raises InvalidInput for a limit below 1 or an overlap
     that leaves no room.
     """
     if limit < 1 or overlap < 0 or overlap > limit // 2:
@@ -103,39 +101,39 @@ def split(text: str, *, limit: int, overlap: int = 0) -> list[str]:
         )
     if len(text) <= limit:
         return [text] if text.strip() else []
-    fences = [(start, end) for start, end in _fenced(text) if end - start <= limit]
+    fences = [(start, end) for start, end in _find_fences(text) if end - start <= limit]
     parts: list[str] = []
-    begin = fresh = 0  # the part starts at `begin`; text before `fresh` was in the part before
+    begin = fresh = 0  # the part starts at `begin`; the previous part covers the text before `fresh`
     while fresh < len(text):
-        end = _cut(text, begin, at_least=fresh + 1, limit=limit, fences=fences)
-        part = _trimmed(text[begin:end])
+        end = _find_cut(text, begin, at_least=fresh + 1, limit=limit, fences=fences)
+        part = _trim(text[begin:end])
         if part and text[fresh:end].strip():
             parts.append(part)
         while end < len(text) and text[end] in " \t" and text[end - 1] != "\n":
             end += 1
         fresh = end
-        begin = _begin_of_overlap(text, end, overlap) if overlap and end < len(text) else end
+        begin = _overlap_start(text, end, overlap) if overlap and end < len(text) else end
     return parts
 
 
-def _fenced(text: str) -> list[tuple[int, int]]:
-    """Where fenced blocks begin and end. Linear, also for a text full of fences that are never closed."""
+def _find_fences(text: str) -> list[tuple[int, int]]:
+    """Start and end of each fenced block. Linear, even for a text full of fences that are never closed."""
     lines = list(_FENCE.finditer(text))
     ends: list[int | None] = [None] * len(lines)
-    # By character, the closing lines behind the current one, the nearest last; each is shorter than those before it,
-    # for a longer one hides the shorter ones behind it. Lengths are negative, so that they ascend.
+    # For each fence character: the closing lines after the current one, nearest last. A longer fence hides shorter ones
+    # after it, so lengths decrease; they are stored negated, in ascending order for bisect.
     closers: dict[str, tuple[list[int], list[int]]] = {"`": ([], []), "~": ([], [])}
     for number in range(len(lines) - 1, -1, -1):
         fence, rest = lines[number].groups()
-        lengths, places = closers[fence[0]]
-        found = bisect_right(lengths, -len(fence))
-        ends[number] = places[found - 1] if found else None
+        lengths, positions = closers[fence[0]]
+        count = bisect_right(lengths, -len(fence))
+        ends[number] = positions[count - 1] if count else None
         if not rest.strip(" \t"):
             while lengths and lengths[-1] >= -len(fence):
                 lengths.pop()
-                places.pop()
+                positions.pop()
             lengths.append(-len(fence))
-            places.append(lines[number].end())
+            positions.append(lines[number].end())
     blocks: list[tuple[int, int]] = []
     for line, end in zip(lines, ends, strict=True):
         if end is not None and (not blocks or line.start() >= blocks[-1][1]):
@@ -143,7 +141,7 @@ def _fenced(text: str) -> list[tuple[int, int]]:
     return blocks
 
 
-def _cut(text: str, begin: int, *, at_least: int, limit: int, fences: list[tuple[int, int]]) -> int:
+def _find_cut(text: str, begin: int, *, at_least: int, limit: int, fences: list[tuple[int, int]]) -> int:
     end = begin + limit
     if end >= len(text):
         return len(text)
@@ -153,57 +151,56 @@ def _cut(text: str, begin: int, *, at_least: int, limit: int, fences: list[tuple
         return fence[0]
     for boundary in _BOUNDARIES:
         for least_end in (least,) if boundary is not _BOUNDARIES[-1] else (least, at_least):
-            found = _last(boundary, text, least_end, end, fences)
-            if found:
-                return found
-    return _between_characters(text, at_least, end)
+            cut = _last_boundary(boundary, text, least_end, end, fences)
+            if cut:
+                return cut
+    return _character_boundary(text, at_least, end)
 
 
-def _last(
+def _last_boundary(
     boundary: LazyPattern, text: str, least: int, end: int, fences: list[tuple[int, int]]
 ) -> int | None:
-    # One character of context on the left for the lookbehind, and as far right as the part may reach.
+    # One character on the left for the lookbehind, and as far right as the part may reach.
     first, window = max(0, least - 1), _WINDOW
     if not _SIGNS[boundary].search(text, max(0, first - 1), end + 1):
         return None
     while True:
-        # No boundary has a letter: from one on the same are found as from the beginning.
+        # No boundary contains a letter, so a search that starts at a letter finds the same matches.
         start = max(first, end - window)
         while start > first and not text[start].isalnum():
             start -= 1
         best = None
         for match in boundary.finditer(text, start, end + 1):
-            place = min(match.end(), end)
-            if place >= least and (not fences or _fence_over(fences, place) is None):
-                best = place
+            position = min(match.end(), end)
+            if position >= least and (not fences or _fence_over(fences, position) is None):
+                best = position
         if best is not None or start == first:
             return best
         window *= 4
 
 
-def _fence_over(fences: list[tuple[int, int]], place: int) -> tuple[int, int] | None:
-    """The fenced block that a cut at `place` would break."""
-    index = bisect_right(fences, (place, 0)) - 1
+def _fence_over(fences: list[tuple[int, int]], position: int) -> tuple[int, int] | None:
+    index = bisect_right(fences, (position, 0)) - 1
     if index < 0:
         return None
     fence = fences[index]
-    return fence if fence[0] < place < fence[1] else None
+    return fence if fence[0] < position < fence[1] else None
 
 
-def _between_characters(text: str, at_least: int, end: int) -> int:
-    """Back from `end` to where no accent, joiner or half of an emoji is torn off; `end` if there is no such place."""
-    for place in range(end, max(at_least, end - 16) - 1, -1):
-        after, before = text[place], text[place - 1]
+def _character_boundary(text: str, at_least: int, end: int) -> int:
+    """The last position up to `end` that doesn't split an accent, joiner or emoji; `end` if there is none."""
+    for position in range(end, max(at_least, end - 16) - 1, -1):
+        after, before = text[position], text[position - 1]
         if (
             unicodedata.category(after)[0] != "M"
             and "\u200d" not in (after, before)
             and not "\U0001f3fb" <= after <= "\U0001f3ff"
         ):
-            return place
+            return position
     return end
 
 
-def _begin_of_overlap(text: str, end: int, overlap: int) -> int:
+def _overlap_start(text: str, end: int, overlap: int) -> int:
     start = max(0, end - overlap)
     for boundary in (_BOUNDARIES[2], _BOUNDARIES[4]):
         match = boundary.search(text, start, end)
@@ -212,8 +209,8 @@ def _begin_of_overlap(text: str, end: int, overlap: int) -> int:
     return end
 
 
-def _trimmed(part: str) -> str:
-    """Without blank lines around; the indentation of the first line is kept, it may be code."""
+def _trim(part: str) -> str:
+    """Remove surrounding blank lines, but keep the indentation of the first line: it may be code."""
     part = part.rstrip()
     first = re.match(r"(?:[^\S\n]*\n)+", part)
     return part[first.end() :] if first else part

@@ -13,6 +13,8 @@ from mindhold.text.pattern import LazyPattern
 
 @dataclass(frozen=True, slots=True)
 class InjectionSign:
+    """A pattern that suggests an instruction; it is tried only where one of `triggers` occurs."""
+
     reason: str
     weight: float
     triggers: tuple[str, ...]
@@ -32,7 +34,7 @@ _KEYWORDS = (
     r"|\.env|chat history|conversation|(?:all|the user'?s?|your|entire|any) (?:\w+ ){0,2}(?:data|files?|memor(?:y|ies)|contents?|messages))"
 )
 
-# Everything is matched against folded text: lower case, NFKC, single spaces inside lines, nothing invisible.
+# Patterns match folded text: lower case, NFKC, single spaces inside lines, no invisible characters.
 INJECTION_SIGNS: tuple[InjectionSign, ...] = (
     _sign(
         "override",
@@ -335,7 +337,7 @@ INJECTION_SIGNS: tuple[InjectionSign, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """From 0.5 on the text belongs in quarantine. `reasons` name what was seen, strongest first."""
+    """How much a text looks like an instruction: from 0.5 on it belongs in quarantine. `reasons` are sorted, strongest first."""
 
     score: float
     reasons: tuple[str, ...]
@@ -356,12 +358,12 @@ _LOOKALIKES = str.maketrans("аеорсухіјѕԁοαεіІ’‘“”", "aeo
 
 
 def suspicion(text: str) -> Suspicion:
-    """How much the text looks like an instruction to its reader. Give it the text before cleaning: hiding counts."""
-    weights = _weights(_folded(text))
+    """Rate how much the text looks like an instruction to its reader. Pass the text before cleaning: hidden text counts."""
+    weights = _weights(_fold(text))
     if not text.isascii() and _HIDDEN_RUN.search(text):
         weights["hidden-text"] = max(0.6, weights.get("hidden-text", 0.0))
     for blob in _BLOB.finditer(text):
-        if any(weight >= 0.5 for weight in _weights(_folded(_decoded(blob[0]))).values()):
+        if any(weight >= 0.5 for weight in _weights(_fold(_decode(blob[0]))).values()):
             weights["encoded-instructions"] = 0.8
     clear = 1.0
     for weight in weights.values():
@@ -382,7 +384,7 @@ def _weights(folded: str) -> dict[str, float]:
     return weights
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     if not text.isascii():
         text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
     text = text.lower()
@@ -391,7 +393,7 @@ def _folded(text: str) -> str:
     return _SPACES.sub(" ", text)
 
 
-def _decoded(blob: str) -> str:
+def _decode(blob: str) -> str:
     try:
         return base64.b64decode(blob + "=" * (-len(blob) % 4), validate=True).decode("utf-8")
     except (binascii.Error, ValueError):

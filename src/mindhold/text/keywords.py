@@ -1,4 +1,4 @@
-"""Finds keywords of a text in any language when none are given, and hashtags that a person wrote into it."""
+"""Extracts keywords from a text in any language, and the hashtags in it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from functools import cache, lru_cache
 from mindhold.model.lexemes import OTHER_STOP_WORDS, STOP_WORDS, keyword_form, stop_lexemes
 from mindhold.text.pattern import LazyPattern
 
-MOST_KEYWORDS_FOUND = 8
-_MOST_CHARACTERS = 4_000  # what a text is about is said early
+MOST_KEYWORDS = 8
+_MOST_CHARACTERS = 4_000  # the start of a text says what it is about
 _LONGEST = 64
 _LONGEST_HAN = 6
-_LONGEST_UNSPACED = 16  # beyond, a run of Thai or Khmer is a clause, not a word
-_ENOUGH_TO_TELL = 2  # words by which a text's language is known
+_LONGEST_UNSPACED = 16  # a longer run of Thai or Khmer is a clause
+_ENOUGH_TO_TELL = 2  # words that identify a text's language
 
 _TOKEN = LazyPattern(r"""[^\s,;()\[\]{}<>"“”„«»‹›。、，！？；：（）「」『』【】《》〈〉…|=*`~^$%&]+""")
 _EDGES = ".:!?'’‘-–—/\\·・+#@_"
@@ -44,7 +44,7 @@ _HAN_FUNCTION = LazyPattern(
 _HAN_FILLER = frozenset(
     "昨日 今日 明日 今回 以下 以上 場合 必要 使用 我々 私達 今天 昨天 明天 时候 問題 问题".split()
 )
-# Words of three characters; what is left between them falls into words of two.
+# Words of three characters; the text between them is cut into words of two.
 _HAN_WORDS = LazyPattern(
     "数据库|資料庫|服务器|伺服器|客户端|客戶端|服务端|浏览器|瀏覽器|计算机|配置项|配置文件|环境变量|環境變數|中间件|开发者|管理员|用户名|应用程序"
     "|測試版|测试版|代码库|存储库|文件夹|操作系统|正则式|接口层|微服务|线程池|连接池|队列表|时间戳|性能测|自动化|国际化|可用性|一致性|兼容性|安全性"
@@ -57,8 +57,8 @@ _KOREAN_PARTICLE = LazyPattern(
 _KOREAN_VERB = LazyPattern(
     "(?:[다요죠까]|니다|지만|하고|해서|하기|하여|했고|되고|되어|어서|아서|면서?|며|려고|도록|는데|[하한할함된될됨던했됐]|않은|않는|있는|없는|같은)$"
 )
-# "재시작했다", "의존한다", "설정하여": a noun and "to do" or "to be done"; "증거입니다": a noun and "to be".
-_KOREAN_DOING = LazyPattern(
+# "재시작했다", "의존한다", "설정하여": a noun and "do" or "be done"; "증거입니다": a noun and "be".
+_KOREAN_NOUN_VERB = LazyPattern(
     "(?:(?:시[켰키킨]|[했하한합해할함되됐된됩될됨])(?:습니다|니다|었습니다|였습니다|[었였]다|[었였]고|다고|다|고|여서?|서|기|면|며|지만|는데?|던|도록|려고|어서?|지)?"
     "|입니다|이었다|이다|였다)$"
 )
@@ -69,12 +69,12 @@ _KOREAN_FILLER = frozenset(
 
 
 @lru_cache(512)
-def telling_keywords(text: str, limit: int = MOST_KEYWORDS_FOUND) -> tuple[str, ...]:
-    """Up to `limit` words as they are written, the most telling first, none twice whatever its ending."""
+def extract_keywords(text: str, limit: int = MOST_KEYWORDS) -> tuple[str, ...]:
+    """Up to `limit` words as written, the most informative first, each once whatever its ending."""
     scores: dict[str, float] = {}
     written: dict[str, str] = {}
     times: dict[str, int] = {}
-    for word, score in telling_words(text):
+    for word, score in score_words(text):
         form = _form(word)
         times[form] = times.get(form, 0) + 1
         scores[form] = max(score, scores.get(form, 0.0))
@@ -86,36 +86,38 @@ def telling_keywords(text: str, limit: int = MOST_KEYWORDS_FOUND) -> tuple[str, 
 _form = lru_cache(16_384)(keyword_form)
 
 
-def telling_words(text: str) -> Iterator[tuple[str, float]]:
-    """Words as they are written, in order, with how telling each looks; repetitions kept."""
+def score_words(text: str) -> Iterator[tuple[str, float]]:
+    """The words as written, in order and with repetitions, each with a score for how informative it looks."""
     text = _REDACTED.sub(" ", text[:_MOST_CHARACTERS])
     asian = not text.isascii() and _ASIAN.search(text) is not None
     unspaced = not text.isascii() and _HAS_UNSPACED.search(text) is not None
     common = _common_words(text)
-    starts_sentence = not asian  # in such a text a capital letter is a name's, wherever it stands
+    starts_sentence = not asian  # capitals in Asian text mark names in any position
     for token in _TOKEN.findall(text):
         ends = token[-1] in ".:!?" and not asian
         if asian and _ASIAN.search(token):
-            yield from _asian(_trimmed(token))
+            yield from _asian_words(_trim(token))
         elif unspaced and _HAS_UNSPACED.search(token):
-            yield from _unspaced(_trimmed(token))
+            yield from _unspaced_words(_trim(token))
         elif common and token.strip(_EDGES).lower() in common and not token.isupper():
             pass
-        elif (found := _spaced(token, starts_sentence=starts_sentence)) is not None:
-            yield found
+        elif (scored := _score_word(token, starts_sentence=starts_sentence)) is not None:
+            yield scored
         starts_sentence = ends
 
 
 def _common_words(text: str) -> frozenset[str]:
-    """Those of the other languages that the text seems to be in; mostly none."""
+    """Stop words of the other languages that the text seems to be in; usually none."""
     words = frozenset(text.lower().split()) & _other_stop_words()
     if not words:
         return frozenset()
-    return frozenset().union(*(known for known in _by_language() if _tells(known & words)))
+    return frozenset().union(
+        *(stop_words for stop_words in _by_language() if _identifies_language(stop_words & words))
+    )
 
 
-def _tells(words: frozenset[str]) -> bool:
-    """Two words, or one that no English text has."""
+def _identifies_language(words: frozenset[str]) -> bool:
+    """Whether there are two such words, or one that no English text has."""
     return len(words) >= _ENOUGH_TO_TELL or any(not word.isascii() for word in words)
 
 
@@ -126,21 +128,20 @@ def _by_language() -> tuple[frozenset[str], ...]:
 
 @cache
 def _other_stop_words() -> frozenset[str]:
-    """Without those that English has too, which would make every text seem foreign."""
     return frozenset().union(*_by_language()) - STOP_WORDS
 
 
-def _unspaced(token: str) -> Iterator[tuple[str, float]]:
-    """Nobody puts spaces between the words: what is short enough to be one is taken, and foreign words within."""
+def _unspaced_words(token: str) -> Iterator[tuple[str, float]]:
+    """Words of a script without spaces: runs short enough to be one word, and foreign words between them."""
     for run in _UNSPACED_RUN.findall(token):
         if not _HAS_UNSPACED.match(run):
-            if (found := _spaced(run, starts_sentence=False)) is not None:
-                yield found
+            if (scored := _score_word(run, starts_sentence=False)) is not None:
+                yield scored
         elif 2 < len(run) <= _LONGEST_UNSPACED:
             yield run, 0.4 + min(len(run), 12) / 12
 
 
-def _trimmed(token: str) -> str:
+def _trim(token: str) -> str:
     if _DOTTED.fullmatch(token.rstrip(_EDGES)):
         return token.rstrip(_EDGES)
     if _SHARP.fullmatch(token.rstrip(".:!?")):
@@ -149,16 +150,16 @@ def _trimmed(token: str) -> str:
 
 
 @lru_cache(16_384)
-def _spaced(token: str, *, starts_sentence: bool) -> tuple[str, float] | None:
-    token = _trimmed(token)
+def _score_word(token: str, *, starts_sentence: bool) -> tuple[str, float] | None:
+    token = _trim(token)
     if not token or len(token) > _LONGEST or (_is_stop_word(token) and not token.isupper()):
         return None
-    score = _looks(token, starts_sentence=starts_sentence)
+    score = _spelling_score(token, starts_sentence=starts_sentence)
     return (token, score) if score else None
 
 
-def _looks(token: str, *, starts_sentence: bool) -> float:
-    """How telling a word looks by its letters; 0 where it says nothing."""
+def _spelling_score(token: str, *, starts_sentence: bool) -> float:
+    """How informative a word looks by its letters; 0 for none at all."""
     length = min(len(token), 12) / 12
     if _NUMBER.fullmatch(token):
         return 0.2 + length / 2 if len(token) > 2 else 0.0
@@ -181,12 +182,12 @@ def _is_stop_word(word: str) -> bool:
     )
 
 
-def _asian(token: str) -> Iterator[tuple[str, float]]:
+def _asian_words(token: str) -> Iterator[tuple[str, float]]:
     japanese = any("\u3041" <= character <= "\u30ff" for character in token)
     for run in _SCRIPT_RUN.findall(token):
         first = run[0]
         if "\uac00" <= first <= "\ud7a3":
-            yield from _korean(run, after_latin=token[0] != first and not _ASIAN.match(token))
+            yield from _korean_words(run, after_latin=token[0] != first and not _ASIAN.match(token))
         elif "\u30a1" <= first <= "\u30ff":
             if len(run) > 1:
                 yield run, 1.0 + min(len(run), 6) / 6
@@ -194,8 +195,8 @@ def _asian(token: str) -> Iterator[tuple[str, float]]:
             continue
         elif _ASIAN.match(first):
             yield from _han(run, japanese=japanese)
-        elif (found := _spaced(run, starts_sentence=False)) is not None:
-            yield found
+        elif (scored := _score_word(run, starts_sentence=False)) is not None:
+            yield scored
 
 
 def _han(run: str, *, japanese: bool) -> Iterator[tuple[str, float]]:
@@ -208,19 +209,19 @@ def _han(run: str, *, japanese: bool) -> Iterator[tuple[str, float]]:
 
 
 def _han_words(part: str) -> Iterator[str]:
-    """Nobody puts spaces between them: known ones of three characters, the others two by two."""
+    """Words of a script without spaces: known ones of three characters, the rest two by two."""
     start = 0
-    for known in [*_HAN_WORDS.finditer(part), None]:
-        end = known.start() if known else len(part)
+    for match in [*_HAN_WORDS.finditer(part), None]:
+        end = match.start() if match else len(part)
         rest = part[start:end]
         yield from (rest[at : at + 2] for at in range(0, len(rest) - 1, 2))
-        if known:
-            yield known[0]
-            start = known.end()
+        if match:
+            yield match[0]
+            start = match.end()
 
 
-def _korean(run: str, *, after_latin: bool) -> Iterator[tuple[str, float]]:
-    """A noun without its particle; what only follows a foreign word ("Redis를") is the particle alone."""
+def _korean_words(run: str, *, after_latin: bool) -> Iterator[tuple[str, float]]:
+    """A noun without its particle. A short run after a foreign word ("Redis를") is only a particle."""
     stem = korean_stem(run)
     if stem in _KOREAN_FILLER or run in _KOREAN_FILLER or (after_latin and len(run) < 3):
         return
@@ -233,8 +234,8 @@ def _korean(run: str, *, after_latin: bool) -> Iterator[tuple[str, float]]:
 
 
 def korean_stem(word: str) -> str:
-    """A noun without its particle, or without the verb that was made of it, where two syllables are left."""
-    for ending in (_KOREAN_DOING, _KOREAN_PARTICLE):
+    """A noun without its particle or verb ending, if at least two syllables remain."""
+    for ending in (_KOREAN_NOUN_VERB, _KOREAN_PARTICLE):
         stem = ending.sub("", word)
         if stem != word and len(stem) >= 2:
             return stem
@@ -242,35 +243,35 @@ def korean_stem(word: str) -> str:
 
 
 def is_korean_verb(word: str) -> bool:
-    """Whether it ends as verbs and adjectives do, and is made of no noun."""
+    """Whether the word ends like a verb or adjective and isn't derived from a noun."""
     return _KOREAN_VERB.search(word) is not None and korean_stem(word) == word
 
 
 MOST_TAGS = 20
-LONGEST_TAG = 50  # beyond it is no word that somebody tags with
+LONGEST_TAG = 50  # nobody tags with a longer word
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _HASHTAG = re.compile(r"(?<![\w#&/?=.@%:;+-])[#＃](?=[^\W_])")
 _COLOUR = re.compile(r"(?=[0-9a-f]*\d)(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})", re.IGNORECASE)
 
 
 def hashtags(text: str) -> tuple[str, ...]:
-    """Each once, in order, without the sharp; none in code, addresses, numbers and colours."""
+    """The hashtags of a text, each once, in order, without the "#"; none from code, addresses, numbers and colours."""
     plain = _CODE.sub(" ", text)
-    found: dict[str, str] = {}
+    tags: dict[str, str] = {}
     for sharp in _HASHTAG.finditer(plain):
-        tag = _word(plain, sharp.end())
+        tag = _tag_at(plain, sharp.end())
         if len(tag) <= LONGEST_TAG and not tag.isdecimal() and not _COLOUR.fullmatch(tag):
-            found.setdefault(tag.casefold(), tag)
-    return tuple(found.values())[:MOST_TAGS]
+            tags.setdefault(tag.casefold(), tag)
+    return tuple(tags.values())[:MOST_TAGS]
 
 
-def _word(text: str, start: int) -> str:
+def _tag_at(text: str, start: int) -> str:
     end = start
-    while end < len(text) and (is_of_word(text[end]) or text[end] in "_-"):
+    while end < len(text) and (is_word_character(text[end]) or text[end] in "_-"):
         end += 1
     return text[start:end].rstrip("_-")
 
 
-def is_of_word(character: str) -> bool:
-    """A letter or digit, or a mark that belongs to the letter before it, as in Hindi."""
+def is_word_character(character: str) -> bool:
+    """Whether the character is a letter, a digit, or a mark that belongs to the letter before it, as in Hindi."""
     return character.isalnum() or unicodedata.category(character)[0] == "M"

@@ -1,4 +1,4 @@
-"""Finds what people say about themselves in Korean."""
+"""Finds facts that people state about themselves in Korean."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mindhold.text.profile_values import (
     HANGUL,
     ProfileFact,
     Section,
-    key_of,
+    profile_key,
 )
 
 _PREFIX = re.compile(
@@ -58,24 +58,24 @@ _STATES = frozenset(
 )
 _LIVES = r"(?:살아(?:요)?|살고\s*있(?:어|어요|습니다|다)|삽니다|산다)"
 _LONGEST = 40
-_Found = Callable[[re.Match[str]], ProfileFact | None]
+_FactReader = Callable[[re.Match[str]], ProfileFact | None]
 
 
-def korean_fact(said: str) -> ProfileFact | None:
-    """None where it isn't Korean, or says nothing for certain."""
-    if not HANGUL.search(said):
+def find_korean_fact(text: str) -> ProfileFact | None:
+    """The fact that a Korean sentence states; None if it isn't Korean or states nothing for certain."""
+    if not HANGUL.search(text):
         return None
-    whole = _PREFIX.sub("", _SUFFIX.sub("", said)).strip(" .!。！")
+    whole = _PREFIX.sub("", _SUFFIX.sub("", text)).strip(" .!。！")
     if not whole or len(whole) > 120 or _UNSURE.search(whole):
         return None
     for pattern, read in _forms():
         if match := pattern.fullmatch(whole):
-            found = read(match)
-            return found if found is None or _is_told(found.value) else None
+            fact = read(match)
+            return fact if fact is None or _is_plausible(fact.value) else None
     return None
 
 
-def _is_told(value: str) -> bool:
+def _is_plausible(value: str) -> bool:
     return 0 < len(value) <= _LONGEST and value.split()[0] not in _STATES and value not in _STATES
 
 
@@ -87,7 +87,7 @@ def _name(match: re.Match[str]) -> ProfileFact | None:
 
 def _favourite(match: re.Match[str]) -> ProfileFact:
     thing = match["thing"]
-    key = key_of(f"favorite {_FAVOURITES.get(thing, thing)}")
+    key = profile_key(f"favorite {_FAVOURITES.get(thing, thing)}")
     return ProfileFact(Section.FACTS, key, f"좋아하는 {thing}", match["value"])
 
 
@@ -115,7 +115,7 @@ def _allergic(match: re.Match[str]) -> ProfileFact:
     value = match["value"]
     return ProfileFact(
         Section.FACTS,
-        f"{ALLERGY}_{key_of(value)}",
+        f"{ALLERGY}_{profile_key(value)}",
         f"{value} 알레르기",
         value,
         f"사용자는 {value} 알레르기가 있습니다.",
@@ -126,15 +126,15 @@ def _contact(match: re.Match[str]) -> ProfileFact | None:
     name = match["value"].strip("\"'“” ")
     if len(name.split()) > 2 or not all(letter.isalpha() or letter == " " for letter in name):
         return None
-    return ProfileFact(Section.CONTACTS, key_of(name), name, match["relation"])
+    return ProfileFact(Section.CONTACTS, profile_key(name), name, match["relation"])
 
 
 def _preferred(match: re.Match[str]) -> ProfileFact:
-    one, other = match["value"], match["other"]
-    key = "_or_".join(sorted((key_of(one), key_of(other))))
-    chosen = f"{other}보다 {one}"
+    value, other = match["value"], match["other"]
+    key = "_or_".join(sorted((profile_key(value), profile_key(other))))
+    choice = f"{other}보다 {value}"
     return ProfileFact(
-        Section.PREFERENCES, key, chosen, chosen, f"사용자는 {other}보다 {one} 쪽을 선호합니다."
+        Section.PREFERENCES, key, choice, choice, f"사용자는 {other}보다 {value} 쪽을 선호합니다."
     )
 
 
@@ -151,8 +151,8 @@ _ASK = r"(?:\s*(?:줘|주세요|줘요|라|요))?"
 
 
 @cache
-def _forms() -> tuple[tuple[re.Pattern[str], _Found], ...]:
-    """Made when somebody says something in Korean."""
+def _forms() -> tuple[tuple[re.Pattern[str], _FactReader], ...]:
+    """The sentence forms, compiled at the first Korean text."""
     return tuple(
         (re.compile(pattern), read)
         for pattern, read in (

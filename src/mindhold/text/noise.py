@@ -1,4 +1,4 @@
-"""Tells small talk from text that is worth keeping, and rates by rules how much it is worth."""
+"""Recognises small talk, and rates by rules how much a text is worth keeping."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.text.pattern import LazyPattern
 from mindhold.text.similarity import TOKEN
 
-# Longer texts are never noise, however empty: someone took the time to write them.
+# A longer text is never noise, however empty: someone took the time to write it.
 _LONGEST = 80
 _MOST_WORDS_IN_A_PHRASE = 4
 
-# What people say to greet, thank, agree, refuse, praise, apologise, go on or fill a pause; most used languages.
+# Phrases that greet, thank, agree, refuse, praise, apologise, go on or fill a pause, in widely used languages.
 _PHRASES = frozenset(
     phrase.strip()
     for phrase in """
@@ -103,7 +103,7 @@ def _is_filler(phrase: str) -> bool:
 
 
 def _is_chain(run: str) -> bool:
-    """Whether a run of Chinese or Japanese, which has no spaces, is phrases one after another."""
+    """Whether a run of Chinese or Japanese, which has no spaces, is a sequence of phrases."""
     reached = [True] + [False] * len(run)
     for end in range(1, len(run) + 1):
         reached[end] = any(
@@ -113,16 +113,16 @@ def _is_chain(run: str) -> bool:
     return reached[-1]
 
 
-CHATTER = 0.1  # the score of what is only talk
-REPEATED = 0.3  # the most that one scores which says what another says already
-ENOUGH_WORDS = 6  # of content: more don't make a text more telling
+CHATTER = 0.1  # the score of small talk
+REPEATED = 0.3  # the highest score of a text that repeats another
+ENOUGH_WORDS = 6  # content words; more don't raise the score
 ENOUGH_SIGNS = 3
-_LONGEST_TALK = 200  # characters: nobody announces a step in more
+_LONGEST_TALK = 200  # characters; announcements of a next step are shorter
 _LONGEST_ATOM = 1_500
 _NAME = LazyPattern(r".*[^\W\d_][A-Z]|.*_|.*\d|[A-Z]{2,}|.*[+#]$")
 _SENTENCE_END = ".!?…。！？:"
 
-# What points at something that was said before, where a text begins with it.
+# Openings that refer to something said before.
 _DANGLING = LazyPattern(
     r"(?:it|they|them|he|she|its|it's|that's|this one|that one|the (?:above|former|latter|same))\b"
     r"|(?:this|that|these|those)\s+(?:is|are|was|were|isn't|wasn't|works?|worked|should|can|could|will|would|must|did|does"
@@ -132,8 +132,8 @@ _DANGLING = LazyPattern(
     r"|(?:它|这个|那个|这样|那样|上面的)",
     re.IGNORECASE,
 )
-# Announcing the next step, or asking for it, is talk, if there is nothing else: what is announced may be a decision, and
-# what is asked for in so many words a preference.
+# Announcing the next step, or asking for it, is talk if nothing else is said: an announced plan may be a decision, and
+# a detailed request may be a preference.
 _TALK = LazyPattern(
     r"(?:(?:ok(?:ay)?|sure|alright|great|good|right|now|so|well|yes|yeah|no)\b[,.! ]*)*"
     r"(?:let me|let's see|i'?ll|i will|i'?m going to|i am going to|i'?m (?:now )?(?:checking|looking|working|doing|trying)"
@@ -156,76 +156,77 @@ _UNSPACED = LazyPattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\u0e00-\u0eff]
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """A score from 0 to 1, and what it is made of."""
+    """A score from 0 to 1, and what it is based on."""
 
     score: float
     signs: int = 0  # names, numbers, dates, paths
-    words: int = 0  # of content, each once
-    dangling: bool = False  # it speaks of something that it doesn't name
+    words: int = 0  # content words, each counted once
+    dangling: bool = False  # it refers to something that it doesn't name
     chatter: bool = False
-    noise: bool = False  # a greeting, a thank-you, a sign: nobody would call that anything else
-    repeated: bool = False  # another one says the same
+    noise: bool = False  # a greeting, a thank-you, a symbol: noise beyond doubt
+    repeated: bool = False  # another text says the same
 
 
-def worth(text: str, *, labels: Sequence[str] = (), repeated: bool = False) -> Worth:
-    """Of a text; `labels` (a topic, keywords) say what it speaks of. In any language, best in English and Korean."""
-    said = text.strip()
-    words = _content_word_count(said)
-    signs = _signs(said)
-    dangling = _DANGLING.match(said) is not None
-    noise = is_noise(said)
-    if noise or (not signs and _is_talk(said)):
+def rate_worth(text: str, *, labels: Sequence[str] = (), repeated: bool = False) -> Worth:
+    """Rate how much a text is worth keeping, in any language, best in English and Korean. `labels` (topic, keywords) name its subject."""
+    content = text.strip()
+    words = _content_word_count(content)
+    signs = _count_signs(content)
+    dangling = _DANGLING.match(content) is not None
+    noise = is_noise(content)
+    if noise or (not signs and _is_talk(content)):
         return Worth(CHATTER, signs, words, dangling, chatter=True, noise=noise, repeated=repeated)
     specific = 0.5 * min(1.0, words / ENOUGH_WORDS) + 0.5 * min(1.0, signs / ENOUGH_SIGNS)
-    whole = 1.0 if words >= 3 else 0.5
+    completeness = 1.0 if words >= 3 else 0.5
     if dangling:
-        whole *= 0.6 if any(labels) else 0.3
-    if said.endswith(("?", "？")):  # an open question is worth something, an answer more
-        whole *= 0.7
-    if len(said) > _LONGEST_ATOM:
-        whole *= 0.8
-    score = 0.2 + 0.45 * specific + 0.35 * whole
+        completeness *= 0.6 if any(labels) else 0.3
+    if content.endswith(("?", "？")):  # an open question is worth something, an answer more
+        completeness *= 0.7
+    if len(content) > _LONGEST_ATOM:
+        completeness *= 0.8
+    score = 0.2 + 0.45 * specific + 0.35 * completeness
     if repeated:
         score = min(score, REPEATED)
     return Worth(round(score, 3), signs, words, dangling, repeated=repeated)
 
 
-def _is_talk(said: str) -> bool:
-    """Whether it announces a step, or asks for one, and says nothing besides."""
-    if len(said) > _LONGEST_TALK:
+def _is_talk(content: str) -> bool:
+    """Whether it only announces a step, or asks for one."""
+    if len(content) > _LONGEST_TALK:
         return False
-    if opening := _TALK.match(said):
-        return not set(lexemes(said[opening.end() :])) - stop_lexemes() - _steps()
-    return bool(said) and _KOREAN_TALK.match(said) is not None
+    if opening := _TALK.match(content):
+        return not set(lexemes(content[opening.end() :])) - stop_lexemes() - _step_lexemes()
+    return bool(content) and _KOREAN_TALK.match(content) is not None
 
 
 @cache
-def _steps() -> frozenset[str]:
+def _step_lexemes() -> frozenset[str]:
     return frozenset(lexemes(_STEPS))
 
 
-def _content_word_count(said: str) -> int:
-    """Of content, each once. Lexemes of unspaced scripts overlap, so there are more of them than words."""
-    unspaced = len(_UNSPACED.findall(said))
-    found = len(set(lexemes(said)) - stop_lexemes())
-    return min(found, max(len(said.split()), unspaced // 2)) if unspaced else found
+def _content_word_count(content: str) -> int:
+    """Number of distinct content words. Lexemes of unspaced scripts overlap, so there are more lexemes than words."""
+    unspaced = len(_UNSPACED.findall(content))
+    count = len(set(lexemes(content)) - stop_lexemes())
+    return min(count, max(len(content.split()), unspaced // 2)) if unspaced else count
 
 
-def _signs(said: str) -> int:
-    """How many different things of a kind that can be looked up it names."""
-    found: set[str] = set()
-    start = True  # of a sentence, where a capital says nothing
-    for match in TOKEN.finditer(said):
+def _count_signs(content: str) -> int:
+    """Number of distinct names, numbers, dates, paths and code spans."""
+    signs: set[str] = set()
+    for match in TOKEN.finditer(content):
         kind, raw = match.lastgroup or "word", match[0]
-        before = said[: match.start()].rstrip()
-        start = not before or before[-1] in _SENTENCE_END or before[-1] in "\n-*•"
+        before = content[: match.start()].rstrip()
+        starts_sentence = not before or before[-1] in _SENTENCE_END or before[-1] in "\n-*•"
         if kind in ("date", "path", "number"):
-            found.add(raw)
-        elif kind == "word" and (_NAME.match(raw) or (raw[0].isupper() and not start and raw not in _PLAIN)):
-            found.add(raw.casefold())
-        if len(found) >= ENOUGH_SIGNS:
+            signs.add(raw)
+        elif kind == "word" and (
+            _NAME.match(raw) or (raw[0].isupper() and not starts_sentence and raw not in _PLAIN)
+        ):
+            signs.add(raw.casefold())
+        if len(signs) >= ENOUGH_SIGNS:
             break
-    return len(found) + said.count("`") // 2
+    return len(signs) + content.count("`") // 2
 
 
-_PLAIN = frozenset(("I", "I'm", "I'll", "I've", "I'd", "OK", "Ok"))  # capitals that name nothing
+_PLAIN = frozenset(("I", "I'm", "I'll", "I've", "I'd", "OK", "Ok"))  # capitalised, but not names

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class LazyPattern:
-    """A pattern compiled at its first use: there are a hundred of them, and most commands need none."""
+    """A pattern that is compiled at its first use: there are a hundred of them, and most commands need none."""
 
     search: Callable[..., re.Match[str] | None]
     match: Callable[..., re.Match[str] | None]
@@ -22,7 +22,7 @@ class LazyPattern:
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached while the methods are missing; from then on they are found on the instance itself.
+        # Runs only while the methods are missing; afterwards they are attributes of the instance.
         if name not in LazyPattern.__annotations__:
             raise AttributeError(name)
         compiled = re.compile(self._source, self._flags)

@@ -1,4 +1,4 @@
-"""Finds what people say about themselves in plain words, such as "my favourite colour is blue"."""
+"""Finds facts that people state about themselves, such as "my favourite colour is blue"."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 
 from mindhold.model.errors import InvalidInput
-from mindhold.text.korean_profile_facts import korean_fact
+from mindhold.text.korean_profile_facts import find_korean_fact
 from mindhold.text.profile_values import (
     ALLERGY,
     CONCISE,
@@ -18,17 +18,17 @@ from mindhold.text.profile_values import (
     is_a_name,
     is_a_place,
     is_a_thing,
-    is_settled,
-    key_of,
+    is_definite,
+    profile_key,
 )
 
-# Why a sentence says nothing for certain.
+# Signs that a sentence states nothing for certain.
 _DENIED = r"\b(?:not|never|no longer|nor|neither|without|hardly|used to)\b|n['’]t\b"
 _DOUBTED = (
     r"\b(?:if|maybe|perhaps|probably|might|wish|would|could|should|whether|unless|suppose|guess|wonder)\b"
 )
-_ASKED = r"\?|^(?:what|who|whose|when|where|why|how|which|is|are|do|does|did|can|could|am|was|were)\b"
-_UNSURE = re.compile(f"{_DENIED}|{_DOUBTED}|{_ASKED}", re.IGNORECASE)
+_QUESTION = r"\?|^(?:what|who|whose|when|where|why|how|which|is|are|do|does|did|can|could|am|was|were)\b"
+_UNSURE = re.compile(f"{_DENIED}|{_DOUBTED}|{_QUESTION}", re.IGNORECASE)
 _PREFIX = re.compile(
     r"^(?:(?:hey|hi|hello|ok|okay|so|well|by the way|btw|fyi|for the record|for your information|just so you know|also|and|"
     r"please|kindly|can you|could you|you should|i want you to)\s*[,:]?\s+)*"
@@ -38,8 +38,8 @@ _PREFIX = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+|\s*;\s+|,?\s+and\s+(?=(?:my|i|i['’]m)\s)", re.IGNORECASE)
 _END = re.compile(r"[\s.!。！]+$")
 
-# What "my ... is" may be followed by. The pattern says what a value must look like.
-_DATED = re.compile(
+# What may follow "my ... is": the pattern describes the value.
+_DATE = re.compile(
     r"(?=.*\d)[\w.,/ -]{3,30}|(?:\d{1,2}(?:st|nd|rd|th)?\s+(?:of\s+)?)?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\w*\.?"
     r"(?:\s+\d.*)?",
     re.IGNORECASE,
@@ -59,17 +59,17 @@ _Reader = Callable[[re.Match[str]], ProfileFact | None]
 _Form = tuple[re.Pattern[str], _Reader]
 
 
-def _matching(pattern: re.Pattern[str]) -> _Fits:
-    return lambda value: pattern.fullmatch(value) is not None and (pattern is _PRONOUNS or is_settled(value))
+def _full_match(pattern: re.Pattern[str]) -> _Fits:
+    return lambda value: pattern.fullmatch(value) is not None and (pattern is _PRONOUNS or is_definite(value))
 
 
 _FACTS: dict[str, _Fits] = {
-    **dict.fromkeys(("birthday", "birth date", "date of birth"), _matching(_DATED)),
-    **dict.fromkeys(("age", "height", "weight", "shoe size"), _matching(_NUMBER)),
-    **dict.fromkeys(("email", "email address", "e-mail", "phone", "phone number"), _matching(_ADDRESS)),
-    **dict.fromkeys(("time zone", "timezone"), _matching(_ZONE)),
-    **dict.fromkeys(("job", "day job"), _matching(_ROLE)),
-    "pronouns": _matching(_PRONOUNS),
+    **dict.fromkeys(("birthday", "birth date", "date of birth"), _full_match(_DATE)),
+    **dict.fromkeys(("age", "height", "weight", "shoe size"), _full_match(_NUMBER)),
+    **dict.fromkeys(("email", "email address", "e-mail", "phone", "phone number"), _full_match(_ADDRESS)),
+    **dict.fromkeys(("time zone", "timezone"), _full_match(_ZONE)),
+    **dict.fromkeys(("job", "day job"), _full_match(_ROLE)),
+    "pronouns": _full_match(_PRONOUNS),
     **dict.fromkeys(
         ("home city", "hometown", "home town", "home country", "birthplace", "place of birth", "nationality"),
         is_a_place,
@@ -120,13 +120,13 @@ _RELATION = (
 _NAME = r"(?P<name>.+)"
 
 
-def profile_fact(text: str) -> ProfileFact | None:
-    """What one sentence says of the person who speaks; None where it says nothing of that sort for certain."""
-    said = " ".join(text.split())
-    found = korean_fact(said)
-    if found is not None:
-        return found
-    whole = _END.sub("", _PREFIX.sub("", said))
+def find_profile_fact(text: str) -> ProfileFact | None:
+    """The fact that one sentence states about its speaker; None if it states none for certain."""
+    sentence = " ".join(text.split())
+    fact = find_korean_fact(sentence)
+    if fact is not None:
+        return fact
+    whole = _END.sub("", _PREFIX.sub("", sentence))
     if not whole or len(whole) > 200 or _UNSURE.search(whole):
         return None
     for pattern, read in _forms():
@@ -138,8 +138,8 @@ def profile_fact(text: str) -> ProfileFact | None:
     return None
 
 
-def sentences(text: str) -> list[str]:
-    """Its sentences, and those that an "and I ..." joins."""
+def split_profile_sentences(text: str) -> list[str]:
+    """Split text into sentences, also at "and I ..." and "and my ..."."""
     return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
 
 
@@ -152,17 +152,17 @@ def _name(match: re.Match[str]) -> ProfileFact | None:
     return ProfileFact(Section.NAME, "name", "name", name) if is_a_name(name) else None
 
 
-def _called(match: re.Match[str]) -> ProfileFact | None:
-    """ "Call me later" has no name in it: only what is written as one is."""
+def _nickname(match: re.Match[str]) -> ProfileFact | None:
+    """The name to call the speaker, which starts with a capital: "call me later" has none."""
     name = match["value"].strip(" \"'“”")
     return ProfileFact(Section.NAME, "name", "name", name) if name[:1].isupper() and is_a_name(name) else None
 
 
 def _favourite(match: re.Match[str]) -> ProfileFact | None:
     label, value = match["label"].lower(), match["value"]
-    if not is_settled(value) or len(match["thing"].split()) > 4:
+    if not is_definite(value) or len(match["thing"].split()) > 4:
         return None
-    return ProfileFact(Section.FACTS, key_of(label), label, value)
+    return ProfileFact(Section.FACTS, profile_key(label), label, value)
 
 
 def _own(match: re.Match[str]) -> ProfileFact | None:
@@ -170,7 +170,7 @@ def _own(match: re.Match[str]) -> ProfileFact | None:
     fits = _FACTS.get(label)
     if fits is None or not fits(value):
         return None
-    key = key_of(label)
+    key = profile_key(label)
     return ProfileFact(Section.FACTS, _SAME_KEY.get(key, key), label, value)
 
 
@@ -195,7 +195,7 @@ def _born(match: re.Match[str]) -> ProfileFact | None:
             Section.FACTS, "birth_year", "year of birth", value, f"The user was born in {value}."
         )
     if match["how"].lower() == "on":
-        fits = is_settled(value) and _DATED.fullmatch(value)
+        fits = is_definite(value) and _DATE.fullmatch(value)
         return (
             ProfileFact(Section.FACTS, "birthday", "birthday", value, f"The user was born on {value}.")
             if fits
@@ -222,13 +222,13 @@ def _work(match: re.Match[str]) -> ProfileFact | None:
 
 
 def _allergic(match: re.Match[str]) -> ProfileFact | None:
-    """A key for each: a second allergy must not take the first one's place."""
+    """Each allergy has its own key, so that a second one doesn't replace the first."""
     value = match["value"]
     if not is_a_thing(value):
         return None
     return ProfileFact(
         Section.FACTS,
-        f"{ALLERGY}_{key_of(value)}",
+        f"{ALLERGY}_{profile_key(value)}",
         f"allergy to {value}",
         value,
         f"The user is allergic to {value}.",
@@ -244,7 +244,7 @@ def _detail(match: re.Match[str]) -> ProfileFact:
     return ProfileFact(Section.PREFERENCES, DETAIL_LEVEL, "detail level", CONCISE if short else DETAILED)
 
 
-def _answered_in(match: re.Match[str]) -> ProfileFact | None:
+def _answer_language(match: re.Match[str]) -> ProfileFact | None:
     language = match["value"]
     if language.lower() not in _LANGUAGES:
         return None
@@ -252,28 +252,35 @@ def _answered_in(match: re.Match[str]) -> ProfileFact | None:
 
 
 def _preferred(match: re.Match[str]) -> ProfileFact | None:
-    one, other = match["value"], match["other"]
-    if not is_a_thing(one) or (other and not is_a_thing(other)):
+    value, other = match["value"], match["other"]
+    if not is_a_thing(value) or (other and not is_a_thing(other)):
         return None
     if not other:
-        return ProfileFact(Section.PREFERENCES, key_of(one), one, one, f"The user prefers {one}.")
-    key = "_or_".join(sorted((key_of(one), key_of(other))))  # the same for whichever is the better one
-    chosen = f"{one} over {other}"
-    return ProfileFact(Section.PREFERENCES, key, chosen, chosen, f"The user prefers {chosen}.")
+        return ProfileFact(
+            Section.PREFERENCES,
+            profile_key(value),
+            value,
+            value,
+            f"The user prefers {value}.",
+        )
+    # the same key whichever is preferred
+    key = "_or_".join(sorted((profile_key(value), profile_key(other))))
+    choice = f"{value} over {other}"
+    return ProfileFact(Section.PREFERENCES, key, choice, choice, f"The user prefers {choice}.")
 
 
 def _contact(match: re.Match[str]) -> ProfileFact | None:
     name, relation = match["name"].strip(" \"'“”"), match["relation"].lower()
     if not name[:1].isupper() or not is_a_name(name) or name.lower() in _ADJECTIVES:
         return None
-    return ProfileFact(Section.CONTACTS, key_of(name), name, relation)
+    return ProfileFact(Section.CONTACTS, profile_key(name), name, relation)
 
 
 _LANGUAGES = frozenset(
     "english korean german french spanish italian portuguese dutch japanese chinese mandarin russian polish turkish arabic "
     "hindi swedish norwegian danish finnish czech greek hebrew ukrainian vietnamese thai indonesian".split()
 )
-# Written like names, and none: "my wife is Korean".
+# Capitalised, but not names: "my wife is Korean".
 _ADJECTIVES = _LANGUAGES | frozenset(
     "american british australian canadian mexican brazilian indian irish scottish welsh swiss austrian belgian hungarian romanian "
     "european asian african jewish muslim christian catholic buddhist vegan vegetarian".split()
@@ -290,10 +297,10 @@ _TONE = r"(?P<tone>casual|formal|friendly|professional|informal|neutral)"
 
 @cache
 def _forms() -> tuple[_Form, ...]:
-    """Made when somebody says something: a start is quick, or it is nothing."""
+    """The sentence forms, compiled at first use to keep the start quick."""
     return (
         _form(r"(?:my (?:full |first )?name is|my name['’]s) (?P<value>.+)", _name),
-        _form(r"(?:you (?:can|may) )?call me (?P<value>[^,]+)", _called),
+        _form(r"(?:you (?:can|may) )?call me (?P<value>[^,]+)", _nickname),
         _form(r"my (?P<label>favou?rite (?P<thing>[\w' -]+?)) (?:is|are) (?P<value>.+)", _favourite),
         _form(rf"my (?P<pet>{'|'.join(_PETS)})(?:['’]s name is| is (?:called|named)) (?P<value>.+)", _pet),
         _form(rf"my {_RELATION}(?:['’]s name)? is (?:called |named )?{_NAME}", _contact),
@@ -311,7 +318,7 @@ def _forms() -> tuple[_Form, ...]:
         _form(rf"{_WISH} {_HOW} {_ANSWERS}", _detail),
         _form(
             r"(?:always |please )*(?:answer|reply|respond|speak|talk)(?: to me)? in (?P<value>\w+)",
-            _answered_in,
+            _answer_language,
         ),
         _form(
             r"i (?:always |really |generally |usually |strongly |much )?prefer (?P<value>.+?)(?: (?:over|to|rather than|instead of) (?P<other>.+))?",

@@ -1,4 +1,4 @@
-"""The keys and values that a profile may hold: names, places, things, and how keys are spelled."""
+"""Keys and values of a profile: what counts as a name, a place or a thing, and how keys are spelled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DETAIL_LEVEL, CONCISE, DETAILED = "detail_level", "concise", "high"
 
 
 class Section(StrEnum):
-    """The parts of a profile, in the order in which they are told."""
+    """The sections of a profile, in display order."""
 
     NAME = "name"
     PREFERENCES = "preferences"
@@ -25,7 +25,7 @@ class Section(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProfileFact:
-    """One entry of a profile: `label` is what it was called, `sentence` says it where no pattern would."""
+    """One entry of a profile. `label` is the speaker's word for it; `sentence` overrides the generated sentence."""
 
     section: Section
     key: str
@@ -34,7 +34,7 @@ class ProfileFact:
     sentence: str = ""
 
 
-_SPELLED = {
+_SPELLINGS = {
     "favourite": "favorite",
     "colour": "color",
     "flavour": "flavor",
@@ -45,7 +45,7 @@ _SPELLED = {
 }
 _NOT_A_KEY = re.compile(r"[^\w]+")
 HANGUL = re.compile(r"[가-힣]")
-# What follows "my name is" or "I prefer" and says that no name, and no thing, will come.
+# Words after "my name is" or "I prefer" that rule out a name or a thing.
 _NO_VALUE = frozenset(
     "a about above actually all already also always an and any another anything as at back badly based because before being "
     "below better beyond both broken but by clear coming correct currently deprecated different done down dropped due each "
@@ -65,18 +65,18 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _NAME_WORD = re.compile(r"[^\W\d_][\w'’.-]*")
-_POINTING = re.compile(
+_REFERENCE = re.compile(
     r"(?:the |that |this )?(?:first|second|third|last|former|latter|other|next|previous|option \w+)(?: one| option)?",
     re.IGNORECASE,
 )
 
 
-def key_of(label: str) -> str:
-    """Snake case, and one spelling for "favourite" and "favorite". Raises InvalidInput for one without a letter."""
+def profile_key(label: str) -> str:
+    """The label in snake case, with one spelling for "favourite" and "favorite". Raises InvalidInput for a label without letters."""
     words = _NOT_A_KEY.sub(
         " ", label.replace("'s ", " ").replace("’s ", " ").replace("_", " ").casefold()
     ).split()
-    key = "_".join(_SPELLED.get(word, word) for word in words)
+    key = "_".join(_SPELLINGS.get(word, word) for word in words)
     if not key or len(key) > LONGEST_KEY:
         raise InvalidInput(
             f"The name of an entry has 1 to {LONGEST_KEY} letters and digits.",
@@ -86,13 +86,13 @@ def key_of(label: str) -> str:
 
 
 def other_spellings(label: str) -> tuple[str, ...]:
-    """Of its words, those that others write otherwise: so that either way finds it."""
-    known = _SPELLED | {american: british for british, american in _SPELLED.items()}
-    return tuple(known[word].replace("_", " ") for word in label.casefold().split() if word in known)
+    """The words of a label in their other spelling (favourite, favorite), so that a search for either finds it."""
+    spellings = _SPELLINGS | {american: british for british, american in _SPELLINGS.items()}
+    return tuple(spellings[word].replace("_", " ") for word in label.casefold().split() if word in spellings)
 
 
-def is_settled(value: str) -> bool:
-    """Whether it says what something is: no clause, no complaint, nothing that is pointed at."""
+def is_definite(value: str) -> bool:
+    """Whether the value says what something is: no clause, no complaint, no reference to something else."""
     words = value.split()
     if not words or len(words) > 8 or not any(letter.isalnum() for letter in value):
         return False
@@ -110,19 +110,19 @@ def is_settled(value: str) -> bool:
 
 
 def is_a_thing(value: str) -> bool:
-    """A few words that name something."""
-    return is_settled(value) and len(value.split()) <= 6 and not _POINTING.fullmatch(value)
+    """Whether the value is a few words that name something."""
+    return is_definite(value) and len(value.split()) <= 6 and not _REFERENCE.fullmatch(value)
 
 
 def is_a_place(value: str) -> bool:
-    """A name of a place, a language or a firm: a few words, written as a name."""
+    """Whether the value looks like the name of a place, a language or a company."""
     words = value.split()
-    named = [word for word in words if word[:1].isupper() or not word[:1].isascii()]
-    return is_a_thing(value) and len(words) <= 5 and bool(named) and words[0] in (named[0], "the")
+    capitalised = [word for word in words if word[:1].isupper() or not word[:1].isascii()]
+    return is_a_thing(value) and len(words) <= 5 and bool(capitalised) and words[0] in (capitalised[0], "the")
 
 
 def is_a_name(value: str) -> bool:
-    """One to five words of letters; in small letters one or two, that are no common word."""
+    """Whether the value is one to five words of letters; in lower case at most two, and no common words."""
     words = value.split()
     if not 1 <= len(words) <= 5 or not all(_NAME_WORD.fullmatch(word) for word in words):
         return False
@@ -131,15 +131,15 @@ def is_a_name(value: str) -> bool:
         or words[0].casefold() in _NO_VALUE
     ):
         return False
-    written = all(
+    capitalised = all(
         word[:1].isupper() or not word[:1].isascii() or word in ("de", "van", "von", "der", "la", "bin", "al")
         for word in words
     )
-    return written or (len(words) <= 2 and value == value.lower())
+    return capitalised or (len(words) <= 2 and value == value.lower())
 
 
-def sentence_of(section: Section, label: str, value: str) -> str:
-    """What an entry says, as a sentence that stands by itself."""
+def profile_sentence(section: Section, label: str, value: str) -> str:
+    """The entry as a complete sentence."""
     end = "" if value[-1:] in ".!?。" else "."
     if section is Section.NOTES:
         return value

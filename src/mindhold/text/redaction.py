@@ -1,4 +1,4 @@
-"""Takes secrets and personal data out of text before it is written anywhere."""
+"""Replaces secrets and personal data in text before the text is written anywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from mindhold.text import secrets
 from mindhold.text.pattern import LazyPattern
-from mindhold.text.secrets import RedactionRule, mark
+from mindhold.text.secrets import RedactionRule, redaction_mark
 
 _FILE_ENDINGS = frozenset(
     "png jpg jpeg gif svg webp ico tgz gz zip js mjs cjs ts css scss json map html xml yaml yml toml txt md".split()
@@ -40,7 +40,7 @@ _IBAN_LENGTHS = {
 _DIGIT_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def luhn(digits: str) -> bool:
+def passes_luhn(digits: str) -> bool:
     """Whether the digits end in the check digit that payment cards carry."""
     total = 0
     for place, char in enumerate(reversed(digits)):
@@ -49,58 +49,58 @@ def luhn(digits: str) -> bool:
     return total % 10 == 0
 
 
-def valid_iban(compact: str) -> bool:
+def is_valid_iban(compact: str) -> bool:
     """Whether country, length and the mod 97 check agree."""
     if _IBAN_LENGTHS.get(compact[:2]) != len(compact):
         return False
-    turned = compact[4:] + compact[:4]
-    return int("".join(str(_DIGIT_ALPHABET.index(char)) for char in turned)) % 97 == 1
+    rotated = compact[4:] + compact[:4]
+    return int("".join(str(_DIGIT_ALPHABET.index(char)) for char in rotated)) % 97 == 1
 
 
 def _email(match: re.Match[str]) -> str | None:
     labels = match["domain"].lower().split(".")
     is_file = labels[-1] in _FILE_ENDINGS and labels[0][:1].isdigit()  # icon@2x.png, lodash@4.17.21.tgz
     is_remote = match["local"] == "git" and match.string[match.end() : match.end() + 1] in (":", "/")
-    return None if is_file or is_remote else mark("email")
+    return None if is_file or is_remote else redaction_mark("email")
 
 
 def _card(match: re.Match[str]) -> str | None:
     digits = re.sub(r"\D", "", match[0])
-    return mark("payment-card") if luhn(digits) and len(set(digits)) > 1 else None
+    return redaction_mark("payment-card") if passes_luhn(digits) and len(set(digits)) > 1 else None
 
 
 def _iban(match: re.Match[str]) -> str | None:
-    # Words in capitals may follow the number: try the longest reading first, then shorter ones.
+    # Words in capitals may follow the number: read as many characters as the country's IBANs have.
     text = match[0]
     length = _IBAN_LENGTHS.get(text[:2], 0)
-    taken = end = 0
-    while end < len(text) and taken < length:
-        taken += text[end] not in " -"
+    length_read = end = 0
+    while end < len(text) and length_read < length:
+        length_read += text[end] not in " -"
         end += 1
     compact = re.sub("[ -]", "", text[:end])
     whole = end == len(text) or text[end] in " -"
-    return mark("iban") + text[end:] if whole and valid_iban(compact) else None
+    return redaction_mark("iban") + text[end:] if whole and is_valid_iban(compact) else None
 
 
 def _resident(match: re.Match[str]) -> str | None:
-    born, rest = match.groups()
+    birth_date, rest = match.groups()
     century = 1900 if rest[0] in "1256" else 2000
     try:
-        date(century + int(born[:2]), int(born[2:4]), int(born[4:]))
+        date(century + int(birth_date[:2]), int(birth_date[2:4]), int(birth_date[4:]))
     except ValueError:
         return None
-    return mark("kr-resident-number")
+    return redaction_mark("kr-resident-number")
 
 
 def _phone(match: re.Match[str]) -> str | None:
     digits = sum(char.isdigit() for char in match[0])
-    return mark("phone") if 8 <= digits <= 15 else None
+    return redaction_mark("phone") if 8 <= digits <= 15 else None
 
 
 def _plus_phone(match: re.Match[str]) -> str | None:
     digits = sum(char.isdigit() for char in match[0])
     separated = len(match[0]) > digits + 1
-    return mark("phone") if (8 if separated else 10) <= digits <= 15 else None
+    return redaction_mark("phone") if (8 if separated else 10) <= digits <= 15 else None
 
 
 def _labelled_phone(match: re.Match[str]) -> str | None:
@@ -108,15 +108,15 @@ def _labelled_phone(match: re.Match[str]) -> str | None:
     digits = sum(char.isdigit() for char in number)
     if not 7 <= digits <= 15 or re.match(r"\d{4}-\d\d-\d\d\b|\d{1,3}(?:\.\d{1,3}){3}\b", number):
         return None
-    return match["label"] + mark("phone")
+    return match["label"] + redaction_mark("phone")
 
 
 def _passport(match: re.Match[str]) -> str:
-    return match[1] + mark("passport")
+    return match[1] + redaction_mark("passport")
 
 
 _NOT_INSIDE = r"(?<![\w#+=./:-])"
-_NOT_GOING_ON = r"(?![\w-]|[.:/]\d)"
+_NOT_FOLLOWED = r"(?![\w-]|[.:/]\d)"
 _EMAIL = (
     r"(?<![A-Za-z0-9._%+/-])(?P<local>[A-Za-z0-9][A-Za-z0-9._%+'-]{0,63})@"
     r"(?P<domain>(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24})(?![A-Za-z0-9-])"
@@ -166,16 +166,16 @@ WORD_RULES: tuple[RedactionRule, ...] = (
 )
 IBAN_RULE = RedactionRule("iban", (), LazyPattern(_IBAN), _iban)
 
-# All of these need MANY_DIGITS: redact() looks for that first.
+# All of these need MANY_DIGITS: redact() checks that first.
 NUMBER_RULES: tuple[RedactionRule, ...] = (
     RedactionRule(
-        "payment-card", (), LazyPattern(rf"{_NOT_INSIDE}(?:{_CARD}){_NOT_GOING_ON}", re.ASCII), _card
+        "payment-card", (), LazyPattern(rf"{_NOT_INSIDE}(?:{_CARD}){_NOT_FOLLOWED}", re.ASCII), _card
     ),
     RedactionRule(
         "us-ssn",
         (),
         LazyPattern(
-            rf"{_NOT_INSIDE}(?!000|666|9)\d{{3}}-(?!00)\d\d-(?!0000)\d{{4}}{_NOT_GOING_ON}", re.ASCII
+            rf"{_NOT_INSIDE}(?!000|666|9)\d{{3}}-(?!00)\d\d-(?!0000)\d{{4}}{_NOT_FOLLOWED}", re.ASCII
         ),
     ),
     RedactionRule(
@@ -183,31 +183,32 @@ NUMBER_RULES: tuple[RedactionRule, ...] = (
     ),
     RedactionRule("phone", (), LazyPattern(_PLUS_PHONE, re.ASCII), _plus_phone),
     RedactionRule(
-        "phone", (), LazyPattern(rf"{_NOT_INSIDE}(?:{_NATIONAL_PHONE}){_NOT_GOING_ON}", re.ASCII), _phone
+        "phone", (), LazyPattern(rf"{_NOT_INSIDE}(?:{_NATIONAL_PHONE}){_NOT_FOLLOWED}", re.ASCII), _phone
     ),
     RedactionRule("phone", (), LazyPattern(_LABELLED_PHONE, re.IGNORECASE | re.ASCII), _labelled_phone),
 )
-# Seven digits with only the usual separators between, not inside a word or hash, not an ISO date.
-# Both begin with one character of a class, which is quick to look for.
+# Seven digits with only the usual separators between them, not inside a word or hash, not an ISO date.
+# Both patterns start with a character class, which makes the search quick.
 MANY_DIGITS = LazyPattern(r"\d(?<![A-Za-z0-9_]\d)(?!\d{3}-\d\d-\d\d(?!\d))(?:[ .()-]{0,2}\d){6}", re.ASCII)
 IBAN_START = LazyPattern(r"[A-Z][A-Z]\d\d[ -]?[A-Z0-9]{4}", re.ASCII)
 
-REDACTION_VERSION = (
-    "1"  # of the rules: whoever changes what they find raises it, and what was made by others is made anew
-)
+# Raise it when the rules change what they find: derived text made under older rules is then made again.
+REDACTION_VERSION = "1"
 
-# Whether a pass can turn up something new depends on the marks of the one before; two settle all real text.
+# Marks from one pass may make another rule match in the next; two passes settle all real text.
 _MOST_PASSES = 8
 _RULES = (*secrets.CREDENTIAL_RULES, *secrets.ASSIGNMENT_RULES, *WORD_RULES)
 
 
-# What several triggers hold, which most words lack.
+# Parts that several triggers share and most words lack.
 _GATES = ("pass", "pin", *"_-=:.@~\"'/")
-MOST_WORDS, LONGEST_WORD = 50_000, 40  # that are remembered
+MOST_WORDS, LONGEST_WORD = 50_000, 40  # limits of the cache of words
 
 
-def _grouped(triggers: Iterable[tuple[str, int]]) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
-    """Triggers under something that each of them holds: words that lack it skip them all at once."""
+def _group_triggers(
+    triggers: Iterable[tuple[str, int]],
+) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+    """Group triggers by a part that they share: a word without that part skips the whole group."""
     groups: dict[str, list[tuple[str, int]]] = {}
     for trigger, rule in triggers:
         gate = next((gate for gate in _GATES if gate in trigger), "")
@@ -215,18 +216,18 @@ def _grouped(triggers: Iterable[tuple[str, int]]) -> tuple[tuple[str, tuple[tupl
     return tuple((gate, tuple(group)) for gate, group in groups.items())
 
 
-# Each rule is a bit, and so is each of the other things that a word may show.
+# Each rule has a bit, and so has each other feature that a word may have.
 _TRIGGERS = tuple((trigger, 1 << place) for place, rule in enumerate(_RULES) for trigger in rule.triggers)
 _ALL = (1 << len(_RULES)) - 1
 _DIGIT, _LONG, _IBAN_GATE, _SPACED = (1 << (len(_RULES) + number) for number in range(4))
 _WORDS = tuple((trigger, rule) for trigger, rule in _TRIGGERS if trigger.split() == [trigger])
-_SEVERAL = tuple(pair for pair in _TRIGGERS if pair not in _WORDS)  # triggers that have a blank
+_MULTI_WORD = tuple(pair for pair in _TRIGGERS if pair not in _WORDS)  # triggers that contain a blank
 _EXACT = tuple(pair for pair in _WORDS if pair[0] != pair[0].lower())
 _FOREIGN = tuple(pair for pair in _WORDS if not pair[0].isascii())
-_FOLDED = _grouped(
+_FOLDED = _group_triggers(
     [
         *(pair for pair in _WORDS if pair not in _EXACT and pair not in _FOREIGN),
-        *((trigger.split()[0], _SPACED) for trigger, _ in _SEVERAL),
+        *((trigger.split()[0], _SPACED) for trigger, _ in _MULTI_WORD),
     ]
 )
 _ANY_DIGIT = LazyPattern(r"\d", re.ASCII)
@@ -235,10 +236,10 @@ _IBAN_BEGINS = LazyPattern(r"[A-Z][A-Z]\d\d", re.ASCII)
 
 
 class _Signs(dict[str, int]):
-    """What each word that was met shows, as bits. Words recur: most texts cost no more than to take them apart."""
+    """A cache of the feature bits of each word. Words recur, so most texts cost little more than splitting them."""
 
     def __missing__(self, word: str) -> int:
-        signs = _signs_of(word)
+        signs = _find_signs(word)
         if len(word) <= LONGEST_WORD:
             if len(self) >= MOST_WORDS:
                 self.clear()
@@ -246,7 +247,7 @@ class _Signs(dict[str, int]):
         return signs
 
     def of(self, text: str) -> int:
-        """All that its words show."""
+        """The bits of all words of a text."""
         return reduce(or_, set(map(self.__getitem__, text.split())), 0)
 
 
@@ -255,7 +256,7 @@ _signs = _Signs()
 
 @dataclass(frozen=True, slots=True)
 class RedactionFinding:
-    """What kind of thing was taken out and how often; never the thing itself."""
+    """What kind of thing was redacted, and how often; never the thing itself."""
 
     kind: str
     count: int
@@ -263,14 +264,18 @@ class RedactionFinding:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
+    """Redacted text, and what was redacted."""
+
     text: str
-    found: tuple[RedactionFinding, ...]
+    findings: tuple[RedactionFinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RedactedMetadata:
+    """A redacted JSON value, and what was redacted."""
+
     value: Any
-    found: tuple[RedactionFinding, ...]
+    findings: tuple[RedactionFinding, ...]
 
 
 def redact(text: str) -> Redaction:
@@ -278,44 +283,44 @@ def redact(text: str) -> Redaction:
 
     Redacting the result again changes nothing.
     """
-    found: Counter[str] = Counter()
-    text = _redact(text, found)
-    return Redaction(text, _findings(found))
+    counts: Counter[str] = Counter()
+    text = _redact(text, counts)
+    return Redaction(text, _findings(counts))
 
 
 def redact_metadata(value: Any) -> RedactedMetadata:
-    """The same for JSON: every string, every key, and whatever stands under a key that names a secret."""
-    found: Counter[str] = Counter()
-    value = _redact_value(value, found)
-    return RedactedMetadata(value, _findings(found))
+    """Redact JSON: every string, every key, and every value under a key that names a secret."""
+    counts: Counter[str] = Counter()
+    value = _redact_value(value, counts)
+    return RedactedMetadata(value, _findings(counts))
 
 
-def _findings(found: Counter[str]) -> tuple[RedactionFinding, ...]:
-    return tuple(RedactionFinding(kind, count) for kind, count in sorted(found.items()))
+def _findings(counts: Counter[str]) -> tuple[RedactionFinding, ...]:
+    return tuple(RedactionFinding(kind, count) for kind, count in sorted(counts.items()))
 
 
-def _redact(text: str, found: Counter[str]) -> str:
+def _redact(text: str, counts: Counter[str]) -> str:
     for _ in range(_MOST_PASSES):
-        rules = _worth_trying(text)
+        rules = _applicable_rules(text)
         if not rules:
             return text
         before = text
         for rule in rules:
-            text = _apply(rule, text, found)
+            text = _apply(rule, text, counts)
         if text == before:
             return text
     return text
 
 
-def _worth_trying(text: str) -> list[RedactionRule]:
-    """Those of whose triggers the text has one, and whose cheaper patterns it holds."""
+def _applicable_rules(text: str) -> list[RedactionRule]:
+    """The rules that have a trigger in the text and whose gate it matches."""
     signs = _signs.of(text)
     if not signs:
         return []
     low = text.lower()
     if signs & _SPACED:
-        signs |= reduce(or_, [rule for trigger, rule in _SEVERAL if trigger in low], 0)
-    rules = [rule for rule in _shown(signs & _ALL) if rule.gate is None or rule.gate.search(low)]
+        signs |= reduce(or_, [rule for trigger, rule in _MULTI_WORD if trigger in low], 0)
+    rules = [rule for rule in _rules_of_bits(signs & _ALL) if rule.gate is None or rule.gate.search(low)]
     if signs & _LONG and secrets.RANDOM_RULE.pattern.search(text):
         rules.append(secrets.RANDOM_RULE)
     if signs & _IBAN_GATE and IBAN_START.search(text):
@@ -326,62 +331,62 @@ def _worth_trying(text: str) -> list[RedactionRule]:
 
 
 @lru_cache(4096)
-def _shown(signs: int) -> tuple[RedactionRule, ...]:
-    return tuple(rule for place, rule in enumerate(_RULES) if signs >> place & 1)
+def _rules_of_bits(signs: int) -> tuple[RedactionRule, ...]:
+    return tuple(rule for bit, rule in enumerate(_RULES) if signs >> bit & 1)
 
 
-def _signs_of(word: str) -> int:
+def _find_signs(word: str) -> int:
     low = word.lower()
-    found = [rule for trigger, rule in _EXACT if trigger in word]
+    signs = [rule for trigger, rule in _EXACT if trigger in word]
     for gate, triggers in _FOLDED:
         if gate in low:
-            found += [rule for trigger, rule in triggers if trigger in low]
+            signs += [rule for trigger, rule in triggers if trigger in low]
     if not low.isascii():
-        found += [rule for trigger, rule in _FOREIGN if trigger in low]
+        signs += [rule for trigger, rule in _FOREIGN if trigger in low]
     if _ANY_DIGIT.search(word):
-        found.append(_DIGIT)
+        signs.append(_DIGIT)
         if _IBAN_BEGINS.search(word):
-            found.append(_IBAN_GATE)
+            signs.append(_IBAN_GATE)
     if len(word) >= 20 and _LONG_RUN.search(word):
-        found.append(_LONG)
-    return reduce(or_, found, 0)
+        signs.append(_LONG)
+    return reduce(or_, signs, 0)
 
 
-def _apply(rule: RedactionRule, text: str, found: Counter[str]) -> str:
-    def once(match: re.Match[str]) -> str:
-        new = rule.replace(match) if rule.replace else mark(rule.kind)
+def _apply(rule: RedactionRule, text: str, counts: Counter[str]) -> str:
+    def replace_match(match: re.Match[str]) -> str:
+        new = rule.replace(match) if rule.replace else redaction_mark(rule.kind)
         if new is None:
             return match[0]
-        found[rule.kind] += 1
+        counts[rule.kind] += 1
         return new
 
-    return rule.pattern.sub(once, text)
+    return rule.pattern.sub(replace_match, text)
 
 
-def _redact_value(value: Any, found: Counter[str]) -> Any:
+def _redact_value(value: Any, counts: Counter[str]) -> Any:
     if isinstance(value, str):
-        return _redact(value, found)
+        return _redact(value, counts)
     if isinstance(value, Mapping):
         result: dict[str, Any] = {}
         for key, item in value.items():
-            name = _redact(str(key), found)
-            while name in result:  # two keys may become one mark; neither value may be lost
+            name = _redact(str(key), counts)
+            while name in result:  # two keys may get the same mark; keep both values
                 name += "'"
-            result[name] = _redact_item(name, item, found)
+            result[name] = _redact_item(name, item, counts)
         return result
     if isinstance(value, list | tuple):
-        return [_redact_value(item, found) for item in value]
+        return [_redact_value(item, counts) for item in value]
     return value
 
 
-def _redact_item(name: str, item: Any, found: Counter[str]) -> Any:
-    kind = secrets.names_secret(name)
+def _redact_item(name: str, item: Any, counts: Counter[str]) -> Any:
+    kind = secrets.secret_kind(name)
     if kind is None or isinstance(item, bool) or item is None:
-        return _redact_value(item, found)
+        return _redact_value(item, counts)
     if isinstance(item, list | tuple):
-        return [_redact_item(name, part, found) for part in item]
-    held = isinstance(item, str) and item != "" and secrets.is_quoted_secret(kind, item)
-    if held or (isinstance(item, int | float) and kind in ("password", "secret")):
-        found[kind] += 1
-        return mark(kind)
-    return _redact_value(item, found)
+        return [_redact_item(name, part, counts) for part in item]
+    is_secret = isinstance(item, str) and item != "" and secrets.is_quoted_secret(kind, item)
+    if is_secret or (isinstance(item, int | float) and kind in ("password", "secret")):
+        counts[kind] += 1
+        return redaction_mark(kind)
+    return _redact_value(item, counts)

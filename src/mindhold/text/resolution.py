@@ -1,4 +1,4 @@
-"""Decides whether one text says how the failure that another one describes was resolved. When unsure: no."""
+"""Decides whether one text says how the failure in another text was resolved. When unsure, it says no."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from mindhold.model.lexemes import STOP_WORDS, keyword_form
-from mindhold.text.keywords import is_korean_verb, korean_stem, telling_words
+from mindhold.text.keywords import is_korean_verb, korean_stem, score_words
 from mindhold.text.pattern import LazyPattern
 
 _SOLVED = LazyPattern(
@@ -19,7 +19,7 @@ _SOLVED = LazyPattern(
     r"|已解[决決]|解[决決](?:了|(?:方法|方案|办法|辦法)?\s*[:：])|已修[复復]|修[复復]了",
     re.IGNORECASE,
 )
-# A fix that is only hoped for, that is somebody's word only, or that did not help.
+# A fix that is only hoped for, only claimed, or that did not help.
 _UNSOLVED = LazyPattern(
     r"\b(?:not|never|n[o'’]t|cannot|can't|without|unless|until|if|nobody|no|to be|must be|should be|will be|would be|needs? to be|yet|wasn't|isn't|hasn't)"
     r"(?:\s+\w+){0,3}\s+(?:fixed|resolved|solved|cured|remedied|mitigated|workaround|solution|remedy|fix)\b"
@@ -34,32 +34,32 @@ _UNSOLVED = LazyPattern(
     r"|再発|再び|調査中|必要|まだ|再次|仍然|依然|需要|调查|調查",
     re.IGNORECASE,
 )
-# What was mended is named at once: "fixed the logging".
-_MENDED_AT = (
+# The fixed thing follows at once: "fixed the logging".
+_FIX_VERB = (
     r"(?<!\ba )(?<!\bthe )\b(?:fixed|resolved|solved|cured|remedied|mitigated|worked around)\s+"
     r"(?!by\b|with\b|using\b|via\b|through\b|in\b|on\b|it\b|this\b|that\b|after\b|once\b|since\b|when\b)"
 )
-_MENDED = LazyPattern(_MENDED_AT + r"(?P<what>[^.;:,\n]+)", re.IGNORECASE)
-# "To fix the importer's KeyError, strip the lines": told as what to do; not where somebody has yet to find out.
+_FIXED_THING = LazyPattern(_FIX_VERB + r"(?P<what>[^.;:,\n]+)", re.IGNORECASE)
+# "To fix the importer's KeyError, strip the lines": instructions; but not if somebody has yet to find out.
 _HOW_TO = LazyPattern(
     r"^(?:in order )?to (?:fix|resolve|solve|cure|remedy|mitigate|work around|get rid of)\s+(?P<what>[^.;,\n]+),\s*"
     r"(?!(?:we|i|they|he|she|it|the|a|an|our|my|this|that|there|some\w*|try|ask|find|figure|look|wait|decide|check|see|open|file)\b)\w",
     re.IGNORECASE,
 )
-_HEADED = LazyPattern(
+_FIX_FOR = LazyPattern(
     r"^(?:the |a |our )?(?:fix|workaround|solution|remedy) for (?P<what>[^.;,\n]{1,120}?)(?:\s(?:is|was)\b|:(?=\s))",
     re.IGNORECASE,
 )
-# What stands in the way of reading a clause up to its fix as the name of the failure.
-_ASIDE = LazyPattern(
+# What ends the name of the failure in a clause before its fix.
+_INTERRUPTION = LazyPattern(
     r"\b(?:because|since|so that)\b|(?<!Error)(?<!Exception)[:：](?=\s)|[,，]|\s[-–—]\s", re.IGNORECASE
 )
 _MEANS = (LazyPattern(r"\sby\s"), LazyPattern(r"\s(?:with|using|via|through)\s"))
 _KOREAN_FAILURE = LazyPattern(
     r"^(?P<what>.*?(?:오류|에러|실패|문제|장애|현상|예외|버그|중단|지연|누락|충돌|Error|Exception))[은는을를이가]\s"
 )
-_KOREAN_MEANS = r"(?:[해하]여?서|하여|하고|[가-힣][려꿔워춰켜아어]서)\s"  # how it was done, told first
-_KOREAN_MENDED = LazyPattern(r"(?P<what>\S{1,40})[을를]\s*(?:해결|고쳤|수정|조치)(?!하여|해서|하니)")
+_KOREAN_MEANS = r"(?:[해하]여?서|하여|하고|[가-힣][려꿔워춰켜아어]서)\s"  # the means, named first
+_KOREAN_FIXED_THING = LazyPattern(r"(?P<what>\S{1,40})[을를]\s*(?:해결|고쳤|수정|조치)(?!하여|해서|하니)")
 _HANGUL = LazyPattern("[\uac00-\ud7a3]")
 _ASIAN = LazyPattern("[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 # One failure in several spellings.
@@ -67,7 +67,7 @@ _TIMEOUT = LazyPattern(
     r"\b(?:tim(?:e|es|ed|ing)[\s-]out|timeouts?|Timeout(?:Error|Exception))\b", re.IGNORECASE
 )
 _DIGIT = LazyPattern(r"(?<![\w.])\d(?![\w.])")
-_MENDED_WHOLE = LazyPattern(_MENDED_AT + r"(?P<what>[^.;,\n]+)", re.IGNORECASE)
+_FIXED_CLAUSE = LazyPattern(_FIX_VERB + r"(?P<what>[^.;,\n]+)", re.IGNORECASE)
 _QUOTED = LazyPattern(r"(?<!\w)(?:'[^'\n]{1,60}'|`[^`\n]{1,60}`|\"[^\"\n]{1,60}\"|“[^”\n]{1,60}”)")
 _CLAUSE = r"[.!?。！？;；\n]+(?=\s|$|[^\x00-\x7f])"
 _REASON = LazyPattern(
@@ -75,7 +75,7 @@ _REASON = LazyPattern(
     re.IGNORECASE,
 )
 _BECAUSE = LazyPattern(r"\b(?:because|so that)\b|때문|ので|から|因为|因為", re.IGNORECASE)
-# Words that many failures share: they tell that something failed, not what.
+# Words that many failures share: they say that something failed, not what.
 _FAILURE_WORDS = """fail fails failed failing failure fault error errors exception crash crashes crashed crashing break breaks broke broken
  stop stops stopped hang hangs hung problem issue bug wrong occur occurs occurred happen happens happened throw throws threw thrown
  raise raises raised report reports reported get gets got return returns returned say says said show shows showed see seen
@@ -85,88 +85,89 @@ _FAILURE_WORDS = """fail fails failed failing failure fault error errors excepti
  失敗 失败 错误 錯誤 エラー 障害 問題 问题 発生 发生 原因 解決 解决 修正 修复 対応 出现 异常 例外"""
 _FAILURES = """failure fault error errors exception crash crashes problem issue bug hang hangs
  오류 에러 실패 문제 장애 현상 예외 버그 중단"""
-FEWEST = 2  # words that name a failure; one alone names too many
+FEWEST = 2  # words that identify a failure; one alone fits too many
 
 
 def says_how_resolved(text: str) -> bool:
-    """Whether it tells of a fix that was made, or how one is made, not of one that is wanted."""
-    told = _SOLVED.search(text) or _HOW_TO.search(text.strip())
-    return told is not None and _UNSOLVED.search(text) is None
+    """Whether the text reports a fix or explains one, as opposed to asking for one."""
+    fix = _SOLVED.search(text) or _HOW_TO.search(text.strip())
+    return fix is not None and _UNSOLVED.search(text) is None
 
 
 def resolves(new: str, old: str) -> bool:
-    """Whether the new text names the very failure that the old one tells of, and what resolved it."""
+    """Whether the new text names the failure that the old one describes, and what resolved it."""
     if not says_how_resolved(new) or says_how_resolved(old):
         return False
     if _HOW_TO.search(new.strip()) and "resolve" in old.casefold():
         return False  # "fails to resolve the host": another sense of the word
     new, old = _TIMEOUT.sub("timeout", new), _TIMEOUT.sub("timeout", old)
-    failure, told = _words(_failure(old, colon=False)), _words(new)
-    if len(failure) < FEWEST or not _quoted(old) <= _quoted(new) | told or _mends_another(new, failure):
+    failure, new_words = _words(_failure(old, colon=False)), _words(new)
+    if len(failure) < FEWEST or not _quoted(old) <= _quoted(new) | new_words or _fixes_another(new, failure):
         return False
-    clause = _named(new)
-    named = _words(clause)
-    if not named <= _words(old) or not _digits(clause) <= _digits(old):
-        return False  # something foreign where the failure is named: another one
-    missing, both = failure - told, failure & named
-    if named and len(both) * 2 <= len(failure):
-        return False  # the rest of it is told in passing, of what was done
+    clause = _named_failure(new)
+    named_words = _words(clause)
+    if not named_words <= _words(old) or not _digits(clause) <= _digits(old):
+        return False  # the failure's name has something foreign in it: another failure
+    missing, shared = failure - new_words, failure & named_words
+    if named_words and len(shared) * 2 <= len(failure):
+        return False  # the other words are about the fix, not the failure
     if not missing:
         return True
-    # Said in other words: the same error by name and more than half of what failed, or nearly all of it.
+    # In other words: the same error name and more than half of what failed, or nearly all of it.
     same_sign = bool(_signs(old)) and _signs(old) <= _signs(new)
     if same_sign:
-        return len(both) >= FEWEST
-    return not _signs(old) and len(both) > FEWEST and len(missing) * 3 <= len(failure)
+        return len(shared) >= FEWEST
+    return not _signs(old) and len(shared) > FEWEST and len(missing) * 3 <= len(failure)
 
 
-def _named(new: str) -> str:
-    """The words by which a text that tells of a fix names the failure; empty where they can't be told apart."""
+def _named_failure(new: str) -> str:
+    """The words by which a text about a fix names the failure; empty if they can't be separated."""
     text = new.strip()
-    for form in (_HOW_TO, _HEADED):
-        if found := form.search(text):
-            return found["what"]
+    for form in (_HOW_TO, _FIX_FOR):
+        if match := form.search(text):
+            return match["what"]
     if _ASIAN.search(text):
-        found = _KOREAN_FAILURE.search(text)
-        return re.split(_KOREAN_MEANS, found["what"])[-1] if found else ""
-    if found := _MENDED_WHOLE.search(text):
-        return _before_the_means(found["what"])
+        match = _KOREAN_FAILURE.search(text)
+        return re.split(_KOREAN_MEANS, match["what"])[-1] if match else ""
+    if match := _FIXED_CLAUSE.search(text):
+        return _before_the_means(match["what"])
     first = re.split(_CLAUSE, text, maxsplit=1)[0]
     solved = _SOLVED.search(first)
     before = first[: solved.start()] if solved else first
     if not _words(before):
         return _after_the_fix(text)
-    aside = _ASIDE.search(before)
-    return before[: aside.start()] if aside and _words(before[: aside.start()]) else before
+    interruption = _INTERRUPTION.search(before)
+    return (
+        before[: interruption.start()] if interruption and _words(before[: interruption.start()]) else before
+    )
 
 
 def _before_the_means(text: str) -> str:
-    """ "the timeout by raising it": without how it was done."""
+    """The text without the means: "the timeout" of "the timeout by raising it"."""
     for means in _MEANS:
-        if found := means.search(text):
-            return text[: found.start()]
+        if match := means.search(text):
+            return text[: match.start()]
     return text
 
 
-def _mends_another(new: str, failure: frozenset[str]) -> bool:
-    found = _MENDED.search(new)
-    told = re.split(r"\b(?:by|with)\b", found["what"])[0] if found else ""
-    if not told and _HANGUL.search(new):
-        *_, last = [None, *_KOREAN_MENDED.finditer(new)]
-        told = last["what"] if last else ""
-    what = frozenset(_forms(word for word, _ in telling_words(told)))
-    return bool(what) and not what & (failure | frozenset(_forms(_FAILURES.split())))
+def _fixes_another(new: str, failure: frozenset[str]) -> bool:
+    match = _FIXED_THING.search(new)
+    text = re.split(r"\b(?:by|with)\b", match["what"])[0] if match else ""
+    if not text and _HANGUL.search(new):
+        *_, last = [None, *_KOREAN_FIXED_THING.finditer(new)]
+        text = last["what"] if last else ""
+    forms = frozenset(_forms(word for word, _ in score_words(text)))
+    return bool(forms) and not forms & (failure | frozenset(_forms(_FAILURES.split())))
 
 
 def _after_the_fix(text: str) -> str:
-    """ "Fixed: login fails in Chrome": where the fix is told first, the failure comes after it."""
-    found = _SOLVED.search(text)
-    rest = text[found.end() :].lstrip(" :：") if found else ""
+    """The failure after a fix that is named first: "Fixed: login fails in Chrome"."""
+    fix = _SOLVED.search(text)
+    rest = text[fix.end() :].lstrip(" :：") if fix else ""
     return _failure(rest)
 
 
 def _quoted(text: str) -> frozenset[str]:
-    """What stands in quotes is what it is about: KeyError: 'amount'."""
     return frozenset(form for match in _QUOTED.finditer(text) for form in _words(match[0][1:-1]))
 
 
@@ -175,7 +176,7 @@ def _digits(text: str) -> frozenset[str]:
 
 
 def _failure(text: str, *, colon: bool = True) -> str:
-    """What failed, as far as it is said before the reason or the fix; with or without what follows a colon."""
+    """What failed, up to the reason or the fix; with `colon`, also up to a colon."""
     first = re.split(_CLAUSE, text.strip(), maxsplit=1)[0]
     ends = [
         match.start()
@@ -187,7 +188,7 @@ def _failure(text: str, *, colon: bool = True) -> str:
 
 def _words(text: str) -> frozenset[str]:
     short = frozenset(_SHORT.findall(text)) - STOP_WORDS
-    return (short | frozenset(_forms(word for word, _ in telling_words(text)))) - _generic()
+    return (short | frozenset(_forms(word for word, _ in score_words(text)))) - _generic()
 
 
 def _forms(words: Iterable[str]) -> Iterable[str]:
@@ -204,7 +205,7 @@ def _signs(text: str) -> frozenset[str]:
 _SIGN = LazyPattern(
     r"\b(?:[A-Z][A-Z0-9_]{3,}|\w+(?:Error|Exception|Fault|Warning)|[A-Z]{1,4}-?\d{2,6}|timeout|0x[0-9a-fA-F]{2,}|[1-5]\d\d)\b"
 )
-_SHORT = LazyPattern(r"\b[a-z0-9]{2}\b")  # pg, ui, s3: too short for a keyword, and yet what it is about
+_SHORT = LazyPattern(r"\b[a-z0-9]{2}\b")  # pg, ui, s3: too short for a keyword, but still a subject
 
 
 @cache

@@ -17,10 +17,10 @@ Replace = Callable[[re.Match[str]], str | None]
 
 @dataclass(frozen=True, slots=True)
 class RedactionRule:
-    """Where one of `triggers` occurs (in any case, if it is in lower case), every match of `pattern` is a secret of `kind`.
+    """A rule for secrets of one kind: where a trigger occurs, every match of `pattern` is one.
 
-    `replace` gives the new text for a match, None to leave it; without it the whole match becomes the mark.
-    `gate` is a cheaper pattern that the text in lower case must hold as well.
+    A trigger in lower case matches any case. `replace` returns the new text for a match, or None to leave it;
+    without it the whole match becomes the mark. `gate` is a cheaper pattern that must match the text in lower case.
     """
 
     kind: str
@@ -30,13 +30,14 @@ class RedactionRule:
     gate: LazyPattern | None = None
 
 
-def mark(kind: str) -> str:
+def redaction_mark(kind: str) -> str:
+    """The text that replaces a secret."""
     return f"[redacted:{kind}]"
 
 
-_EDGE = r"(?<![A-Za-z0-9_])"  # ASCII on purpose: Korean particles stick to what they follow
+_EDGE = r"(?<![A-Za-z0-9_])"  # ASCII on purpose: Korean particles follow without a space
 
-# kind, triggers, pattern. A pattern is anchored on a literal and bounded, so that no text is slow.
+# kind, triggers, pattern. A pattern starts with a literal and is bounded, so that no text is slow.
 _SHAPES: tuple[tuple[str, str, str], ...] = (
     ("aws-key", "akia a3t", r"(?:AKIA|A3T[A-Z0-9])[A-Z0-9]{16}(?![A-Za-z0-9])"),
     ("aws-key", "asia", r"ASIA[A-Z0-9]{16}(?![A-Za-z0-9])"),
@@ -95,19 +96,19 @@ _PLACEHOLDER = LazyPattern(
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether the value only stands for a secret: `${TOKEN}`, `<password>`, `****`, `your-key-here`."""
+    """Whether the value is only a placeholder: `${TOKEN}`, `<password>`, `****`, `your-key-here`."""
     return _PLACEHOLDER.match(value) is not None
 
 
 def _url(match: re.Match[str]) -> str | None:
     user, password = match.groups()
-    return None if is_placeholder(password) else f"{user}:{mark('password')}@"
+    return None if is_placeholder(password) else f"{user}:{redaction_mark('password')}@"
 
 
 def _bearer(match: re.Match[str]) -> str | None:
     scheme, token = match.groups()
     looks_random = any(c.isdigit() for c in token) or (len(token) >= 24 and not token.islower())
-    return f"{scheme}{mark('auth-header')}" if looks_random else None
+    return f"{scheme}{redaction_mark('auth-header')}" if looks_random else None
 
 
 def _basic(match: re.Match[str]) -> str | None:
@@ -116,16 +117,16 @@ def _basic(match: re.Match[str]) -> str | None:
         decoded = base64.b64decode(token + "=" * (-len(token) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
-    return f"{scheme}{mark('auth-header')}" if b":" in decoded else None
+    return f"{scheme}{redaction_mark('auth-header')}" if b":" in decoded else None
 
 
 def _curl_user(match: re.Match[str]) -> str | None:
     option, user, password = match.groups()
-    return None if is_placeholder(password) else f"{option}{user}:{mark('password')}"
+    return None if is_placeholder(password) else f"{option}{user}:{redaction_mark('password')}"
 
 
 def _glued_option(match: re.Match[str]) -> str:
-    return f"{match[1]}{mark('password')}"
+    return f"{match[1]}{redaction_mark('password')}"
 
 
 CREDENTIAL_RULES: tuple[RedactionRule, ...] = (
@@ -170,7 +171,7 @@ _LOCAL_NAMES = (
     *("비밀번호", "비번", "암호", "パスワード", "暗証番号", "密码", "密碼", "口令"),
     *("contraseña", "senha", "пароль"),
 )
-# kind, names, triggers, and the end of the names as a gate: literal first, so that it is quick to look for.
+# kind, names, triggers, and the end of the names as a gate: literal first, so that the search is quick.
 _NOUNS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     (
         "password",
@@ -212,7 +213,7 @@ _NOUNS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("token", r"(?<!max)(?<!max[_-])token", ("token",), "token"),
 )
 _SUFFIX = r"(?:[_-](?:prod|production|dev|development|test|staging|live|old|new|value|base|[0-9]{1,2}|[a-z](?![a-z])))?"
-# `:=`, `=>`, a type before the value (`token: str = "..."`), full-width signs, and the copula of prose.
+# `:=`, `=>`, a type before the value (`token: str = "..."`), full-width signs, and "is" in prose.
 _OPERATOR = (
     r"[\"'`]{0,2}(?P<operator>[ \t]{0,4}(?::[ \t]{0,2}&?[a-z]\w{0,12}[ \t]?=(?!=)|:=|=>|=(?![=>~])|:(?![:=])|：|＝)\*{0,2}[ \t]{0,4}"
     r"|(?<=[^\x00-\x7f])(?:는|은|이|가|は|が|是|为|為|を|를|을)[ \t]{0,2}"
@@ -226,7 +227,7 @@ _OPTION = (
     r"(?P<head>(?<!\S)--?(?:[a-z]{1,20}-)?(?:password|passwd|token|api-?key|secret)[ =]['\"]?)"
     r"(?P<value>[^\s'\"-][^\s'\"]{3,256})"
 )
-# A value of twenty or more characters right after `=` or `:`; the name before it is looked at later.
+# A value of twenty or more characters right after `=` or `:`; the name before it is checked later.
 _RANDOM = r"[=:][>=]?[ \t]{0,3}[\"'`]?(?P<value>[A-Za-z0-9+/_\-]{20,512}={0,2})(?![\w/.-])"
 
 _NAME_BEFORE = LazyPattern(r"([A-Za-z_][\w.-]{0,60})[\"'`]?\s{0,3}$", re.ASCII)
@@ -263,27 +264,27 @@ _CHANGE = LazyPattern(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[a-z0-9])|(?<=[0-9])
 _HEX = LazyPattern(r"(?:0x)?[0-9a-fA-F]+$|[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-")
 _ASCII_PART = LazyPattern(r"[\x21-\x7e]*[^\x00-\x20\x7f-\U0010ffff.,;:?]")
 _COPULA = LazyPattern(r"[ \t]*[^\W\d_]")
-_SORTED_ID = LazyPattern(r"[0-7][0-9a-hjkmnp-tv-z]{25}$", re.IGNORECASE)  # such as a memory's own
+_SORTED_ID = LazyPattern(r"[0-7][0-9a-hjkmnp-tv-z]{25}$", re.IGNORECASE)  # such as a memory's id
 
 
-def changes_of_class(value: str) -> int:
-    """How often upper case, lower case and digits follow one another: seldom in words, often in keys."""
+def count_class_changes(value: str) -> int:
+    """How often upper case, lower case and digits alternate: rarely in words, often in keys."""
     return len(_CHANGE.findall(value))
 
 
 def looks_random(value: str) -> bool:
-    """Mixed classes that change often and carry many bits; neither hex, words joined, nor an id that sorts by time."""
+    """Whether the value mixes character classes like a random key; not hex, joined words or an id that sorts by time."""
     if _SORTED_ID.match(value):
         return False
     if len(value) < 20 or _HEX.match(value) or _ALGORITHM.match(value) or not any(c.isdigit() for c in value):
         return False
     body = value.rstrip("=")
     entropy = -sum(n / len(body) * math.log2(n / len(body)) for n in Counter(body).values())
-    return entropy >= 3.7 and changes_of_class(body) >= len(body) * 0.25
+    return entropy >= 3.7 and count_class_changes(body) >= len(body) * 0.25
 
 
-def names_secret(name: str) -> str | None:
-    """The kind of secret that a key of this name holds: `db_password` -> password, `token_count` -> None."""
+def secret_kind(name: str) -> str | None:
+    """The kind of secret that a key with this name contains: `db_password` -> password, `token_count` -> None."""
     for kind, pattern in _NAMES:
         if pattern.search(name):
             return kind
@@ -291,7 +292,7 @@ def names_secret(name: str) -> str | None:
 
 
 def is_quoted_secret(kind: str, value: str) -> bool:
-    """Whether a whole string under a name of this kind is a secret rather than a stand-in or a description."""
+    """Whether a whole string under a name of this kind is a secret, not a placeholder or a description."""
     if is_placeholder(value) or _HARMLESS_VALUE.match(value) or _PLAIN.match(value):
         return False
     if re.search(r"\s", value):
@@ -320,10 +321,10 @@ def _is_bare_secret(kind: str, value: str, *, prose: bool, tight: bool, last: bo
             return len(value) >= (6 if prose else 4)
         return not prose and len(value) >= 4 and (tight or (last and value.islower() and len(value) >= 6))
     if prose:
-        return len(value) >= 12 and digit and changes_of_class(value) >= 4
+        return len(value) >= 12 and digit and count_class_changes(value) >= 4
     if digit:
         return len(value) >= (6 if tight else 8)
-    return len(value) >= 20 and changes_of_class(value) >= len(value) * 0.25
+    return len(value) >= 20 and count_class_changes(value) >= len(value) * 0.25
 
 
 def _assignment(kind: str) -> Replace:
@@ -333,7 +334,7 @@ def _assignment(kind: str) -> Replace:
             if not is_quoted_secret(kind, quoted):
                 return None
             value = match["value"]
-            return f"{match['head']}{value[0]}{mark(kind)}{value[-1]}"
+            return f"{match['head']}{value[0]}{redaction_mark(kind)}{value[-1]}"
         if match.string[match.end() : match.end() + 1] in ("(", "[", "{"):
             return None
         before = match.string[max(0, match.start() - 48) : match.start()]
@@ -354,7 +355,7 @@ def _assignment(kind: str) -> Replace:
             tight=operator == "=",
             last=not following or following[0] in "\r\n;",
         )
-        return f"{match['head']}{mark(kind)}{rest}" if is_secret else None
+        return f"{match['head']}{redaction_mark(kind)}{rest}" if is_secret else None
 
     return replace
 
@@ -362,7 +363,7 @@ def _assignment(kind: str) -> Replace:
 def _option(match: re.Match[str]) -> str | None:
     if not _is_bare_secret("password", match["value"], prose=False, tight=True, last=False):
         return None
-    return f"{match['head']}{mark('secret')}"
+    return f"{match['head']}{redaction_mark('secret')}"
 
 
 def _random(match: re.Match[str]) -> str | None:
@@ -373,7 +374,7 @@ def _random(match: re.Match[str]) -> str | None:
     long_hex = len(value) >= 32 and _HEX.match(value) is not None and "-" not in value
     if not looks_random(value) and not (long_hex and _TELLING_NAME.search(name[1])):
         return None
-    return match[0].replace(value, mark("secret"))
+    return match[0].replace(value, redaction_mark("secret"))
 
 
 _NAMES = tuple(

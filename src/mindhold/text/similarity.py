@@ -1,4 +1,4 @@
-"""Measures how much two texts share, and whether they say the same of the same thing or one replaces the other."""
+"""Measures how much two texts share, and whether they say the same or one replaces the other."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def content_words(text: str) -> frozenset[str]:
-    """The words that say something, each in the form that it is searched by."""
+    """The words that carry meaning, each as its search lexeme."""
     return frozenset(lexemes(text)) - stop_lexemes()
 
 
-def shared(one: Set[str], other: Set[str]) -> float:
-    """Of all words the share that both have: 0 to 1, and 0 where there are none."""
-    both = len(one & other)
-    return both / (len(one) + len(other) - both) if both else 0.0
+def jaccard(left: Set[str], right: Set[str]) -> float:
+    """Jaccard similarity of two word sets, from 0 to 1; 0 if nothing is shared."""
+    both = len(left & right)
+    return both / (len(left) + len(right) - both) if both else 0.0
 
 
-def contained(one: Set[str], other: Set[str]) -> bool:
-    """Whether one of them says all that the other does. A word in the place of another makes it another statement."""
-    return one <= other or other <= one
+def one_contains_other(left: Set[str], right: Set[str]) -> bool:
+    """Whether one set contains the other. A replaced word makes a different statement."""
+    return left <= right or right <= left
 
 
 def quantifiers(text: str) -> frozenset[str]:
-    """How often, and of how many, a text says something."""
+    """The words in a text that say how often or how many."""
     return frozenset(_WORD.findall(text.casefold())) & QUANTIFIERS
 
 
@@ -70,7 +70,7 @@ _UPDATES = LazyPattern(
 )
 
 
-# What follows is a value, a quotation or an option: its letters are meant as they stand.
+# A value, a quotation or an option follows: the case of its letters matters.
 _BEFORE_A_VALUE = LazyPattern(
     r"(?:\b(?:is|are|was|were|be|to|now|as|called|named|returns?|equals?|password|token|key|name|user|branch|label|flag)"
     r"\s+(?:(?:the|an?|now)\s+)?|[=:]\s*|['\"`“‘„«]|(?<![\w])--?)$",
@@ -80,41 +80,41 @@ _QUOTED = LazyPattern(r"`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”|(?<!\w)'[^'\n]+'(
 _OPENS = LazyPattern(r"(?:^|[.!?…。！？\n])[\s\"'“‘(*-]*$")
 _AFTER_A_NUMBER = LazyPattern(r"\d\s?$")
 _KOREAN_COPULA = LazyPattern("(?:이다|입니다|이에요|예요|임|다)$")
-_NEAR = 24  # characters that are looked at before a word
-_LONG_ENOUGH = 4  # letters from which a name in running text is known by them, whatever their case
+_NEAR = 24  # characters before a word to look at
+_LONG_ENOUGH = 4  # letters from which a name in running text is recognised in any case
 _SPELLED_UNITS = {"kb": ("KB", "kB"), "mb": ("MB",), "gb": ("GB",), "tb": ("TB",)} | {
     unit: (unit,) for unit in ("m", "g", "s", "h")
 }
 _NAMES_IN_ANY_CASE = frozenset(ALIASES) | frozenset(ALIASES.values())
 _PLAIN_WORDS = FUNCTION_WORDS | USE_VERBS | ADJUNCT_STARTS | ARTICLES | {"not"}
 
-# A phrase with one of these reaches beyond itself: moving it may turn the sentence round.
+# A phrase with one of these depends on its place: moving it may reverse the sentence.
 _BOUND = frozenset(("to", "from", "than", "by", "and", "or"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """`key` is the word whatever its case, `kind` is what a difference in it is called; `spelling` has the case that counts."""
+    """One token: `key` ignores case, `kind` names a difference in it, `spelling` keeps the case that matters."""
 
     key: str
     kind: str
     spelling: str
 
 
-def differences(a: str, b: str) -> frozenset[str]:
-    """The kinds in which two texts differ: number, name, date, path, negation, antonym, order, words. Empty: the same."""
+def difference_kinds(a: str, b: str) -> frozenset[str]:
+    """The kinds in which two texts differ: number, name, date, path, negation, antonym, order, words. Empty if they are the same."""
     return _differences(_tokens(a), _tokens(b))
 
 
 def same_statement(a: str, b: str) -> bool:
-    """For texts that are close in meaning already: is one a mere rewording of the other?"""
-    return a == b or not differences(a, b)
+    """Whether one text is only a rewording of the other, given that their meanings are close."""
+    return a == b or not difference_kinds(a, b)
 
 
 def _differences(left: Sequence[_Token], right: Sequence[_Token]) -> frozenset[str]:
     left_keys, right_keys = [token.key for token in left], [token.key for token in right]
     if left_keys == right_keys:
-        return _by_spelling(left, right)
+        return _spelling_differences(left, right)
     only_left, only_right = Counter(left_keys), Counter(right_keys)
     only_left.subtract(right_keys)
     only_right.subtract(left_keys)
@@ -122,21 +122,21 @@ def _differences(left: Sequence[_Token], right: Sequence[_Token]) -> frozenset[s
     other = {key for key, count in only_right.items() if count > 0}
     if not extra and not other:
         moved = _is_adjunct_moved(left_keys, right_keys)
-        return _by_spelling(left, right) if moved else frozenset({"order"})
+        return _spelling_differences(left, right) if moved else frozenset({"order"})
     kinds = {token.kind for token in (*left, *right) if token.key in extra or token.key in other}
-    if any(are_antonyms(one, two) for one in extra for two in other):
+    if any(are_antonyms(left_key, right_key) for left_key in extra for right_key in other):
         kinds.add("antonym")
     return frozenset(kinds)
 
 
-def _by_spelling(left: Sequence[_Token], right: Sequence[_Token]) -> frozenset[str]:
-    """For the same words: a value or a unit in another case is another one."""
+def _spelling_differences(left: Sequence[_Token], right: Sequence[_Token]) -> frozenset[str]:
+    """For the same words: a value or a unit in another case is a different one."""
     same = Counter(token.spelling for token in left) == Counter(token.spelling for token in right)
     return frozenset() if same else frozenset({"name"})
 
 
 def _is_adjunct_moved(left: Sequence[str], right: Sequence[str]) -> bool:
-    """Whether one phrase such as "for storage" only went from one end of the sentence to the other."""
+    """Whether a phrase such as "for storage" only moved from one end of the sentence to the other."""
     for cut in range(1, len(left)):
         if list(right) == [*left[cut:], *left[:cut]]:
             moved = left[cut:] if left[cut] in ADJUNCT_STARTS else left[:cut]
@@ -177,23 +177,23 @@ def _token(key: str, kind: str) -> _Token:
 
 
 def _spelling(raw: str, token: _Token, before: str, *, quoted: bool) -> str:
-    """The key, or the very letters where their case says something. When unsure: it does."""
+    """The key, or the exact letters if their case matters. When unsure, it matters."""
     low = raw.lower()
     if raw == low and low not in _SPELLED_UNITS:
-        return f"to {raw}" if low in ("may", "march") else token.key  # no month
+        return f"to {raw}" if low in ("may", "march") else token.key  # not a month
     if quoted or (_BEFORE_A_VALUE.search(before) and low not in NEGATIONS - {"none"}):
-        counts = low not in _NAMES_IN_ANY_CASE or quoted
+        case_matters = low not in _NAMES_IN_ANY_CASE or quoted
     elif _AFTER_A_NUMBER.search(before):
         if low in UNITS:
             return token.key if raw in _SPELLED_UNITS.get(low, (raw,)) else f"unit {raw}"
-        counts = len(raw) <= _LONG_ENOUGH and low not in DATE_WORDS
+        case_matters = len(raw) <= _LONG_ENOUGH and low not in DATE_WORDS
     elif token.kind in ("number", "date", "negation") or low in _NAMES_IN_ANY_CASE:
-        counts = False
+        case_matters = False
     elif low in _PLAIN_WORDS:
-        counts = raw.isupper() and len(raw) > 1  # IT, US
+        case_matters = raw.isupper() and len(raw) > 1  # IT, US
     else:
-        counts = len(raw) < _LONG_ENOUGH or not raw.isalpha() or _is_korean_value(raw)
-    if not counts:
+        case_matters = len(raw) < _LONG_ENOUGH or not raw.isalpha() or _is_korean_value(raw)
+    if not case_matters:
         return token.key
     if _OPENS.search(before) and raw[1:] == low[1:] and not quoted:
         return token.key
@@ -201,11 +201,12 @@ def _spelling(raw: str, token: _Token, before: str, *, quoted: bool) -> str:
 
 
 def _is_korean_value(raw: str) -> bool:
-    """ "swordfish이다": a foreign word, and that something is it."""
+    """Whether it is a foreign word with the Korean "is": "swordfish이다"."""
     return not raw.isascii() and raw[0].isascii() and _KOREAN_COPULA.search(raw) is not None
 
 
 def number_key(raw: str) -> str:
+    """The number without a leading "v" and thousands separators."""
     raw = raw.lstrip("v")
     return raw.replace(",", "") if re.fullmatch(r"\d{1,3}(?:,\d{3})+", raw) else raw
 
@@ -222,14 +223,14 @@ def _word(raw: str, *, first: bool, progressive: bool) -> _Token | None:
         return _token(DATE_WORDS[low], "date")
     if low in UNITS:
         return _token(UNITS[low], "number")
-    named = _NAME.match(raw) is not None or (raw[0].isupper() and not first)
+    is_name = _NAME.match(raw) is not None or (raw[0].isupper() and not first)
     key = ALIASES.get(low, low)
     key = _verb(key, progressive=progressive)
-    return _token(ALIASES.get(key, key), "name" if named else "words")
+    return _token(ALIASES.get(key, key), "name" if is_name else "words")
 
 
 def _verb(word: str, *, progressive: bool) -> str:
-    """ "uses" and "is using" as "use": of nouns the plural stays, one service is not all services."""
+    """The base form of a verb: "use" for "uses" and "is using". Nouns keep their plural: one service is not all services."""
     if word.endswith("s") and word[:-1] in USE_VERBS:
         return word[:-1]
     if progressive and word.endswith("ing"):
@@ -239,7 +240,7 @@ def _verb(word: str, *, progressive: bool) -> str:
 
 
 def replaces(new: str, old: str) -> bool:
-    """Whether the new text says outright that what the old one states has changed. Precision before recall."""
+    """Whether the new text says outright that the old statement has changed. Prefers precision to recall."""
     if not _UPDATES.search(new):
         return False
     before, after = _tokens(old), _tokens(new)
@@ -253,7 +254,7 @@ def replaces(new: str, old: str) -> bool:
 
 
 def _ends(new: list[str], old: list[str]) -> bool:
-    """ "We no longer use X" against "We use X"."""
+    """Whether the new text ends the old statement: "we no longer use X" against "we use X"."""
     for first, second in (("no", "longer"), ("not", "anymore")):
         if first in new and second in new:
             rest = [key for key in new if key not in (first, second, "do", "does")]
@@ -262,7 +263,7 @@ def _ends(new: list[str], old: list[str]) -> bool:
 
 
 def _names_what_it_replaces(new: list[str], old: list[str]) -> bool:
-    """ "Y instead of X", "switched from X to Y", "replaced X with Y", where X is what the old text says is used."""
+    """Whether the new text replaces the value in the old one: "Y instead of X", "switched from X to Y", "replaced X with Y"."""
     value = _replaced_value(new)
     if not value or len(value) > 3:
         return False
@@ -277,32 +278,32 @@ def _names_what_it_replaces(new: list[str], old: list[str]) -> bool:
 
 
 def _same_circumstances(new: list[str], old: list[str], *, tail: list[str]) -> bool:
-    """ "for storage" in both or only in the old; a new "for caching" speaks of something else."""
+    """Whether "for storage" is in both or only in the old text; a new "for caching" is about something else."""
     starts = [
-        place
-        for place, key in enumerate(new)
+        index
+        for index, key in enumerate(new)
         if key in ADJUNCT_STARTS and not (key == "with" and "replaced" in new)
     ]
     if not starts:
         return True
-    told = [key for key in new[starts[0] :] if key not in FUNCTION_WORDS and key not in DATE_WORDS]
-    return set(told) <= set(old) and all(key in new for key in tail if key not in FUNCTION_WORDS)
+    words = [key for key in new[starts[0] :] if key not in FUNCTION_WORDS and key not in DATE_WORDS]
+    return set(words) <= set(old) and all(key in new for key in tail if key not in FUNCTION_WORDS)
 
 
 def _replaced_value(new: list[str]) -> list[str]:
     for index, key in enumerate(new):
         following = new[index + 1 :]
         if key in ("instead", "rather") and following[:1] in (["of"], ["than"]):
-            return _until(following[1:], ADJUNCT_STARTS | {"now"})
+            return _keys_before(following[1:], ADJUNCT_STARTS | {"now"})
         if key in ("switched", "changed", "moved", "migrated") and "from" in following and "to" in following:
             begin = following.index("from") + 1
-            return _until(following[begin:], {"to"})
+            return _keys_before(following[begin:], {"to"})
         if key == "replaced" and "with" in following:
-            return _until(following, {"with"})
+            return _keys_before(following, {"with"})
     return []
 
 
-def _until(keys: list[str], stops: frozenset[str] | set[str]) -> list[str]:
+def _keys_before(keys: list[str], stops: frozenset[str] | set[str]) -> list[str]:
     for index, key in enumerate(keys):
         if key in stops:
             return keys[:index]
@@ -310,7 +311,7 @@ def _until(keys: list[str], stops: frozenset[str] | set[str]) -> list[str]:
 
 
 def _without_mark(tokens: list[_Token]) -> tuple[list[_Token], int]:
-    """The sentence without its "now", and where that stood; -1 if nowhere."""
+    """The tokens without "now", and its index; -1 if there is none."""
     for mark in (["now"], ["이제"], ["이제는"], list("现在"), list("現在は"), list("今は")):
         for start in range(len(tokens) - len(mark) + 1):
             if [token.key for token in tokens[start : start + len(mark)]] == mark:
@@ -319,25 +320,25 @@ def _without_mark(tokens: list[_Token]) -> tuple[list[_Token], int]:
 
 
 def _fills_the_same_place(new: list[_Token], old: list[_Token]) -> bool:
-    """The same sentence with one value of the same kind exchanged: "X now listens on port 9090"."""
+    """The same sentence with one value replaced by another of its kind: "X now listens on port 9090"."""
     new, mark = _without_mark(new)
     old, _ = _without_mark(old)
     shorter = min(len(new), len(old))
-    head = next((place for place in range(shorter) if new[place].key != old[place].key), shorter)
+    head = next((index for index in range(shorter) if new[index].key != old[index].key), shorter)
     rest = shorter - head
     tail = next((back for back in range(rest) if new[-1 - back].key != old[-1 - back].key), rest)
-    put, taken = new[head : len(new) - tail], old[head : len(old) - tail]
-    # What stands before "now" is the subject: "ticket 5 is now closed" says nothing of ticket 4.
-    if mark < 1 or head < mark or not put or not taken or len(put) > 2 or len(taken) > 2:
+    added, removed = new[head : len(new) - tail], old[head : len(old) - tail]
+    # The subject precedes "now": "ticket 5 is now closed" says nothing about ticket 4.
+    if mark < 1 or head < mark or not added or not removed or len(added) > 2 or len(removed) > 2:
         return False
     shared = [token.key for token in (*old[:head], *old[len(old) - tail :])]
     subject = {key for key in shared if key not in FUNCTION_WORDS and key not in USE_VERBS}
-    kinds = {token.kind for token in (*put, *taken)}
+    kinds = {token.kind for token in (*added, *removed)}
     if not subject or "negation" in kinds:
         return False
     if kinds in ({"number"}, {"date"}, {"path"}):
         return True
-    if subject & ATTRIBUTES and len(put) == len(taken) == 1:
+    if subject & ATTRIBUTES and len(added) == len(removed) == 1:
         return True
     if kinds != {"name"}:
         return False
@@ -346,15 +347,15 @@ def _fills_the_same_place(new: list[_Token], old: list[_Token]) -> bool:
 
 
 def _ends_in_korean(new: str, old: str) -> bool:
-    """ "더 이상 X를 사용하지 않는다" against "X를 사용한다"."""
+    """Whether the new text ends the old statement: "더 이상 X를 사용하지 않는다" against "X를 사용한다"."""
     if not re.search("더 ?이상", new) or not re.search("않|안 |없", new):
         return False
     after = re.sub("더 ?이상", " ", new).split()
     before = old.split()
-    kept = [word for word in after if not re.match("않|안$|없", word)]
+    remaining = [word for word in after if not re.match("않|안$|없", word)]
     return (
         len(before) >= 2
-        and len(kept) == len(before)
-        and kept[:-1] == before[:-1]
-        and kept[-1][:2] == before[-1][:2]
+        and len(remaining) == len(before)
+        and remaining[:-1] == before[:-1]
+        and remaining[-1][:2] == before[-1][:2]
     )

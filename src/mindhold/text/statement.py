@@ -1,4 +1,4 @@
-"""Parses an English sentence into what is compared: content words, tense, negation, limits, amounts and dates."""
+"""Parses an English sentence for comparison: content words, tense, negation, limits, amounts and dates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _DECIMAL = LazyPattern(r"\d{1,15}(?:\.\d{1,9})?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "week": 604800.0}
 _KOREAN_SECONDS = {"초": 1.0, "분": 60.0, "시간": 3600.0, "일": 86400.0, "주": 604800.0}
 _BYTES = {"byte": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
-_TWOFOLD = {"byte": 1.0, "kb": 2.0**10, "mb": 2.0**20, "gb": 2.0**30, "tb": 2.0**40}  # as many count
+# binary multiples, which many people use
+_BINARY_BYTES = {"byte": 1.0, "kb": 2.0**10, "mb": 2.0**20, "gb": 2.0**30, "tb": 2.0**40}
 _NAMES = tuple(dict.fromkeys(DATE_WORDS.values()))
 _WEEKDAYS = frozenset(name for name in _NAMES if name.endswith(("day", "요일"))) - {
     "today",
@@ -37,38 +38,36 @@ _WEEKDAYS = frozenset(name for name in _NAMES if name.endswith(("day", "요일")
 }
 MONTHS = frozenset(_NAMES[_NAMES.index("january") : _NAMES.index("december") + 1])
 _KOREAN_DAY = LazyPattern(r"(?:(\d{4})년)?(\d{1,2})월(?:(\d{1,2})일)?")
-_DIMENSIONS = (_SECONDS | _KOREAN_SECONDS, _BYTES, _TWOFOLD)
+_DIMENSIONS = (_SECONDS | _KOREAN_SECONDS, _BYTES, _BINARY_BYTES)
 
 
-class Amounts(StrEnum):
-    """How two values can be held against each other."""
+class AmountRelation(StrEnum):
+    """How two amounts compare."""
 
-    COMPARABLE = (
-        "comparable"  # as they are written: in one unit, converted and different, or no amounts at all
-    )
+    COMPARABLE = "comparable"  # as written: same unit, converted and different, or not amounts
     EQUAL = "equal"
     UNCLEAR = "unclear"
 
 
-def compared(one: Sequence[str], two: Sequence[str], *, bare: bool) -> Amounts:
-    """Of the keys of two values; `bare` where they are numbers, units and signs alone.
+def compare_amounts(left: Sequence[str], right: Sequence[str], *, bare: bool) -> AmountRelation:
+    """Compare the keys of two values; `bare` if they consist of numbers, units and signs only.
 
-    "5 minutes" is 300 seconds, "02:00 UTC" may be "11:00 KST", and of kilometres and miles nothing is known here.
+    "5 minutes" equals 300 seconds, "02:00 UTC" may be "11:00 KST", and kilometres and miles are not converted.
     """
-    if not one or not two:
-        return Amounts.COMPARABLE
-    if not (_is_number(one[0]) and _is_number(two[0])):
-        if not bare or any(_is_number(key) for key in (*one, *two)):
-            return Amounts.COMPARABLE
-        known = any(one[-1] in units and two[-1] in units for units in _DIMENSIONS)
-        return Amounts.COMPARABLE if known else Amounts.UNCLEAR
-    if one[1:] == two[1:]:
-        return Amounts.COMPARABLE
-    amounts = [(_amount(one, units), _amount(two, units)) for units in _DIMENSIONS]
-    both = [(left, right) for left, right in amounts if left is not None and right is not None]
-    if any(isclose(left, right) for left, right in both):
-        return Amounts.EQUAL
-    return Amounts.COMPARABLE if both else Amounts.UNCLEAR
+    if not left or not right:
+        return AmountRelation.COMPARABLE
+    if not (_is_number(left[0]) and _is_number(right[0])):
+        if not bare or any(_is_number(key) for key in (*left, *right)):
+            return AmountRelation.COMPARABLE
+        convertible = any(left[-1] in units and right[-1] in units for units in _DIMENSIONS)
+        return AmountRelation.COMPARABLE if convertible else AmountRelation.UNCLEAR
+    if left[1:] == right[1:]:
+        return AmountRelation.COMPARABLE
+    amounts = [(_amount(left, units), _amount(right, units)) for units in _DIMENSIONS]
+    both = [(a, b) for a, b in amounts if a is not None and b is not None]
+    if any(isclose(a, b) for a, b in both):
+        return AmountRelation.EQUAL
+    return AmountRelation.COMPARABLE if both else AmountRelation.UNCLEAR
 
 
 def _is_number(key: str) -> bool:
@@ -76,22 +75,24 @@ def _is_number(key: str) -> bool:
 
 
 def _amount(keys: Sequence[str], units: Mapping[str, float]) -> float | None:
-    """ "5 minutes" in seconds."""
     if len(keys) != 2 or not _DECIMAL.fullmatch(keys[0]) or keys[1] not in units:
         return None
     return float(keys[0]) * units[keys[1]]
 
 
-def may_be_one_day(one: Sequence[str], two: Sequence[str]) -> bool:
-    """Of the keys of two dates: Monday may be the fifth, and the fifth of March be in 2026; Monday is no Thursday."""
-    days = [_KOREAN_DAY.fullmatch(key) for keys in (one, two) for key in keys]
+def may_be_same_day(left: Sequence[str], right: Sequence[str]) -> bool:
+    """Whether two dates may be the same day: Monday may be the fifth, 5 March may be in 2026; Monday isn't Thursday."""
+    days = [_KOREAN_DAY.fullmatch(key) for keys in (left, right) for key in keys]
     if len(days) == 2 and days[0] and days[1]:
         parts = zip(days[0].groups(), days[1].groups(), strict=True)
-        return all(left is None or right is None or int(left) == int(right) for left, right in parts)
-    return _form(one) != _form(two)
+        return all(
+            left_part is None or right_part is None or int(left_part) == int(right_part)
+            for left_part, right_part in parts
+        )
+    return _date_form(left) != _date_form(right)
 
 
-def _form(keys: Sequence[str]) -> str:
+def _date_form(keys: Sequence[str]) -> str:
     if any(key in _WEEKDAYS for key in keys):
         return "weekday"
     if any(key in MONTHS or "월" in key for key in keys):
@@ -107,7 +108,7 @@ _DROPPED = frozenset(
 )
 _MODALS = frozenset("will can must should shall would".split())
 _NEGATIONS = frozenset("not never no none cannot without neither nor nobody nothing nowhere hardly".split())
-_STANDS_FOR = {
+_POSITIVE_FORMS = {
     "nobody": "somebody",
     "nothing": "something",
     "nowhere": "somewhere",
@@ -125,7 +126,7 @@ _VERBS = (
     | SINGLE_VALUED
     | OPPOSITE_VERBS
 )
-# With one of these a sentence says less than it seems to.
+# Words that make a sentence say less than it seems to.
 _HEDGES = LazyPattern(
     r"\b(?:might|maybe|perhaps|possibly|probably|sometimes|often|usually|typically|occasionally|rarely|seldom|some|several|few|many|most"
     r"|mostly|nearly|almost|partly|either|or|if|unless|except|when|whenever|whether|only|even|not (?:only|just|always|all|every|everyone"
@@ -150,17 +151,17 @@ _NAME = LazyPattern(r".*[a-z][A-Z]|.*_|.*\d|[A-Z]{2,}|.*[+#]$")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`key` is what is compared; `kind` one of number, date, path, name, words; `told` whether the verb stands before it."""
+    """A word: `key` is compared; `kind` is number, date, path, name or words; `in_predicate` if it follows the verb."""
 
     key: str
     raw: str
     kind: str
-    told: bool
+    in_predicate: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
-    """One sentence without its articles, auxiliaries and negations, which are told apart."""
+    """A sentence as its content words; articles, auxiliaries and negations are recorded separately."""
 
     words: tuple[Word, ...]
     verbs: frozenset[str]
@@ -170,9 +171,9 @@ class ParsedStatement:
     past: bool = False
     future: bool = False
     ended: bool = False  # "no longer", "not ... anymore"
-    event: bool = False  # something that happened once, as far as its verb tells
-    definite: bool = True  # its subject is a certain one, not "a man" or "two men"
-    linked: bool = False  # by a form of "to be", a colon or an equals sign
+    event: bool = False  # something that happened once, judging by its verb
+    definite: bool = True  # its subject is a specific one, not "a man" or "two men"
+    linked: bool = False  # by a form of "be", a colon or an equals sign
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -181,24 +182,24 @@ class ParsedStatement:
 
 @dataclass(frozen=True, slots=True)
 class StatementChange:
-    """A place where two statements differ: what the one has there, and what the other."""
+    """A place where two statements differ: the words of the old one and the words of the new one."""
 
-    taken: tuple[Word, ...]
-    put: tuple[Word, ...]
-    before: tuple[Word, ...]  # all that stands before it, of the older one
+    removed: tuple[Word, ...]
+    added: tuple[Word, ...]
+    before: tuple[Word, ...]  # everything before it in the older statement
     after: tuple[Word, ...]
 
     @property
     def both(self) -> bool:
-        return bool(self.taken and self.put)
+        return bool(self.removed and self.added)
 
     @property
     def words(self) -> tuple[Word, ...]:
-        return (*self.taken, *self.put)
+        return (*self.removed, *self.added)
 
     @property
-    def told(self) -> bool:
-        return all(word.told for word in self.words)
+    def in_predicate(self) -> bool:
+        return all(word.in_predicate for word in self.words)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -206,63 +207,68 @@ class StatementChange:
 
     @property
     def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return tuple(word.key for word in self.taken), tuple(word.key for word in self.put)
+        return tuple(word.key for word in self.removed), tuple(word.key for word in self.added)
 
     def preceding(self, back: int = 1) -> str:
         return self.before[-back].key if len(self.before) >= back else ""
 
 
 def changes_between(old: ParsedStatement, new: ParsedStatement) -> list[StatementChange]:
+    """The places where two statements differ, in order."""
     matcher = SequenceMatcher(None, old.keys, new.keys, autojunk=False)
     return [
         StatementChange(old.words[a:b], new.words[c:d], old.words[:a], old.words[b:])
-        for what, a, b, c, d in matcher.get_opcodes()
-        if what != "equal"
+        for tag, a, b, c, d in matcher.get_opcodes()
+        if tag != "equal"
     ]
 
 
-def is_one_frame(old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]) -> bool:
-    """Whether most of it is the same words: of other sentences the rules can't say what they are about."""
-    changed = max(sum(len(change.taken) for change in changes), sum(len(change.put) for change in changes))
+def share_most_words(old: ParsedStatement, new: ParsedStatement, changes: Sequence[StatementChange]) -> bool:
+    """Whether most words are the same: otherwise the rules can't tell what the sentences are about."""
+    changed = max(
+        sum(len(change.removed) for change in changes), sum(len(change.added) for change in changes)
+    )
     return 2 * changed <= max(len(old.words), len(new.words))
 
 
 @lru_cache(512)
-def statement(sentence: str) -> ParsedStatement:
-    """Pure; the last ones are remembered, for each is compared with several."""
-    text = _HYPHEN.sub("_", _COLON.sub(" is ", sentence))  # "auth-a" is one name, and its "a" no article
+def parse_statement(sentence: str) -> ParsedStatement:
+    """Parse a sentence. Cached, because each is compared with several others."""
+    text = _HYPHEN.sub("_", _COLON.sub(" is ", sentence))  # "auth-a" is one name, and its "a" not an article
     low = " ".join(text.lower().replace("’", "'").replace("n't", " not").split())
     ended = bool(_ENDED.search(low))
     words: list[Word] = []
     verbs: set[str] = set()
     negations = 0
-    told = past = event = linked = False
+    in_predicate = past = event = linked = False
     for raw, key, kind in _pieces(text):
         if key in BE:
-            told, linked = told or bool(words), linked or bool(words)
+            in_predicate, linked = in_predicate or bool(words), linked or bool(words)
             past = past or key in _WAS
             verbs.add("be")
             continue
         if key in _NEGATIONS:
             negations += 1
-            told = told or (key in ("not", "never") and bool(words))
-            if key not in _STANDS_FOR:
+            in_predicate = in_predicate or (key in ("not", "never") and bool(words))
+            if key not in _POSITIVE_FORMS:
                 continue
-            key = _STANDS_FOR[key]
-        named = raw == "A" and bool(words)  # "plan A"
+            key = _POSITIVE_FORMS[key]
+        is_label = raw == "A" and bool(words)  # "plan A"
         if (
             key in _MODALS
-            or (key in _DROPPED and not named)
+            or (key in _DROPPED and not is_label)
             or (ended and key in ("longer", "anymore", "any", "more"))
         ):
-            told = told or (key in _MODALS | {"do", "does", "did", "has", "have"} and bool(words))
+            in_predicate = in_predicate or (
+                key in _MODALS | {"do", "does", "did", "has", "have"} and bool(words)
+            )
             event = event or key == "did"
             continue
         stem = _stem(key) if kind == "words" else key
         verb = kind == "words" and bool(words) and _is_verb(key, stem)
-        words.append(Word(stem, raw, kind, told))
+        words.append(Word(stem, raw, kind, in_predicate))
         if verb:
-            told = True
+            in_predicate = True
             verbs.add(stem)
             event = event or (key.endswith("ed") and "be" not in verbs and key not in SINGLE_VALUED)
     return ParsedStatement(
@@ -293,26 +299,26 @@ _EVENTS = LazyPattern(
 
 
 def _pieces(text: str) -> list[tuple[str, str, str]]:
-    """Raw form, key and kind of each token; contractions in two."""
-    found: list[tuple[str, str, str]] = []
+    """Raw form, key and kind of each token; a contraction gives two."""
+    pieces: list[tuple[str, str, str]] = []
     for match in TOKEN.finditer(text):
         group, raw = match.lastgroup or "word", match[0]
         if group in ("path", "date"):
-            found.append((raw, raw.rstrip("/.:").lower(), group))
+            pieces.append((raw, raw.rstrip("/.:").lower(), group))
         elif group == "number":
-            found.append((raw, number_key(raw.lower()), "number"))
+            pieces.append((raw, number_key(raw.lower()), "number"))
         elif group == "sign":
             if raw in "%$€£¥₩-+<>≤≥≠°":
-                found.append((raw, raw, "number"))
+                pieces.append((raw, raw, "number"))
         elif group == "word":
             for part in CONTRACTIONS.get(raw.lower().replace("’", "'"), (raw,)):
-                found.append(_of_word(part, first=not found))
+                pieces.append(_word_piece(part, first=not pieces))
         else:
-            found.append((raw, raw, "words"))
-    return found
+            pieces.append((raw, raw, "words"))
+    return pieces
 
 
-def _of_word(raw: str, *, first: bool) -> tuple[str, str, str]:
+def _word_piece(raw: str, *, first: bool) -> tuple[str, str, str]:
     low = raw.lower().replace("’", "'").removesuffix("'s")
     if low in NUMBER_WORDS:
         return raw, NUMBER_WORDS[low], "number"
@@ -320,9 +326,9 @@ def _of_word(raw: str, *, first: bool) -> tuple[str, str, str]:
         return raw, DATE_WORDS[low], "date"
     if low in UNITS:
         return raw, UNITS[low], "number"
-    named = _NAME.match(raw) is not None or (raw[0].isupper() and not first and low not in FUNCTION_WORDS)
+    is_name = _NAME.match(raw) is not None or (raw[0].isupper() and not first and low not in FUNCTION_WORDS)
     low = ALIASES.get(low, low)
-    return raw, low, "name" if named else "words"
+    return raw, low, "name" if is_name else "words"
 
 
 def _is_verb(word: str, stem: str) -> bool:
@@ -331,5 +337,5 @@ def _is_verb(word: str, stem: str) -> bool:
 
 @lru_cache(4096)
 def _stem(word: str) -> str:
-    found = lexemes(word)
-    return found[0] if len(found) == 1 else word
+    stems = lexemes(word)
+    return stems[0] if len(stems) == 1 else word

@@ -1,4 +1,4 @@
-"""English time phrases as spans of a person's calendar, and how other languages' phrases become English ones."""
+"""Resolves English time phrases to spans of a person's calendar, and rewrites other languages' phrases in English."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ UNITS = {
     }.items()
     for name in names.split()
 }
-# Hours of the day; beyond 24 is the next morning.
+# Hours of the day; above 24 is the next morning.
 DAY_PARTS = {
     "early morning": (4, 8), "dawn": (0, 6), "morning": (5, 12), "noon": (11, 14), "midday": (11, 14),
     "lunchtime": (11, 14), "lunch": (11, 14), "afternoon": (12, 18), "evening": (17, 24), "night": (18, 30),
@@ -59,10 +59,10 @@ HAN_NUMBER = re.compile(
 )
 
 
-def han_number(written: str) -> int:
-    """一 to 九十九."""
-    written = written.replace("两", "二").replace("兩", "二")
-    tens, ten, ones = written.rpartition("十")
+def han_number(numeral: str) -> int:
+    """The value of a Chinese numeral from 一 to 九十九."""
+    numeral = numeral.replace("两", "二").replace("兩", "二")
+    tens, ten, ones = numeral.rpartition("十")
     value = _HAN_DIGITS.index(ones) + 1 if ones else 0
     return value + (10 * (_HAN_DIGITS.index(tens) + 1 if tens else 1) if ten else 0)
 
@@ -185,7 +185,7 @@ FIND_LATIN = (
 )
 FIND_ASIAN = f"{_FIND_KOREAN}|{_FIND_HAN}"
 
-# Without one of these words a text without digits names no time that `find_timeframe` looks for.
+# `find_timeframe` finds nothing in a text that has neither a digit nor one of these words.
 HINTS = frozenset(
     """
     ago yesterday today tonight night morning afternoon evening last past previous this since before after until prior
@@ -200,20 +200,20 @@ Rewritings = list[tuple[re.Pattern[str], str]]
 
 
 @cache
-def inside() -> Rewritings:
-    """Of unspaced languages: rewritten wherever the words stand."""
+def unspaced_rewrites() -> Rewritings:
+    """Rewrites for languages without spaces: applied anywhere in a phrase."""
     return [(re.compile(pattern), into) for pattern, into in [*_KOREAN, *_HAN, *_WEEKDAY_SIGNS]]
 
 
 @cache
-def whole() -> Rewritings:
-    """Rewritten only when they are the whole phrase."""
+def phrase_rewrites() -> Rewritings:
+    """Rewrites that apply only to a whole phrase."""
     tables = [*_KOREAN_LINKS, *_HAN_LINKS, *_SPANISH, *_GERMAN, *_FRENCH]
     return [(re.compile(pattern), into) for pattern, into in tables]
 
 
-# Half-open. Naive ends are wall-clock time in the person's zone, so that a day runs from midnight to midnight however
-# many hours it has; aware ones are instants.
+# Half-open. Naive ends are wall-clock time in the person's zone, so that a day runs from midnight to midnight whatever
+# its length; aware ends are instants.
 Span = tuple[datetime, datetime]
 
 DAY = timedelta(days=1)
@@ -222,7 +222,7 @@ _INSTANT = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """The person's clock when the phrase was said."""
+    """The person's clock and calendar settings when the phrase is used."""
 
     now: datetime  # aware, in the person's zone
     week_start: int = 0
@@ -244,7 +244,7 @@ class Calendar:
         return month_start(base or self.today, ahead), month_start(base or self.today, ahead + count)
 
     def unit(self, name: str, offset: int) -> Span:
-        """The whole day, week, month ... that is `offset` of them from the present one."""
+        """The whole day, week, month or other unit at `offset` from the present one."""
         today = self.today
         if name in ("minute", "hour"):
             instant = self.now.astimezone(UTC) + timedelta(**{f"{name}s": offset})
@@ -263,10 +263,10 @@ class Calendar:
         return datetime(first, 1, 1), datetime(first + years, 1, 1)
 
     def rolling(self, name: str, count: int) -> Span:
-        """The last (count < 0) or the next so many units, the present day and moment included."""
+        """The last (count < 0) or next units, including the present day and moment."""
         today = self.today
         if name in ("minute", "hour"):
-            now = self.now.astimezone(UTC)  # where an hour is an hour, also when the clocks change
+            now = self.now.astimezone(UTC)  # in UTC an hour is an hour, also when the clocks change
             edge = now + timedelta(**{f"{name}s": count})
             return (edge, now + _INSTANT) if count < 0 else (now, edge)
         if name in ("day", "week", "fortnight"):
@@ -277,6 +277,7 @@ class Calendar:
 
 
 def month_start(base: datetime, ahead: int) -> datetime:
+    """The first day of the month that is `ahead` months after `base`."""
     year, month = divmod(base.year * 12 + base.month - 1 + ahead, 12)
     return datetime(year, month + 1, 1)
 
@@ -287,13 +288,13 @@ def _same_day(base: datetime, ahead: int) -> datetime:
 
 
 def year_before(moment: datetime) -> datetime:
-    """The same day a year earlier; of a 29th of February the 28th."""
+    """The same day one year earlier; 28 February for 29 February."""
     year = moment.year - 1
     return moment.replace(year=year, day=min(moment.day, monthrange(year, moment.month)[1]))
 
 
 def date_span(year: int, month: int, day: int) -> Span | None:
-    """That day, if the calendar has it."""
+    """The span of that day; None if it doesn't exist."""
     if not (1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]):
         return None
     return datetime(year, month, day), datetime(year, month, day) + DAY
@@ -323,8 +324,8 @@ _WORDS = {
 }
 
 
-def pattern(text: str) -> str:
-    """A rule's pattern with the words of time put in for their names."""
+def expand_placeholders(text: str) -> str:
+    """Replace the placeholders of a rule (NUM, UNIT, MONTH ...) by the patterns of their words."""
     return re.sub(r"\b(?:" + "|".join(_WORDS) + r")\b", lambda match: _WORDS[match.group()], text)
 
 
@@ -337,13 +338,13 @@ def _rule(text: str) -> Callable[[TimeRule], TimeRule]:
 
 
 @cache
-def _compiled() -> list[tuple[re.Pattern[str], TimeRule]]:
-    return [(re.compile(pattern(text)), rule) for text, rule in _RULES]
+def _compiled_rules() -> list[tuple[re.Pattern[str], TimeRule]]:
+    return [(re.compile(expand_placeholders(text)), rule) for text, rule in _RULES]
 
 
-def resolve(calendar: Calendar, phrase: str) -> Span | None:
-    """The span of a phrase in English, lower case, or nothing."""
-    for form, rule in _compiled():
+def resolve_phrase(calendar: Calendar, phrase: str) -> Span | None:
+    """The span of an English phrase in lower case, or None."""
+    for form, rule in _compiled_rules():
         if (match := form.fullmatch(phrase)) and (span := rule(calendar, match)):
             return span
     return None
@@ -352,10 +353,10 @@ def resolve(calendar: Calendar, phrase: str) -> Span | None:
 def _number(word: str | None) -> int:
     if word is None:
         return 1
-    return int(word) if word.isdigit() else NUMBERS.get(word, 0)  # nothing for "few"
+    return int(word) if word.isdigit() else NUMBERS.get(word, 0)  # 0 for "few"
 
 
-def _vague(word: str | None) -> bool:
+def _is_vague(word: str | None) -> bool:
     return bool(word) and _number(word) == 0 and not str(word).isdigit()
 
 
@@ -378,7 +379,7 @@ def _recently(calendar: Calendar, match: re.Match[str]) -> Span:
 @_rule(r"(?:about |around |some )?(?P<n>NUM) ?(?P<unit>UNIT) (?:ago|back|earlier)")
 def _ago(calendar: Calendar, match: re.Match[str]) -> Span:
     unit = UNITS[match["unit"]]
-    if _vague(match["n"]):
+    if _is_vague(match["n"]):
         return calendar.unit(unit, -5)[0], calendar.unit(unit, -2)[1]
     return calendar.unit(unit, -_number(match["n"]))
 
@@ -386,18 +387,18 @@ def _ago(calendar: Calendar, match: re.Match[str]) -> Span:
 @_rule(r"in (?P<n>NUM) (?P<unit>UNIT)|(?P<m>NUM) (?P<unit2>UNIT) from (?:now|today)")
 def _from_now(calendar: Calendar, match: re.Match[str]) -> Span | None:
     count = match["n"] or match["m"]
-    return None if _vague(count) else calendar.unit(UNITS[match["unit"] or match["unit2"]], _number(count))
+    return None if _is_vague(count) else calendar.unit(UNITS[match["unit"] or match["unit2"]], _number(count))
 
 
 @_rule(r"(?:the )?LAST (?P<n>NUM) ?(?P<unit>UNIT)|(?:the )?past (?P<unit2>UNIT)")
 def _last_several(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    count = 5 if _vague(match["n"]) else _number(match["n"])
+    count = 5 if _is_vague(match["n"]) else _number(match["n"])
     return calendar.rolling(UNITS[match["unit"] or match["unit2"]], -count) if count else None
 
 
 @_rule(r"(?:the )?NEXT (?P<n>NUM) ?(?P<unit>UNIT)")
 def _next_several(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    count = 5 if _vague(match["n"]) else _number(match["n"])
+    count = 5 if _is_vague(match["n"]) else _number(match["n"])
     return calendar.rolling(UNITS[match["unit"]], count) if count else None
 
 
@@ -426,12 +427,12 @@ def _weekend(calendar: Calendar, match: re.Match[str]) -> Span:
     r"(?:(?P<last>LAST) |(?P<next>NEXT) |this )?(?P<day>WEEKDAY)(?: (?P<week>last|this|next) week| of (?P<week2>last|this|next) week)?"
 )
 def _weekday(calendar: Calendar, match: re.Match[str]) -> Span:
-    wanted, today = WEEKDAYS[match["day"].rstrip(".")], calendar.today
+    weekday, today = WEEKDAYS[match["day"].rstrip(".")], calendar.today
     if week := match["week"] or match["week2"]:
         start = calendar.unit("week", {"last": -1, "this": 0, "next": 1}[week])[0]
-        start += timedelta(days=(wanted - start.weekday()) % 7)
+        start += timedelta(days=(weekday - start.weekday()) % 7)
         return start, start + DAY
-    back = (today.weekday() - wanted) % 7
+    back = (today.weekday() - weekday) % 7
     if match["next"]:
         return calendar.day(7 - back)
     return calendar.day(-(back or 7) if match["last"] else -back)
@@ -439,7 +440,7 @@ def _weekday(calendar: Calendar, match: re.Match[str]) -> Span:
 
 @_rule(r"(?P<week>last|this|next) week,? (?:on )?(?P<day>WEEKDAY)")
 def _week_then_day(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    return resolve(calendar, f"{match['day']} {match['week']} week")
+    return resolve_phrase(calendar, f"{match['day']} {match['week']} week")
 
 
 @_rule(r"(?:(?P<last>LAST) |(?P<next>NEXT) |(?P<this>this) )?(?P<month>MONTH)(?:,? (?:of )?(?P<year>YEAR))?")
@@ -484,7 +485,7 @@ def _day_only(calendar: Calendar, match: re.Match[str]) -> Span | None:
     r"(?:(?P<last>LAST) |(?P<next>NEXT) |this |the )?(?P<season>SEASON)(?:,? (?:of )?(?P<year>YEAR))?|(?P<year2>YEAR) (?P<season2>SEASON)"
 )
 def _season(calendar: Calendar, match: re.Match[str]) -> Span:
-    """Of the northern half of the world; a winter is named by the year in which it begins."""
+    """A season of the northern hemisphere; a winter has the year in which it begins."""
     first, today = SEASONS[match["season"] or match["season2"]], calendar.today
     if year := match["year"] or match["year2"]:
         return calendar.months(ahead=0, count=3, base=datetime(int(year), first, 1))
@@ -493,16 +494,16 @@ def _season(calendar: Calendar, match: re.Match[str]) -> Span:
     ]
     if match["next"]:
         return next(span for span in spans if span[0] > today)
-    begun = [span for span in spans if (span[1] if match["last"] else span[0]) <= today]
-    return begun[-1]
+    started = [span for span in spans if (span[1] if match["last"] else span[0]) <= today]
+    return started[-1]
 
 
 @_rule(
     r"(?:(?P<q>q[1-4])|(?:the )?(?P<nth>first|second|third|fourth) quarter(?: of)?)[ -]?(?P<year>YEAR)?|(?P<year2>YEAR)[ -]?(?P<q2>q[1-4])"
 )
 def _quarter(calendar: Calendar, match: re.Match[str]) -> Span:
-    written = match["q"] or match["q2"]
-    number = int(written[1]) if written else ORDINALS[match["nth"]]
+    label = match["q"] or match["q2"]
+    number = int(label[1]) if label else ORDINALS[match["nth"]]
     return _part_of_year(calendar, match["year"] or match["year2"], months=3, number=number)
 
 
@@ -510,15 +511,15 @@ def _quarter(calendar: Calendar, match: re.Match[str]) -> Span:
     r"(?:(?P<h>h[12])|(?:the )?(?P<nth>first|second) half(?: of)?)[ -]?(?P<year>YEAR)?|(?P<year2>YEAR)[ -]?(?P<h2>h[12])"
 )
 def _half(calendar: Calendar, match: re.Match[str]) -> Span:
-    written = match["h"] or match["h2"]
-    number = int(written[1]) if written else ORDINALS[match["nth"]]
+    label = match["h"] or match["h2"]
+    number = int(label[1]) if label else ORDINALS[match["nth"]]
     return _part_of_year(calendar, match["year"] or match["year2"], months=6, number=number)
 
 
-def _part_of_year(calendar: Calendar, written: str | None, *, months: int, number: int) -> Span:
-    year = int(written) if written else calendar.today.year
+def _part_of_year(calendar: Calendar, year_text: str | None, *, months: int, number: int) -> Span:
+    year = int(year_text) if year_text else calendar.today.year
     start = datetime(year, months * (number - 1) + 1, 1)
-    if not written and start > calendar.today:
+    if not year_text and start > calendar.today:
         start = start.replace(year=year - 1)
     return calendar.months(ahead=0, count=months, base=start)
 
@@ -557,7 +558,7 @@ def _numeric_date(calendar: Calendar, match: re.Match[str]) -> Span | None:
     if match["month"]:
         return calendar.months(ahead=0, base=datetime(int(match["year2"]), int(match["month"]), 1))
     first, second = int(match["a"]), int(match["b"])
-    # With dots it is a day first wherever dates have dots; a number above 12 can't be a month.
+    # Dates with dots start with the day; a number above 12 can't be a month.
     day_first = match["mark"] == "." or calendar.date_order.upper().startswith("D") or first > 12
     month, day = (second, first) if day_first and second <= 12 else (first, second)
     return date_span(int(match["year"]), month, day)
@@ -581,7 +582,7 @@ def _part_of_today(calendar: Calendar, match: re.Match[str]) -> Span:
 
 @_rule(r"(?P<day>.+?),? (?:in the |at |during the )?(?P<part>PART)|(?:the )?(?P<part2>PART) of (?P<day2>.+)")
 def _part_of_day(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    day = resolve(calendar, match["day"] or match["day2"])
+    day = resolve_phrase(calendar, match["day"] or match["day2"])
     return _hours(day[0], *DAY_PARTS[match["part"] or match["part2"]]) if _is_day(day) and day else None
 
 
@@ -589,7 +590,7 @@ def _part_of_day(calendar: Calendar, match: re.Match[str]) -> Span | None:
     r"(?P<day>.+?),? (?:at |around )?(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>am|pm|a\.m\.|p\.m\.)?"
 )
 def _clock_of_day(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    day = resolve(calendar, match["day"])
+    day = resolve_phrase(calendar, match["day"])
     if not (match["half"] or match["minute"] or " at " in match.group()) or not _is_day(day) or not day:
         return None
     hour = int(match["hour"])
@@ -604,22 +605,22 @@ def _clock_of_day(calendar: Calendar, match: re.Match[str]) -> Span | None:
 @_rule(
     r"(?:the )?(?:(?P<early>early|beginning of|start of)|(?P<mid>mid|middle of)|late|end of)(?: in| the)?[ -](?:the )?(?P<rest>.+)"
 )
-def _third(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    whole = resolve(calendar, match["rest"])
-    if not whole or whole[0].tzinfo or (days := (whole[1] - whole[0]).days) < 3:
+def _third_of_span(calendar: Calendar, match: re.Match[str]) -> Span | None:
+    span = resolve_phrase(calendar, match["rest"])
+    if not span or span[0].tzinfo or (days := (span[1] - span[0]).days) < 3:
         return None
     if 360 < days < 370:  # in whole months
-        early, late = month_start(whole[0], 4), month_start(whole[0], 8)
+        early, late = month_start(span[0], 4), month_start(span[0], 8)
     else:
-        early, late = whole[0] + timedelta(days=days // 3), whole[0] + timedelta(days=days // 3 * 2)
+        early, late = span[0] + timedelta(days=days // 3), span[0] + timedelta(days=days // 3 * 2)
     if match["early"]:
-        return whole[0], early
-    return (early, late) if match["mid"] else (late, whole[1])
+        return span[0], early
+    return (early, late) if match["mid"] else (late, span[1])
 
 
 @_rule(r"(?:the )?(?P<unit>week|month) of (?P<rest>.+)")
-def _around(calendar: Calendar, match: re.Match[str]) -> Span | None:
-    day = resolve(calendar, match["rest"])
+def _unit_around(calendar: Calendar, match: re.Match[str]) -> Span | None:
+    day = resolve_phrase(calendar, match["rest"])
     if not day or day[0].tzinfo:
         return None
     return calendar.week(day[0]) if match["unit"] == "week" else calendar.months(ahead=0, base=day[0])

@@ -1,4 +1,4 @@
-"""Turns what people call a time, in several languages, into a range of instants."""
+"""Parses time phrases in several languages into ranges of instants."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mindhold.text.time_phrases import (
     WEEKDAYS,
     Calendar,
     Span,
+    expand_placeholders,
     han_number,
-    inside,
-    pattern,
-    resolve,
-    whole,
+    phrase_rewrites,
+    resolve_phrase,
+    unspaced_rewrites,
     year_before,
 )
 
@@ -55,7 +55,8 @@ _SINCE = re.compile(r"(?:ever )?(?:since|starting|from) (.+?)(?: on(?:wards?)?)?
 _AFTER = re.compile(r"(?:after|following|later than) (.+)")
 _BEFORE = re.compile(r"(?:before|prior to|earlier than|older than) (.+)")
 _UNTIL = re.compile(r"(?:until|till|up to|up until|through|by) (.+)|\.\. ?(.+)")
-_GUESSABLE = re.compile(r"^(?!.*\b(?:yesterday|today|tomorrow|ago)\b).*[^\W\d_]{2}")  # else our rules had it
+# otherwise our own rules match
+_GUESSABLE = re.compile(r"^(?!.*\b(?:yesterday|today|tomorrow|ago)\b).*[^\W\d_]{2}")
 _HAS_YEAR = re.compile(r"\b(?:19|20|21)\d\d\b")
 _WORD = re.compile(r"\w+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -66,7 +67,7 @@ TimeBounds = tuple[datetime | None, datetime | None]
 
 @dataclass(frozen=True, slots=True)
 class Timeframe:
-    """From `start`, up to but without `end`, in UTC; None where it is open."""
+    """A range from `start` up to but excluding `end`, in UTC; None means open."""
 
     start: datetime | None
     end: datetime | None
@@ -76,45 +77,47 @@ class Timeframe:
 def parse_timeframe(
     phrase: str, *, now: datetime, zone: ZoneInfo, week_start: int = 0, date_order: str = "MDY"
 ) -> Timeframe:
-    """What the phrase means at `now` in `zone`. Raises UnknownTime.
+    """Parse the phrase as of `now` in `zone`. Raises UnknownTime.
 
-    A range named by two dates has both in it. Without a year the most recent one is meant. 3/4/2024 is read by
+    A range between two dates includes both. Without a year the most recent one is assumed. 3/4/2024 is read by
     `date_order` (MDY or DMY); 2024-04-03 is always year, month, day, and 3.4.2024 day, month, year.
     """
-    text = _plain(phrase)
+    text = _normalize(phrase)
     if text and len(text) <= LONGEST_PHRASE and len(text.split()) <= MOST_WORDS:
         calendar = Calendar(now.astimezone(zone), week_start=week_start, date_order=date_order)
         bounds = _bounds(calendar, text, guess=True)
         if bounds:
             return Timeframe(*bounds, phrase.strip())
-    shown = phrase.strip() if len(phrase) <= LONGEST_PHRASE else phrase.strip()[:40] + "…"
-    raise UnknownTime(f"{shown!r} names no time that is understood.", advice=_ADVICE)
+    excerpt = phrase.strip() if len(phrase) <= LONGEST_PHRASE else phrase.strip()[:40] + "…"
+    raise UnknownTime(f"{excerpt!r} names no time that is understood.", advice=_ADVICE)
 
 
 def find_timeframe(
     query: str, *, now: datetime, zone: ZoneInfo, week_start: int = 0, date_order: str = "MDY"
 ) -> Timeframe | None:
-    """The time that a question speaks of, if it is certain: one phrase, not in the future."""
+    """The time that a question mentions, if it is certain: exactly one phrase, not in the future."""
     text = query[:2000].replace("’", "'")
     if not _may_name_a_time(text):
         return None
     calendar = Calendar(now.astimezone(zone), week_start=week_start, date_order=date_order)
-    found: dict[TimeBounds, Timeframe] = {}
+    timeframes: dict[TimeBounds, Timeframe] = {}
     finders = [_finder()] if text.isascii() else [_finder(), _asian_finder()]
     for match in chain.from_iterable(finder.finditer(text) for finder in finders):
         phrase = match.group()
-        if phrase.startswith(("may ", "march ")):  # verbs, unless a capital or a word before says otherwise
+        if phrase.startswith(
+            ("may ", "march ")
+        ):  # verbs, unless a capital or a preceding word says otherwise
             continue
-        if bounds := _bounds(calendar, _plain(phrase), guess=False):
-            found.setdefault(bounds, Timeframe(*bounds, phrase))
-    if len(found) != 1:
+        if bounds := _bounds(calendar, _normalize(phrase), guess=False):
+            timeframes.setdefault(bounds, Timeframe(*bounds, phrase))
+    if len(timeframes) != 1:
         return None
-    timeframe = next(iter(found.values()))
+    timeframe = next(iter(timeframes.values()))
     return None if timeframe.start and timeframe.start > now else timeframe
 
 
-def describe(timeframe: Timeframe, zone: ZoneInfo) -> str:
-    """For people, in their zone, both ends included: `Mon 2025-03-03 to Sun 2025-03-09`."""
+def describe_timeframe(timeframe: Timeframe, zone: ZoneInfo) -> str:
+    """Describe a range for people, in their zone, both ends included: `Mon 2025-03-03 to Sun 2025-03-09`."""
     start = timeframe.start.astimezone(zone) if timeframe.start else None
     end = timeframe.end.astimezone(zone) if timeframe.end else None
     if start and end:
@@ -143,7 +146,7 @@ def _is_midnight(moment: datetime) -> bool:
     return not (moment.hour or moment.minute or moment.second or moment.microsecond)
 
 
-def _plain(phrase: str) -> str:
+def _normalize(phrase: str) -> str:
     text = unicodedata.normalize("NFKC", phrase[: 2 * LONGEST_PHRASE]).lower()
     text = text.replace("’", "'").replace("…", "..")
     return " ".join(text.split()).strip(" ,;!?\"'()[]").removesuffix("'s")
@@ -156,10 +159,10 @@ def _bounds(calendar: Calendar, text: str, *, guess: bool, depth: int = 0) -> Ti
         return None, None
     if span := _span(calendar, text):
         return span
-    text = _english(text)
-    if bounds := _connected(calendar, text, guess=guess, depth=depth):
+    text = _to_english(text)
+    if bounds := _linked_bounds(calendar, text, guess=guess, depth=depth):
         return bounds
-    for form, into in whole():
+    for form, into in phrase_rewrites():
         if (match := form.fullmatch(text)) and (
             bounds := _bounds(calendar, match.expand(into), guess=False, depth=depth + 1)
         ):
@@ -168,17 +171,17 @@ def _bounds(calendar: Calendar, text: str, *, guess: bool, depth: int = 0) -> Ti
     return _span(calendar, translated) or (_guess(calendar, text) if guess else None)
 
 
-def _english(text: str) -> str:
+def _to_english(text: str) -> str:
     if text.isascii():
         return text
     text = HAN_NUMBER.sub(lambda match: str(han_number(match[1])), text)
-    for form, into in inside():
+    for form, into in unspaced_rewrites():
         text = form.sub(into, text)
     text = MONTH_NUMBER.sub(lambda match: MONTH_NAMES.get(int(match[1]), match[0]), text)
     return " ".join(text.split())
 
 
-def _connected(calendar: Calendar, text: str, *, guess: bool, depth: int) -> TimeBounds | None:
+def _linked_bounds(calendar: Calendar, text: str, *, guess: bool, depth: int) -> TimeBounds | None:
     def side(part: str) -> TimeBounds | None:
         return _bounds(calendar, part.strip(), guess=guess, depth=depth + 1)
 
@@ -201,7 +204,7 @@ def _between(
     last = side(second)
     if not last or not last[1]:
         return None
-    opening = next(filter(None, map(side, _completed(first, second))), None)
+    opening = next(filter(None, map(side, _complete_first(first, second))), None)
     if not opening or not opening[0]:
         return None
     start, end = opening[0], last[1]
@@ -218,8 +221,8 @@ def _between(
     return (start, end) if start < end else None
 
 
-def _completed(first: str, second: str) -> list[str]:
-    """The first date may leave to the second what both have: "between March and May 2023", "from 3 to 5 May"."""
+def _complete_first(first: str, second: str) -> list[str]:
+    """Readings of the first date with what the second one supplies: "between March and May 2023", "from 3 to 5 May"."""
     if re.fullmatch(r"\d{1,2}(?:st|nd|rd|th)?", first):
         return [re.sub(r"\d{1,2}(?:st|nd|rd|th)?", first, second, count=1)]
     year = _HAS_YEAR.search(second)
@@ -228,11 +231,11 @@ def _completed(first: str, second: str) -> list[str]:
 
 def _span(calendar: Calendar, text: str) -> TimeBounds | None:
     try:
-        span = resolve(calendar, text)
+        span = resolve_phrase(calendar, text)
         if not span and (leading := _LEADING.match(text)):
-            span = resolve(calendar, text[leading.end() :])
+            span = resolve_phrase(calendar, text[leading.end() :])
         return _instants(calendar, span) if span else None
-    except (ValueError, OverflowError):  # beyond what a calendar has
+    except (ValueError, OverflowError):  # outside the calendar's range
         return None
 
 
@@ -243,7 +246,7 @@ def _instants(calendar: Calendar, span: Span) -> tuple[datetime, datetime]:
 
 
 def _guess(calendar: Calendar, text: str) -> TimeBounds | None:
-    """By dateparser, which knows single dates in many languages."""
+    """Parse with dateparser, which knows single dates in many languages."""
     if (text.isascii() and len(text) < 4) or not _GUESSABLE.search(text):
         return None
     from dateparser.date import DateDataParser
@@ -257,13 +260,17 @@ def _guess(calendar: Calendar, text: str) -> TimeBounds | None:
     }
     try:
         data = DateDataParser(languages=_LANGUAGES, settings=settings).get_date_data(text)
-        return _instants(calendar, _around(calendar, data.date_obj, data.period)) if data.date_obj else None
-    except (ValueError, OverflowError):  # beyond what a calendar has
+        return (
+            _instants(calendar, _period_around(calendar, data.date_obj, data.period))
+            if data.date_obj
+            else None
+        )
+    except (ValueError, OverflowError):  # outside the calendar's range
         return None
 
 
-def _around(calendar: Calendar, moment: datetime, period: str) -> Span:
-    """The whole week, month ... that dateparser meant by a moment in it."""
+def _period_around(calendar: Calendar, moment: datetime, period: str) -> Span:
+    """The whole week, month or year that dateparser reports for a moment."""
     if moment.tzinfo or period == "time":
         return moment, moment + timedelta(hours=1)
     day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -277,7 +284,7 @@ def _around(calendar: Calendar, moment: datetime, period: str) -> Span:
 
 
 def _may_name_a_time(text: str) -> bool:
-    """Cheap, for most questions name none."""
+    """A cheap check, because most questions mention no time."""
     if not HINTS.isdisjoint(_WORD.findall(text.lower())) or _YEAR.search(text):
         return True
     return not text.isascii() and bool(_ASIAN_HINT.search(text))
@@ -312,7 +319,8 @@ def _finder() -> re.Pattern[str]:
     english = rf"{linked} {edge}(?: (?:and|to|until|till|through) {edge})?|{single}"
     dates = r"\d{4}-\d\d-\d\d ?(?:\.\.|/) ?\d{4}-\d\d-\d\d"
     return re.compile(
-        pattern(rf"(?<![\w./:-])(?:{dates}|{english}|{FIND_LATIN})(?![\w/-]|[.:]\w)"), re.IGNORECASE
+        expand_placeholders(rf"(?<![\w./:-])(?:{dates}|{english}|{FIND_LATIN})(?![\w/-]|[.:]\w)"),
+        re.IGNORECASE,
     )
 
 

@@ -1,4 +1,4 @@
-"""Word lists that decide whether two sentences can mean the same: negations, units, aliases, antonyms, opposites."""
+"""Word lists for comparing sentences: negations, units, aliases, antonyms, opposites."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NEGATIONS = frozenset(
     nicht kein keine keinen nie niemals ohne ne pas jamais sans aucun aucune nunca sin jamás ningún ninguna não nem sem
     не нет никогда без नहीं 안 못 non""".split()
 )
-# Korean verb endings and the like: inside a word. Chinese and Japanese: as a character.
+# Korean verb endings and the like, inside a word; Chinese and Japanese as a character.
 NEGATIONS_INSIDE = (
     "않",
     "없",
@@ -38,17 +38,17 @@ USE_VERBS = frozenset(
     """use run deploy write store keep host live listen work depend build test ship send call prefer like choose install
     target rely log read manage used""".split()
 )
-# Of what follows these there is one at a time: a host, an owner, a value.
+# What follows one of these has one value at a time: a host, an owner.
 SINGLE_VALUED = frozenset(
     """live lives run runs listen listens host hosted deployed point points work works owned maintained led set default defaults
     named called located based""".split()
 )
-# A phrase that begins so can stand at either end of its sentence.
+# A phrase that starts with one of these can stand at either end of its sentence.
 ADJUNCT_STARTS = frozenset(
     """for in on at during when if since because while with within under via as per every each after before until once
     today yesterday tomorrow unless whenever where""".split()
 )
-# A thing has one of each: a new value takes the place of the old.
+# A thing has one of each: a new value replaces the old one.
 ATTRIBUTES = frozenset(
     """port version limit timeout name address owner lead maintainer editor theme default deadline budget manager branch region
     host hostname url domain password schedule title size threshold license licence timezone locale email phone status state price
@@ -140,18 +140,18 @@ _ANTONYMS = """enable disable|enabled disabled|allow deny|allow forbid|allow blo
 |right wrong|correct incorrect|agree disagree|approve reject|approved rejected|create delete|created deleted|keep drop|raise lower
 |append prepend|sender receiver|parent child|primary secondary|primary replica|master slave|leader follower|permanent temporary
 |켜 꺼|허용 금지|허용 차단|활성화 비활성화|추가 삭제|항상 절대|이전 이후|전 후|시작 종료|공개 비공개|성공 실패"""
-_OPPOSITES = frozenset(frozenset(pair.split()) for pair in _ANTONYMS.replace("\n", "").split("|"))
+_ANTONYM_PAIRS = frozenset(frozenset(pair.split()) for pair in _ANTONYMS.replace("\n", "").split("|"))
 
 
-def are_antonyms(one: str, two: str) -> bool:
-    """Whether the two words are known to be opposites: enable and disable, before and after."""
+def are_antonyms(left: str, right: str) -> bool:
+    """Whether the two words are opposites: enable and disable, before and after."""
     return (
-        frozenset((one, two)) in _OPPOSITES
-        or frozenset((one.removesuffix("s"), two.removesuffix("s"))) in _OPPOSITES
+        frozenset((left, right)) in _ANTONYM_PAIRS
+        or frozenset((left.removesuffix("s"), right.removesuffix("s"))) in _ANTONYM_PAIRS
     )
 
 
-_ENGLISH = """enabled disabled|enable disable|allowed denied|allowed forbidden|allowed prohibited|allowed blocked|allow deny|allow forbid|allow block
+_ENGLISH_OPPOSITES = """enabled disabled|enable disable|allowed denied|allowed forbidden|allowed prohibited|allowed blocked|allow deny|allow forbid|allow block
 |permitted forbidden|permitted prohibited|true false|on off|open closed|opened closed|opening closing|opens closes|public private
 |accepted rejected|accept reject|accepts rejects|likes dislikes|like dislike|likes hates|like hate|loves hates|love hate|prefers avoids|prefer avoid
 |active inactive|required optional|mandatory optional|supported unsupported|valid invalid|manual automatic|manually automatically
@@ -169,7 +169,7 @@ _ENGLISH = """enabled disabled|enable disable|allowed denied|allowed forbidden|a
 |everybody nobody|everyone nobody|everything nothing|all none|success failure|single-threaded multi-threaded|blocking non-blocking
 |vegetarian carnivore|indoor outdoor|smooth rough|thick thin|straight curly|left right|male female|calm rough|tightening loosening
 |wide narrow|deep shallow|noisy quiet|busy idle|running stopped|up down|mounted unmounted|signed unsigned|typed untyped"""
-_KOREAN = """켜 끄|켜져 꺼져|켜짐 꺼짐|허용 금지|허용 차단|가능 불가능|가능 불가|활성화 비활성화|활성 비활성|공개 비공개|성공 실패|증가 감소|상승 하락
+_KOREAN_OPPOSITES = """켜 끄|켜져 꺼져|켜짐 꺼짐|허용 금지|허용 차단|가능 불가능|가능 불가|활성화 비활성화|활성 비활성|공개 비공개|성공 실패|증가 감소|상승 하락
 |필수 선택|필요 불필요|유료 무료|수동 자동|동기 비동기|합법 불법|찬성 반대|수락 거절|승인 거절|승인 반려|좋 나쁘|좋 싫|좋아하 싫어하|많 적|크 작|높 낮|길 짧|빠르 느리|빠르 늦
 |쉽 어렵|가깝 멀|넓 좁|밝 어둡|깨끗 더럽|덥 춥|뜨겁 차갑|따뜻 춥|따뜻 쌀쌀|강하 약하|무겁 가볍|비싸 싸|비싸 저렴|열 닫|시작 종료|시작 끝|최고 최악|최대 최소|최초 마지막
 |안전 위험|편리 불편|편하 불편|친절 불친절|만족 불만족|만족 실망|긍정 부정|있 없|맞 틀리|알 모르|이기 지|살 죽|흡연 금연|입장 퇴장|오르 내리|늘 줄|얇 두껍
@@ -177,17 +177,17 @@ _KOREAN = """켜 끄|켜져 꺼져|켜짐 꺼짐|허용 금지|허용 차단|가
 
 
 @cache
-def _english() -> frozenset[frozenset[str]]:
-    pairs = (pair.split() for pair in _ENGLISH.replace("\n", "").split("|"))
+def _english_opposites() -> frozenset[frozenset[str]]:
+    pairs = (pair.split() for pair in _ENGLISH_OPPOSITES.replace("\n", "").split("|"))
     return frozenset(frozenset("".join(lexemes(word)) for word in pair) for pair in pairs)
 
 
 @cache
-def _korean() -> frozenset[frozenset[str]]:
-    return frozenset(frozenset(pair.split()) for pair in _KOREAN.replace("\n", "").split("|"))
+def _korean_opposites() -> frozenset[frozenset[str]]:
+    return frozenset(frozenset(pair.split()) for pair in _KOREAN_OPPOSITES.replace("\n", "").split("|"))
 
 
-# Stems. Of a subject, not before one: "Mina likes", "the gateway rejects".
+# Stems. They follow a subject: "Mina likes", "the gateway rejects".
 OPPOSITE_VERBS = frozenset(
     """like dislik love hate accept reject allow deni forbid block prefer avoid enabl disabl pass fail succeed increas decreas open close
     start stop agre disagre includ exclud show hide win lose buy sell rise fall""".split()
@@ -196,22 +196,22 @@ _DIRECTIONS = frozenset("on off up down insid outsid left right befor after abov
 _PREFIXES = ("un", "in", "im", "dis", "non", "non-", "ir")
 
 
-def opposite(one: str, two: str) -> bool:
-    """Whether a thing that is the one isn't the other. Keys of statements: stems."""
-    if frozenset((one, two)) in _english():
+def opposite(left: str, right: str) -> bool:
+    """Whether the two stems exclude each other."""
+    if frozenset((left, right)) in _english_opposites():
         return True
-    longer, shorter = (one, two) if len(one) > len(two) else (two, one)
+    longer, shorter = (left, right) if len(left) > len(right) else (right, left)
     return len(shorter) > 3 and any(longer == prefix + shorter for prefix in _PREFIXES)
 
 
-def opposite_korean(one: str, two: str) -> bool:
-    """The same of Korean stems."""
-    if frozenset((one, two)) in _korean():
+def opposite_korean(left: str, right: str) -> bool:
+    """Whether the two Korean stems exclude each other."""
+    if frozenset((left, right)) in _korean_opposites():
         return True
-    longer, shorter = (one, two) if len(one) > len(two) else (two, one)
+    longer, shorter = (left, right) if len(left) > len(right) else (right, left)
     return len(shorter) > 1 and longer[:1] in "비불미무부" and longer[1:] == shorter
 
 
-def are_directions(one: str, two: str) -> bool:
-    """ "walks up the street": opposites only where nothing follows."""
-    return {one, two} <= _DIRECTIONS
+def are_directions(left: str, right: str) -> bool:
+    """Whether both are directions, which are opposites only at the end: not in "walks up the street"."""
+    return {left, right} <= _DIRECTIONS

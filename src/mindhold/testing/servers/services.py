@@ -21,10 +21,10 @@ from mindhold.ports.embedder import Matrix
 
 
 class LocalHTTPService:
-    """Listens on this machine. Handlers find `service` at their server."""
+    """An HTTP service on this machine. Handlers find `service` at their server."""
 
     def __init__(self, handler: type[BaseHTTPRequestHandler], service: Any) -> None:
-        self.port = 0  # the same after a stop and a start
+        self.port = 0  # stays the same after a stop and a start
         self._handler = handler
         self._service = service
         self._server: LocalHTTPServer | None = None
@@ -32,30 +32,30 @@ class LocalHTTPService:
 
     @property
     def running(self) -> bool:
-        """Whether it takes connections."""
+        """Whether it accepts connections."""
         return self._server is not None
 
     def start(self) -> None:
-        """Listen, on the port that it had before."""
+        """Listen, on the previous port if there was one."""
         self._server = LocalHTTPServer(("127.0.0.1", self.port), self._handler, self._service)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """As if the machine were gone: connections end, new ones are refused. Idempotent."""
+        """Stop as if the machine were gone: connections end, new ones are refused. Idempotent."""
         server, self._server = self._server, None
         if server is None:
             return
         server.shutdown()
-        server.hang_up()
+        server.close_connections()
         server.server_close()
         if self._thread is not None:
             self._thread.join(timeout=5)
 
 
 class LocalHTTPServer(ThreadingHTTPServer):
-    """Knows its connections."""
+    """A server that can close its open connections."""
 
     daemon_threads = True
     block_on_close = False
@@ -77,21 +77,21 @@ class LocalHTTPServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that gave up are no news."""
+        """Ignore clients that gave up."""
 
-    def hang_up(self) -> None:
-        """On everybody."""
+    def close_connections(self) -> None:
+        """Close all open connections."""
         with self._guard:
-            for one in self._open:
+            for connection in self._open:
                 try:
-                    one.shutdown(socket.SHUT_RDWR)
-                except OSError:  # gone already
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:  # already closed
                     continue
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceFault:
-    """What a request meets, an answer too; `length` answers, with vectors of another length."""
+    """A fault, or an answer, for a request; `length` answers with vectors of another length."""
 
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -102,14 +102,14 @@ class ServiceFault:
 
 
 def limited(after: str = "") -> ServiceFault:
-    """Too many requests; `after` is when to come back."""
+    """Too many requests; `after` is the Retry-After header."""
     return failing(429, headers={"Retry-After": after} if after else {})
 
 
 def failing(
     status: int, *, message: str = "", code: str = "", headers: Mapping[str, str] | None = None
 ) -> ServiceFault:
-    """An error in OpenAI's shape."""
+    """An error in OpenAI's format."""
     return ServiceFault(status, headers or {}, _error(message or f"failing with {status}", code))
 
 
@@ -119,45 +119,45 @@ def _error(message: str, code: str) -> bytes:
 
 HANG = ServiceFault(hang=True)
 DROP = ServiceFault(drop=True)
-F = TypeVar("F")  # what requests of that service may meet
+F = TypeVar("F")  # the faults of that service
 
 
 class FaultyService(ABC, Generic[F]):
-    """Listens on this machine, on one port through stops and starts."""
+    """A service with faults on demand; it keeps its port through stops and starts."""
 
     def __init__(self) -> None:
-        self.reached = threading.Event()  # by the first request
+        self.reached = threading.Event()  # set by the first request
         self._faults: deque[F] = deque()
         self._always: F | None = None
         self._sockets = LocalHTTPService(_Handler, self)
-        self._over = threading.Event()
+        self._stopped = threading.Event()
 
     @property
     def port(self) -> int:
-        """The same after a stop and a start."""
+        """Stays the same after a stop and a start."""
         return self._sockets.port
 
     @property
     def running(self) -> bool:
-        """Whether it takes connections."""
+        """Whether it accepts connections."""
         return self._sockets.running
 
     def meet(self, *faults: F) -> None:
-        """The next requests meet these, in order."""
+        """Queue faults for the next requests."""
         self._faults.extend(faults)
 
     def always(self, fault: F | None) -> None:
-        """Every request meets this, until told otherwise."""
+        """Set a fault for every request; None removes it."""
         self._always = fault
 
     def start(self) -> None:
-        """Listen, on the port that it had before."""
-        self._over.clear()
+        """Listen, on the previous port if there was one."""
+        self._stopped.clear()
         self._sockets.start()
 
     def stop(self) -> None:
-        """As if the machine were gone: connections end, new ones are refused. Idempotent."""
-        self._over.set()
+        """Stop as if the machine were gone: connections end, new ones are refused. Idempotent."""
+        self._stopped.set()
         self._sockets.stop()
 
     def __enter__(self) -> Self:
@@ -171,14 +171,13 @@ class FaultyService(ABC, Generic[F]):
 
     @abstractmethod
     def respond(self, path: str, content: bytes, headers: Mapping[str, str]) -> ServiceFault:
-        """What is sent back, as status, headers and body. Names of headers are in small letters."""
+        """The response to a request: status, headers and body. Header names are in lower case."""
 
     def _next_fault(self) -> F | None:
         return self._faults.popleft() if self._faults else self._always
 
-    def _hung(self) -> ServiceFault:
-        """Waits until the server stops."""
-        self._over.wait()
+    def _hang(self) -> ServiceFault:
+        self._stopped.wait()
         return DROP
 
 
@@ -206,10 +205,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer.body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
-Vectors = Callable[[Sequence[str], int], Matrix]  # texts, and how long their vectors are to be
+Vectors = Callable[[Sequence[str], int], Matrix]  # texts, and the length of their vectors
 FIELDS = {
     "model",
     "input",
@@ -224,7 +223,7 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRequest:
-    """A request that came, and the key that came with it."""
+    """A received request and its key."""
 
     body: Mapping[str, Any]
     key: str
@@ -235,7 +234,10 @@ class EmbeddingRequest:
 
 
 class EmbeddingServer(FaultyService[ServiceFault]):
-    """Answers with what `vectors` makes. A `key` is wanted unless it is empty; `models` unless there are none."""
+    """An embedding service that answers with what `vectors` returns.
+
+    An empty `key` accepts any key; empty `models` accept any model.
+    """
 
     def __init__(
         self,
@@ -257,13 +259,13 @@ class EmbeddingServer(FaultyService[ServiceFault]):
 
     @property
     def url(self) -> str:
-        """The base that clients are given."""
+        """The base URL for clients."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     @property
     def texts(self) -> list[str]:
-        """Everything that was ever sent, in order."""
-        return [text for asked in self.asked for text in asked.texts]
+        """All texts that were ever sent, in order."""
+        return [text for request in self.asked for text in request.texts]
 
     def respond(self, path: str, content: bytes, headers: Mapping[str, str]) -> ServiceFault:
         if not path.endswith("/v1/embeddings"):
@@ -274,18 +276,18 @@ class EmbeddingServer(FaultyService[ServiceFault]):
         self.asked.append(EmbeddingRequest(body, key))
         self.reached.set()
         if fault is not None and fault.hang:
-            return self._hung()
+            return self._hang()
         if fault is not None and not fault.length:
             return fault
         if self._key and key != self._key:
             return failing(401, message=f"Incorrect API key provided: {key}.", code="invalid_api_key")
-        wrong = self._wrong(body)
-        if wrong:
-            return failing(404 if wrong == "no such model" else 400, message=wrong)
+        problem = self._find_error(body)
+        if problem:
+            return failing(404 if problem == "no such model" else 400, message=problem)
         length = body.get("dimensions") or body.get("output_dimension") or self._dimensions
-        return ServiceFault(200, body=self._embedded(body, fault.length if fault else length))
+        return ServiceFault(200, body=self._embed(body, fault.length if fault else length))
 
-    def _wrong(self, body: Mapping[str, Any]) -> str:
+    def _find_error(self, body: Mapping[str, Any]) -> str:
         texts = body.get("input")
         if set(body) - FIELDS:
             return f"unknown fields: {', '.join(sorted(set(body) - FIELDS))}"
@@ -301,26 +303,26 @@ class EmbeddingServer(FaultyService[ServiceFault]):
             return "too many texts or tokens"
         return ""
 
-    def _embedded(self, body: Mapping[str, Any], length: int) -> bytes:
+    def _embed(self, body: Mapping[str, Any], length: int) -> bytes:
         texts: list[str] = body["input"]
         rows = self._vectors(texts, length).astype("<f4")
         tokens = sum(map(count_tokens, texts))
-        # Backwards: the place of a vector is what its index says.
+        # In reverse: clients must sort by `index`.
         data = [
-            {"object": "embedding", "index": index, "embedding": _written(rows[index], body)}
+            {"object": "embedding", "index": index, "embedding": _encode_row(rows[index], body)}
             for index in reversed(range(len(texts)))
         ]
         usage = {"total_tokens": tokens} | ({} if "input_type" in body else {"prompt_tokens": tokens})
         return json.dumps({"object": "list", "data": data, "model": body["model"], "usage": usage}).encode()
 
 
-def _written(row: Matrix, body: Mapping[str, Any]) -> Any:
+def _encode_row(row: Matrix, body: Mapping[str, Any]) -> Any:
     if body.get("encoding_format") == "base64":
         return base64.b64encode(row.tobytes()).decode()
     return np.asarray(row, dtype=np.float64).tolist()
 
 
-Answers = Callable[[str, str], str]  # the system's words and the prompt; what the model says to them
+Answers = Callable[[str, str], str]  # system prompt and prompt; the model's answer
 MESSAGES, CHAT = "/v1/messages", "/v1/chat/completions"
 _FIELDS = {
     MESSAGES: {"model", "max_tokens", "system", "messages", "temperature"},
@@ -330,7 +332,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class TruncatedAnswer:
-    """An answer whose end is another than usual, such as max_tokens or length."""
+    """An answer that ends for another reason than usual, such as max_tokens or length."""
 
     reason: str
     text: str = "The answer beg"
@@ -338,7 +340,7 @@ class TruncatedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class LanguageRequest:
-    """A request that came, where to, and the key that came with it."""
+    """A received request, its path and its key."""
 
     path: str
     body: Mapping[str, Any]
@@ -347,17 +349,20 @@ class LanguageRequest:
 
     @property
     def system(self) -> str:
-        """What the model is told to be."""
+        """The system prompt."""
         return str(self.body["system"] if self.path == MESSAGES else self.body["messages"][0]["content"])
 
     @property
     def prompt(self) -> str:
-        """What it is asked."""
+        """The user's prompt."""
         return str(self.body["messages"][-1]["content"])
 
 
 class LanguageServer(FaultyService[ServiceFault | TruncatedAnswer]):
-    """Answers with what `answers` says. A `key` is wanted unless it is empty; `thought` are tokens that it bills and doesn't show."""
+    """A language model service that answers with what `answers` returns.
+
+    An empty `key` accepts any key; `thought` is the number of hidden tokens that it bills.
+    """
 
     def __init__(self, answers: Answers, *, key: str = "", thought: int = 0) -> None:
         super().__init__()
@@ -368,32 +373,32 @@ class LanguageServer(FaultyService[ServiceFault | TruncatedAnswer]):
 
     @property
     def url(self) -> str:
-        """The base that clients are given; OpenAI's has a version besides."""
+        """The base URL for clients; OpenAI's clients add a version."""
         return f"http://127.0.0.1:{self.port}"
 
     def respond(self, path: str, content: bytes, headers: Mapping[str, str]) -> ServiceFault:
         if path not in _FIELDS:
-            return _failing(path, 404, "no such place")
+            return _error_response(path, 404, "no such place")
         fault = self._next_fault()
         body = json.loads(content)
-        given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
-        asked = LanguageRequest(path, body, given, headers)
-        self.asked.append(asked)
+        key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        request = LanguageRequest(path, body, key, headers)
+        self.asked.append(request)
         self.reached.set()
         if isinstance(fault, ServiceFault):
-            return self._hung() if fault.hang else fault
-        if self._key and given != self._key:
-            return _failing(path, 401, f"invalid key: {given}")
-        if wrong := _wrong(path, body, headers):
-            return _failing(path, 400, wrong)
+            return self._hang() if fault.hang else fault
+        if self._key and key != self._key:
+            return _error_response(path, 401, f"invalid key: {key}")
+        if problem := _find_error(path, body, headers):
+            return _error_response(path, 400, problem)
         text, reason = (
-            (fault.text, fault.reason) if fault else (self._answers(asked.system, asked.prompt), "")
+            (fault.text, fault.reason) if fault else (self._answers(request.system, request.prompt), "")
         )
         shape = _message if path == MESSAGES else _completion
         return ServiceFault(200, body=json.dumps(shape(body, text, reason, self.thought)).encode())
 
 
-def _wrong(path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
+def _find_error(path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
     unknown = set(body) - _FIELDS[path]
     if unknown:
         return f"unknown fields: {', '.join(sorted(unknown))}"
@@ -401,7 +406,9 @@ def _wrong(path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> st
         return "anthropic-version: header is required"
     if path == MESSAGES and not isinstance(body.get("max_tokens"), int):
         return "max_tokens: field required"
-    if not body.get("messages") or not all(isinstance(one.get("content"), str) for one in body["messages"]):
+    if not body.get("messages") or not all(
+        isinstance(message.get("content"), str) for message in body["messages"]
+    ):
         return "messages: field required"
     return ""
 
@@ -435,7 +442,7 @@ def _completion(body: Mapping[str, Any], text: str, reason: str, thought: int) -
     }
 
 
-def _failing(path: str, status: int, message: str) -> ServiceFault:
+def _error_response(path: str, status: int, message: str) -> ServiceFault:
     error = {"type": "authentication_error" if status == 401 else "invalid_request_error", "message": message}
     document = {"type": "error", "error": error} if path == MESSAGES else {"error": error | {"code": None}}
     return ServiceFault(status, body=json.dumps(document).encode())
