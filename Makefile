@@ -92,7 +92,7 @@ test-stores: $(VENV)/dev ## Every store in its other forms, and what takes long;
 	*) echo "On $$store:"; $(PYTEST) --store $$store $(ON_EVERY_STORE) || exit 1;; \
 	esac; done
 
-docs: $(VENV)/runtime ## Make docs/TOOLS.md anew from the dialects.
+docs: $(VENV)/runtime ## Write docs/TOOLS.md anew from the contracts.
 	$(PY) -m mindhold.contracts.mcp.reference
 
 map: $(VENV)/dev ## Measures the code: modules, sizes, fan-out, and what one memory passes through.
