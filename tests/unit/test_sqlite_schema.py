@@ -14,8 +14,7 @@ from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Kind, Status
 from mindhold.model.query import Filter
 from mindhold.stores.sql import DUE
-from mindhold.stores.sql_records import BY_GIST, BY_HASH
-from mindhold.stores.sqlite import search
+from mindhold.stores.sql_records import BY_GIST, BY_HASH, UNEMBEDDED
 from mindhold.stores.sqlite.connection import latest, migrate, migrations, statements, version_of
 from mindhold.stores.sqlite.rows import SQLITE, matching
 from mindhold.stores.values import to_micros
@@ -162,7 +161,7 @@ def test_lookups_use_their_indexes(connection: sqlite3.Connection) -> None:
     assert "memory_hash" in plan(connection, SQLITE.sql(BY_HASH), {"hashes": "[]", **own})
     assert "memory_gist" in plan(connection, SQLITE.sql(BY_GIST), {"gists": "[]", **own})
     assert "memory_referring" in plan(connection, SQLITE.sql("{derived}"), {"ids": "[]"})
-    unembedded = plan(connection, search.UNEMBEDDED, ("model", 1))
+    unembedded = plan(connection, SQLITE.sql(UNEMBEDDED), {"model": "model", "most": 1})
     assert unembedded.count("COVERING INDEX memory_embedded (embedded_by") == 3
     assert "SCAN memory" not in unembedded
     due = plan(connection, SQLITE.sql(DUE.replace("{chosen}", "")), {"now": 1})

@@ -33,14 +33,13 @@ from mindhold.stores.columns import (
     RecordColumns,
     StoreColumns,
     StoreName,
-    Type,
 )
 
 T = TypeVar("T")
 SYSTEM = "system"  # sees all: for what the engine has decided already
 
-_LIST = re.compile(r"= ANY\(:(\w+)\)")
-_NAMED = re.compile(r"(?<!:):(\w+)")
+LIST = re.compile(r"= ANY\(:(\w+)\)")
+NAMED = re.compile(r"(?<!:):(\w+)")
 
 
 class SqlCursor(Protocol):
@@ -102,6 +101,7 @@ class SqlDialect:
 
     name: StoreName
     mark: str  # of a parameter
+    integer_cast = ""  # what tells a parameter's type, where it must be told
     integrity_error: type[Exception]
     lock_scopes = ""  # a statement after which no other writer changes scopes
 
@@ -154,38 +154,6 @@ class SqlDialect:
     def is_duplicate(self, error: Exception) -> bool:
         """Whether an integrity error says that a unique value is there already."""
         raise NotImplementedError
-
-
-class SqliteNotation(SqlDialect):
-    """SQLite: lists are JSON, times are microseconds, and one writer has the file."""
-
-    name = "sqlite"
-    mark = "?"
-    _LOCK = re.compile(r"( ORDER BY id)? FOR (NO KEY UPDATE|UPDATE|KEY SHARE)( SKIP LOCKED)?")
-
-    def notation(self, text: str) -> str:
-        return self._LOCK.sub("", _LIST.sub(r"IN (SELECT value FROM json_each(:\1))", text))
-
-
-class PostgresNotation(SqlDialect):
-    """PostgreSQL: lists are arrays."""
-
-    name = "postgres"
-    mark = "%s"
-    _CASTS = {Type.INTEGER: "::bigint", Type.TEXTS: "::text[]"}
-
-    def notation(self, text: str) -> str:
-        text = _LIST.sub(r"= ANY(:\1::text[])", text)
-        return _NAMED.sub(r"%(\1)s", text).replace("?", "%s")
-
-    def cast(self, column: Column) -> str:
-        return self._CASTS.get(column.type, "") if isinstance(column.type, Type) else ""
-
-    def many(self, values: Iterable[str]) -> Any:
-        return list(values)
-
-    def moment(self, moment: datetime) -> Any:
-        return moment
 
 
 class SqlPart:

@@ -8,11 +8,60 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from mindhold.model.memory import Link, Memory, Relation, Version
+from mindhold.model.memory import Link, Memory, Relation, Status, Version
 from mindhold.model.query import Filter
 from mindhold.stores.base import LAST_CHARACTER, MOST_RESOLVED, SingleRecords, check_counted_by
 from mindhold.stores.sql import Condition, SqlConnection, SqlDialect, SqlPart
 from mindhold.stores.values import entry_without, job_without, without
+
+
+class FilterClauses:
+    """The WHERE clause of a filter while it is made."""
+
+    def __init__(self, dialect: SqlDialect, alias: str, seen: Condition) -> None:
+        self._dialect = dialect
+        self._alias = alias
+        self._clauses, self._parameters = [seen.sql], list(seen.parameters)
+
+    def add(self, clause: str, *values: Any) -> None:
+        self._clauses.append(clause)
+        self._parameters.extend(values)
+
+    def add_plain(self, where: Filter) -> None:
+        """What the stores have in columns of the same meaning."""
+        mark = self._dialect.mark
+        number = self._dialect.notation("?" + self._dialect.integer_cast)
+        topic = f"{self._alias}.topic_folded"
+        if where.topic is not None:
+            stated = f"{topic} <> '' AND " if where.topic else ""  # lets the partial index be used
+            self.add(f"{stated}{topic} = {mark}", where.topic.casefold())
+        for field, comparison, moment in (
+            ("occurred", ">=", where.since),
+            ("occurred", "<", where.until),
+            ("updated", ">=", where.changed),
+        ):
+            if moment is not None:
+                self.add(f"{self._column(field)} {comparison} {mark}", self._dialect.moment(moment))
+        if where.conversation is not None:
+            self.add(f"{self._alias}.conversation = {mark}", where.conversation)
+        if where.positions is not None:
+            self.add(f"{self._alias}.position BETWEEN {number} AND {number}", *where.positions)
+        if where.minimum_trust > 0:
+            self.add(f"{self._alias}.trust >= {mark}", where.minimum_trust)
+        if where.anchored:
+            self.add(f"{self._column('anchor')}{self._dialect.names['is_true']}")
+        for field, waiting in (("verified", where.unverified), ("examined", where.unexamined)):
+            if waiting:
+                self.add(f"{self._column(field)} IS NULL")
+        if (where.unverified or where.unexamined) and where.statuses == (Status.ACTIVE,):
+            self.add(f"{self._alias}.status = 'active'")  # said so plainly, it lets the partial index be used
+
+    def condition(self) -> Condition:
+        return Condition(" AND ".join(self._clauses), tuple(self._parameters))
+
+    def _column(self, field: str) -> str:
+        return f"{self._alias}.{self._dialect.names[field]}"
+
 
 # Live records of exactly one scope and agent by their content's hash.
 BY_HASH = """
@@ -28,6 +77,21 @@ BY_GIST = """
         AND {plus}{agent} = :agent AND status = 'active'
     ORDER BY {memory}.id
 """
+
+# Records that have no vector of a model: three ranges of an index, each left as soon as there are enough. Records that
+# have their vector are passed over by the index, however many they are.
+UNEMBEDDED = """
+    SELECT {selected} FROM {memory} WHERE {memory}.row IN (
+        SELECT row FROM {memory} WHERE embedded_by IS NULL AND status <> 'forgotten'
+        UNION ALL SELECT row FROM {memory} WHERE embedded_by < :model AND status <> 'forgotten'
+        UNION ALL SELECT row FROM {memory} WHERE embedded_by > :model AND status <> 'forgotten'
+        LIMIT :most
+    )
+"""
+UNEMBEDDED_OF = UNEMBEDDED.replace(
+    "status <> 'forgotten'",
+    "status <> 'forgotten' AND {plus}scope IN (SELECT row FROM scope WHERE name = ANY(:scopes))",
+)
 
 # The earlier versions of some records, oldest first, and the latest ones of one record.
 VERSIONS = "{versions} WHERE {version_of} = ANY(:ids) ORDER BY {version_of}, number"
@@ -107,6 +171,11 @@ class SqlRecords(SqlPart, SingleRecords):
             return []
         rows = await self._database.rows(self._sql.sql("{derived}"), {"ids": self._sql.many(ids)})
         return [self._sql.columns.memory.record(row) for row in rows]
+
+    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
+        values = {"model": model, "most": limit, "scopes": self._sql.many(scopes)}
+        query = self._sql.sql(UNEMBEDDED_OF if scopes else UNEMBEDDED)
+        return [self._sql.columns.memory.record(row) for row in await self._database.rows(query, values)]
 
     async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         condition = self._matching(where, walked="id")

@@ -83,6 +83,9 @@ class PostgresRecords(SqlLinks, PostgresPart):
                 lambda connection: connection.execute(statement, values).rowcount, lasting=False
             )
 
+    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
+        return await super().unembedded(model, limit=limit, scopes=scopes) if self._has_vectors else []
+
     def _links_query(self, ids: Sequence[str], relations: Sequence[str], viewer: str) -> Condition:
         origin, target = visible(viewer, "origin"), visible(viewer, "target")
         related = "AND link.relation_type = ANY(%s::text[])" if relations else ""

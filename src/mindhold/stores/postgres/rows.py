@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import psycopg
 
 from mindhold.model.lexemes import keyword_forms
-from mindhold.model.memory import Memory, Status
+from mindhold.model.memory import Memory
 from mindhold.model.query import Filter
 from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Put
-from mindhold.stores.columns import MEMORY, Conversions, RecordColumns, StoreColumns, Type
+from mindhold.stores.columns import MEMORY, Column, Conversions, RecordColumns, StoreColumns, Type
 from mindhold.stores.postgres.driver import Connection, array_text, vector_text
-from mindhold.stores.sql import Condition, PostgresNotation
+from mindhold.stores.sql import LIST, NAMED, Condition, SqlDialect
+from mindhold.stores.sql_records import FilterClauses
 from mindhold.stores.values import mapping_json, number
 
 _LONGEST = 500  # characters of a form: what an index takes
@@ -86,13 +88,8 @@ def visible(viewer: str, alias: str = "fragments") -> Condition:
 
 def matching(where: Filter, alias: str = "fragments") -> Condition:
     """True of the records that the filter admits, its viewer's access included."""
-    seen = visible(where.viewer, alias)
-    clauses, parameters = [seen.sql], list(seen.parameters)
-
-    def add(clause: str, *values: Any) -> None:
-        clauses.append(clause)
-        parameters.extend(values)
-
+    clauses = FilterClauses(POSTGRES, alias, visible(where.viewer, alias))
+    add = clauses.add
     if where.ids:
         add(f"{alias}.id = ANY(%s::text[])", list(where.ids))
     if where.turns and len(where.scopes) == 1:  # as one value: their index has them in order then
@@ -115,35 +112,14 @@ def matching(where: Filter, alias: str = "fragments") -> Condition:
     if where.keywords:
         comparison = "&&" if where.keywords_any else "@>"
         add(_named(alias, f"{comparison} %s::text[]"), cut(where.keywords))
-    if where.topic is not None:
-        stated = f"{alias}.topic_folded <> '' AND " if where.topic else ""  # lets the partial index be used
-        add(f"{stated}{alias}.topic_folded = %s", where.topic.casefold())
-    if where.since is not None:
-        add(f"{alias}.occurred_at >= %s", where.since)
-    if where.until is not None:
-        add(f"{alias}.occurred_at < %s", where.until)
-    if where.changed is not None:
-        add(f"{alias}.updated_at >= %s", where.changed)
-    if where.conversation is not None:
-        add(f"{alias}.conversation = %s", where.conversation)
-    if where.positions is not None:
-        add(f"{alias}.position BETWEEN %s::bigint AND %s::bigint", *where.positions)
-    if where.minimum_trust > 0:
-        add(f"{alias}.trust >= %s", where.minimum_trust)
+    clauses.add_plain(where)
     if where.tiers:
         add(_standing(alias, "ttl_tier = ANY(%s::text[])"), [tier.value for tier in where.tiers])
-    if where.anchored:
-        add(f"{alias}.is_anchor")
     if where.due is not None:
         add(_standing(alias, "review_at <= %s"), where.due)
-    waiting = [f"{alias}.verified_at IS NULL"] if where.unverified else []
-    waiting += [f"{alias}.examined_at IS NULL"] if where.unexamined else []
-    if waiting and where.statuses == (Status.ACTIVE,):
-        waiting.append(f"{alias}.status = 'active'")  # said so plainly, it lets the partial index be used
-    clauses += waiting
     if where.turns:
-        clauses.append(_turn(alias))
-    return Condition(" AND ".join(clauses), tuple(parameters))
+        add(_turn(alias))
+    return clauses.condition()
 
 
 def _one_or_any(column: str, values: list[str]) -> tuple[str, Any]:
@@ -292,12 +268,29 @@ def distinct_tags(memory: Memory) -> dict[str, str]:
     return tags
 
 
-class PostgresDialect(PostgresNotation):
-    """The notation of PostgreSQL, with this schema's names."""
+class PostgresDialect(SqlDialect):
+    """PostgreSQL: lists are arrays."""
 
+    name = "postgres"
+    mark = "%s"
+    integer_cast = "::bigint"
     integrity_error = psycopg.errors.IntegrityError
     # One change of scopes at a time; who puts records doesn't wait.
     lock_scopes = "LOCK TABLE scope IN SHARE ROW EXCLUSIVE MODE"
+
+    def notation(self, text: str) -> str:
+        return NAMED.sub(r"%(\1)s", LIST.sub(r"= ANY(:\1::text[])", text)).replace("?", "%s")
+
+    def cast(self, column: Column) -> str:
+        if column.type is Type.TEXTS:
+            return "::text[]"
+        return self.integer_cast if column.type is Type.INTEGER else ""
+
+    def many(self, values: Iterable[str]) -> list[str]:
+        return list(values)
+
+    def moment(self, moment: datetime) -> datetime:
+        return moment
 
     def is_duplicate(self, error: Exception) -> bool:
         return isinstance(error, psycopg.errors.UniqueViolation)
@@ -310,6 +303,7 @@ POSTGRES = PostgresDialect(
     plus="",
     row="row",
     texts_mark="?::text[]",
+    is_true="",
     greatest="greatest",
     stamped="",
     # Records whose list of sources names one of some ids. The first condition is that of the partial index.

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mindhold.model.memory import Memory
 from mindhold.model.query import Candidates, Filter, Neighbour, Numbers, Search, Vector
 from mindhold.stores.postgres import search_queries
 from mindhold.stores.postgres.connection import PostgresPart
 from mindhold.stores.postgres.driver import Connection, quoted, unescaped, vector_of, vector_text
-from mindhold.stores.postgres.rows import SELECTED, matching, memory_of
+from mindhold.stores.postgres.rows import matching
 from mindhold.stores.postgres.search_queries import (
     AdmittedRows,
     Details,
@@ -375,22 +374,6 @@ class PostgresSearch:
 
 _COMPARED_HERE = 4  # vectors: more are compared in one matrix rather than each by the server
 
-# Records that have no vector of a model: three ranges of an index, each left as soon as there are enough.
-UNEMBEDDED = f"""
-    SELECT {SELECTED} FROM fragments WHERE fragments.row IN (
-        SELECT row FROM fragments WHERE embedded_by IS NULL AND status <> 'forgotten'
-        UNION ALL SELECT row FROM fragments WHERE embedded_by < %(model)s AND status <> 'forgotten'
-        UNION ALL SELECT row FROM fragments WHERE embedded_by > %(model)s AND status <> 'forgotten'
-        LIMIT %(limit)s
-    )
-"""
-
-# The same, of some scopes.
-UNEMBEDDED_OF = UNEMBEDDED.replace(
-    "status <> 'forgotten'",
-    "status <> 'forgotten' AND scope IN (SELECT row FROM scope WHERE name = ANY(%(scopes)s))",
-)
-
 # Set vectors where the record still says what the vector was made of.
 SET_VECTORS = """
     UPDATE fragments SET embedding = given.vector::halfvec, embedded_by = %s
@@ -449,15 +432,6 @@ class PostgresIndex(PostgresPart):
         questions = [VectorQuery.of(vector, model) for vector in vectors]
         return await self._database.read(
             lambda connection: self._nearest(connection, questions, where, limit), viewer=where.viewer
-        )
-
-    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
-        if not self._has_vectors:
-            return []
-        statement = UNEMBEDDED_OF if scopes else UNEMBEDDED
-        values = {"model": model, "limit": limit, "scopes": list(scopes)}
-        return await self._database.read(
-            lambda connection: [memory_of(row) for row in connection.execute(statement, values).fetchall()]
         )
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,12 +11,13 @@ from datetime import datetime
 from typing import Any
 
 from mindhold.model.lexemes import keyword_forms
-from mindhold.model.memory import Memory, Status
+from mindhold.model.memory import Memory
 from mindhold.model.query import Filter
 from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Put
 from mindhold.stores.columns import MEMORY, Conversions, RecordColumns, StoreColumns, Type
-from mindhold.stores.sql import Condition, SqliteNotation
+from mindhold.stores.sql import LIST, Condition, SqlDialect
+from mindhold.stores.sql_records import FilterClauses
 from mindhold.stores.values import (
     from_list_json,
     from_mapping_json,
@@ -102,13 +104,8 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
     `walked` names the column whose index the caller walks in order until it has enough: then no index of scopes,
     agents or kinds should be chosen, for all that it finds would have to be sorted.
     """
-    seen = visible(where.viewer, alias)
-    clauses, parameters = [seen.sql], list(seen.parameters)
-
-    def add(clause: str, *values: Parameter) -> None:
-        clauses.append(clause)
-        parameters.extend(values)
-
+    clauses = FilterClauses(SQLITE, alias, visible(where.viewer, alias))
+    add = clauses.add
     if where.ids:
         add(f"{alias}.id IN (SELECT value FROM json_each(?))", as_list(where.ids))
     logged = where.turns and walked in ("", "occurred")  # an index has each scope's messages in order of time
@@ -139,36 +136,15 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
     if where.keywords:
         named = _named(where, alias)
         add(named.sql, *named.parameters)
-    if where.topic is not None:
-        stated = f"{alias}.topic_folded <> '' AND " if where.topic else ""  # lets the partial index be used
-        add(f"{stated}{alias}.topic_folded = ?", where.topic.casefold())
-    if where.since is not None:
-        add(f"{alias}.occurred >= ?", to_micros(where.since))
-    if where.until is not None:
-        add(f"{alias}.occurred < ?", to_micros(where.until))
-    if where.changed is not None:
-        add(f"{alias}.updated >= ?", to_micros(where.changed))
-    if where.conversation is not None:
-        add(f"{alias}.conversation = ?", where.conversation)
-    if where.positions is not None:
-        add(f"{alias}.position BETWEEN ? AND ?", *where.positions)
-    if where.minimum_trust > 0:
-        add(f"{alias}.trust >= ?", where.minimum_trust)
+    clauses.add_plain(where)
     if where.tiers:
         add(f"{alias}.tier IN ({_marks(where.tiers)})", *where.tiers)
-    if where.anchored:
-        add(f"{alias}.anchor = 1")
     if where.due is not None:
         add(f"{alias}.review <= ?", to_micros(where.due))
-    waiting = [f"{alias}.verified IS NULL"] if where.unverified else []
-    waiting += [f"{alias}.examined IS NULL"] if where.unexamined else []
-    if waiting and where.statuses == (Status.ACTIVE,):
-        waiting.append(f"{alias}.status = 'active'")  # said so plainly, it lets the partial index be used
-    clauses += waiting
     if where.turns:  # in the very words of the partial index
         stated = f"{alias}.dialect = 'project' AND {alias}.kind = 'episode'"
         add(f"{stated} AND json_extract({alias}.metadata, '$.part') IS NULL")
-    return Condition(" AND ".join(clauses), tuple(parameters))
+    return clauses.condition()
 
 
 def having_keywords(where: Filter, row: str) -> Condition:
@@ -219,10 +195,16 @@ _DERIVED_FROM = f"""
 """
 
 
-class SqliteDialect(SqliteNotation):
-    """The notation of SQLite, with this schema's names."""
+class SqliteDialect(SqlDialect):
+    """SQLite: lists are JSON, times are microseconds, and one writer has the file."""
 
+    name = "sqlite"
+    mark = "?"
     integrity_error = sqlite3.IntegrityError
+    _LOCK = re.compile(r"( ORDER BY id)? FOR (NO KEY UPDATE|UPDATE|KEY SHARE)( SKIP LOCKED)?")
+
+    def notation(self, text: str) -> str:
+        return self._LOCK.sub("", LIST.sub(r"IN (SELECT value FROM json_each(:\1))", text))
 
     def many(self, values: Iterable[str]) -> str:
         return as_list(values)
@@ -244,6 +226,7 @@ SQLITE = SqliteDialect(
     plus="+",  # keeps the planner from choosing an index of scopes or agents
     row="rowid",
     texts_mark="?",
+    is_true=" = 1",
     greatest="max",
     stamped=", revision = :revision",
     derived=_DERIVED_FROM,

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mindhold.model.memory import Memory
 from mindhold.model.query import Candidates, Filter, Neighbour, Search, Vector
 from mindhold.stores.resident_index import (
     EXACT_UP_TO,
@@ -21,7 +20,7 @@ from mindhold.stores.resident_index import (
 from mindhold.stores.resident_search import DRIVING, Detail, ResidentSearch, Rows, nearest
 from mindhold.stores.sqlite.changes import next_revision, set_vectors
 from mindhold.stores.sqlite.connection import SqlitePart
-from mindhold.stores.sqlite.rows import SELECTED, as_list, matching, memory_of
+from mindhold.stores.sqlite.rows import as_list, matching
 from mindhold.stores.vectors import NearestCodes, decode
 
 T = TypeVar("T")
@@ -181,22 +180,6 @@ IDS = (
     "SELECT memory.row, memory.id FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value"
 )
 
-# Records that have no vector of a model: three ranges of an index, each left as soon as there are enough.
-UNEMBEDDED = f"""
-    SELECT {SELECTED} FROM memory WHERE memory.row IN (
-        SELECT row FROM memory WHERE embedded_by IS NULL AND status <> 'forgotten'
-        UNION ALL SELECT row FROM memory WHERE embedded_by < ?1 AND status <> 'forgotten'
-        UNION ALL SELECT row FROM memory WHERE embedded_by > ?1 AND status <> 'forgotten'
-        LIMIT ?2
-    )
-"""
-
-# The same, of some scopes. Records that have their vector are passed over by the index, however many they are.
-UNEMBEDDED_OF = UNEMBEDDED.replace(
-    "status <> 'forgotten'",
-    "status <> 'forgotten' AND +scope IN (SELECT row FROM scope WHERE name IN (SELECT value FROM json_each(?3)))",
-)
-
 # Where a vector may be put: the record still says what the vector was made of.
 UNCHANGED = "SELECT row FROM memory WHERE id = ? AND content_hash = ?"
 
@@ -241,13 +224,6 @@ class SqliteIndex(SqlitePart):
         live = self._live
         source, reach = _FileSource(live, connection), live.reach(connection, search.filter)
         return ResidentSearch(source, live.resident, search, reach=reach, driving=live.driving).candidates()
-
-    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
-        statement = UNEMBEDDED_OF if scopes else UNEMBEDDED
-        values = (model, limit, as_list(scopes)) if scopes else (model, limit)
-        return await self._database.read(
-            lambda connection: [memory_of(row) for row in connection.execute(statement, values)]
-        )
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
         return await self._database.write(lambda connection: write_vectors(connection, vectors, model=model))
