@@ -45,7 +45,7 @@ from mindhold.ports.store import (
 
 
 class ScopedStoreRegistry:
-    """The registry as far as a caller's scopes go. The stores themselves are not theirs."""
+    """The registry of stores, limited to the scopes of a key; it gives out no store."""
 
     def __init__(self, houses: StoreRegistry, scopes: Iterable[str]) -> None:
         self._houses = houses
@@ -63,23 +63,23 @@ class ScopedStoreRegistry:
         raise whole_store_refused()
 
     async def places(self, *, fresh: bool = False) -> Placements:
-        found = await self._houses.places(fresh=fresh)
-        return {name: place for name, place in found.items() if name in self._scopes}
+        places = await self._houses.places(fresh=fresh)
+        return {name: place for name, place in places.items() if name in self._scopes}
 
     async def settle(self, change: Callable[[Placements], Placements]) -> Placements:
         raise whole_store_refused()
 
     async def close(self) -> None:
-        """Others use it still."""
+        """Nothing: the wrapped store stays open for others."""
 
 
 def whole_store_refused() -> Refused:
-    """For what a fence never lets through."""
+    """The error for a call that concerns the whole store."""
     return Refused("This concerns the whole store, and this key is for some scopes.", advice="Ask the owner.")
 
 
 class ScopedSidecar:
-    """What stands beside the store, but for what others do: of a conversation it isn't known in which scope it is."""
+    """The sidecar without the activity of others: the scope of a conversation is not known."""
 
     def __init__(self, aside: Sidecar) -> None:
         self._aside = aside
@@ -118,7 +118,10 @@ _PASSED_OVER = Disconnect | Tend | Rate  # where what they name isn't there; out
 
 
 class ScopedStore:
-    """A Store within a Store. What lies outside is as if it were not there; writing there is refused."""
+    """A store limited to some scopes: records outside are not found, and writing there is refused.
+
+    It delegates nothing by default: a new method of the port is unreachable until its check is written here.
+    """
 
     def __init__(self, store: Store, scopes: Iterable[str]) -> None:
         self._store = store
@@ -130,10 +133,10 @@ class ScopedStore:
         return self._store.capabilities
 
     async def open(self) -> None:
-        """It is open."""
+        """Nothing: the wrapped store is open."""
 
     async def close(self) -> None:
-        """Others use it still."""
+        """Nothing: the wrapped store stays open for others."""
 
     # Records
 
@@ -149,14 +152,14 @@ class ScopedStore:
         return memory
 
     async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
-        found = await self._store.get_many(ids, viewer=viewer)
-        return {memory_id: memory for memory_id, memory in found.items() if memory.scope in self._scopes}
+        memories = await self._store.get_many(ids, viewer=viewer)
+        return {memory_id: memory for memory_id, memory in memories.items() if memory.scope in self._scopes}
 
     async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
-        found = await self._store.resolve(prefix, viewer=viewer)
-        if len(found) < MOST_RESOLVED:
-            inside_ids = await self.get_many(found, viewer=viewer)
-            return [memory_id for memory_id in found if memory_id in inside_ids]
+        ids = await self._store.resolve(prefix, viewer=viewer)
+        if len(ids) < MOST_RESOLVED:
+            inside_ids = await self.get_many(ids, viewer=viewer)
+            return [memory_id for memory_id in ids if memory_id in inside_ids]
         inside: list[str] = []  # what is outside must not crowd out what is inside
         async for batch in self.scan(Filter(viewer=viewer, statuses=())):
             inside += [memory.id for memory in batch if memory.id.startswith(prefix)]
@@ -189,8 +192,8 @@ class ScopedStore:
         return await self._store.by_gist(gists, scope=scope, agent=agent) if scope in self._scopes else {}
 
     async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
-        found = await self._store.derived_from(await self._inside(ids))
-        return [memory for memory in found if memory.scope in self._scopes]
+        memories = await self._store.derived_from(await self._inside(ids))
+        return [memory for memory in memories if memory.scope in self._scopes]
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
         inside = frozenset(await self._inside(ids))
@@ -206,7 +209,7 @@ class ScopedStore:
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
         return await self._store.erase(await self._inside(ids), references=references)
 
-    # Index
+    # Search
 
     async def search(self, search: Search) -> Candidates:
         return await self._store.search(replace(search, filter=self._narrowed(search.filter)))
@@ -256,12 +259,12 @@ class ScopedStore:
         ]
 
     async def put_scope(self, scope: Scope) -> None:
-        there = {known.name: known for known in await self._store.scopes()}
-        if scope.name not in self._scopes or scope.name not in there:
+        scopes = {existing.name: existing for existing in await self._store.scopes()}
+        if scope.name not in self._scopes or scope.name not in scopes:
             raise _outside(f"the scope {scope.name!r}")
         if scope.parent is not None and scope.parent not in self._scopes:
             raise _outside(f"the scope {scope.parent!r}")
-        above = there[scope.name].parent
+        above = scopes[scope.name].parent
         hidden = above is not None and above not in self._scopes
         await self._store.put_scope(replace(scope, parent=above) if hidden else scope)
 
@@ -285,8 +288,8 @@ class ScopedStore:
         return False
 
     async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
-        found = await self._store.jobs(states=states, limit=max(limit, MOST_JOBS))
-        return [job for job in found if self._is_inside(job)][:limit]
+        jobs = await self._store.jobs(states=states, limit=max(limit, MOST_JOBS))
+        return [job for job in jobs if self._is_inside(job)][:limit]
 
     async def job(self, job_id: str) -> Job:
         with suppress(JobNotFound):  # what isn't there and what is outside are told alike
@@ -307,7 +310,7 @@ class ScopedStore:
     async def tally_jobs(self) -> dict[str, int]:
         return {}
 
-    # Cursors and entries: a fence has its own
+    # Cursors and entries: each set of scopes has its own
 
     async def cursor(self, name: str) -> str | None:
         return await self._store.cursor(self._named(name))
@@ -322,16 +325,16 @@ class ScopedStore:
         await self._store.put_entry(replace(entry, drawer=self._named(entry.drawer)))
 
     async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        found = await self._store.entry(self._named(drawer), key, now=now)
-        return None if found is None else replace(found, drawer=drawer)
+        entry = await self._store.entry(self._named(drawer), key, now=now)
+        return None if entry is None else replace(entry, drawer=drawer)
 
     async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        found = await self._store.take_entry(self._named(drawer), key, now=now)
-        return None if found is None else replace(found, drawer=drawer)
+        entry = await self._store.take_entry(self._named(drawer), key, now=now)
+        return None if entry is None else replace(entry, drawer=drawer)
 
     async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
-        found = await self._store.entries(self._named(drawer), now=now, limit=limit)
-        return [replace(entry, drawer=drawer) for entry in found]
+        entries = await self._store.entries(self._named(drawer), now=now, limit=limit)
+        return [replace(entry, drawer=drawer) for entry in entries]
 
     async def drop_entry(self, drawer: str, key: str) -> bool:
         return await self._store.drop_entry(self._named(drawer), key)
@@ -340,10 +343,10 @@ class ScopedStore:
         """The owner's sweep does it: `now` is the caller's word."""
         return 0
 
-    # Upkeep
+    # Admin
 
     async def facts(self) -> StoreFacts:
-        """Of the whole store only what kind it is."""
+        """Only the kind of the store, and nothing about its size or place."""
         facts = await self._store.facts()
         return StoreFacts(
             facts.kind,
@@ -378,16 +381,16 @@ class ScopedStore:
         return job.payload.get(SCOPE_KEY) in self._scopes
 
     async def _inside(self, ids: Iterable[str]) -> list[str]:
-        """Those that are within the fence, whoever's they are."""
+        """The ids of memories in the scopes, whoever owns them."""
         return list(await self.get_many(list(dict.fromkeys(ids)), viewer=EVERYONE))
 
     async def _allowed(self, changes: Sequence[Change]) -> list[Change]:
         """Raises Refused for what would be written outside, MemoryNotFound for what names a memory there."""
         written = {change.memory.id for change in changes if isinstance(change, Put | Revise)}
-        named = {each for change in changes for each in _named_by(change)}
-        there = await self._store.get_many(list(written | named), viewer=EVERYONE)
-        inside = {memory_id for memory_id, memory in there.items() if memory.scope in self._scopes}
-        outside = there.keys() - inside
+        named_ids = {each for change in changes for each in _named_by(change)}
+        memories = await self._store.get_many(list(written | named_ids), viewer=EVERYONE)
+        inside = {memory_id for memory_id, memory in memories.items() if memory.scope in self._scopes}
+        outside = memories.keys() - inside
         for change in changes:
             if isinstance(change, Put | Revise):
                 self._check_write(change.memory, outside)

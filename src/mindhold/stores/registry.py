@@ -64,9 +64,9 @@ class OpenStoreRegistry:
         return (self._home, *(mode for mode in self._makers if mode != self._home))
 
     async def house(self, mode: str) -> Backend:
-        found = self._open.get(mode)
-        if found is not None:
-            return found
+        store = self._open.get(mode)
+        if store is not None:
+            return store
         if mode not in self._makers:
             raise SettingsError(
                 f"There is no storage mode {mode!r}.", advice=f"Choose one of {', '.join(self.modes)}."

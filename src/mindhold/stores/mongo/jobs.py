@@ -27,7 +27,7 @@ class MongoJobs(MongoPart):
         due: Document = {"$or": [{"state": "waiting", "due": {"$lte": moment}}, silent]}
         if names:
             due["name"] = {"$in": list(names)}
-        held = {
+        change = {
             "$set": {"state": "running", "lease_owner": owner, "lease_until": until},
             "$inc": {"attempts": 1},
         }
@@ -46,11 +46,11 @@ class MongoJobs(MongoPart):
             exhausted = {**silent, "$expr": {"$gte": ["$attempts", "$most_attempts"]}}
             await jobs.update_many(exhausted, [{"$set": given_up}])
             return await jobs.find_one_and_update(
-                due, held, sort=[("due", 1), ("_id", 1)], return_document=ReturnDocument.AFTER
+                due, change, sort=[("due", 1), ("_id", 1)], return_document=ReturnDocument.AFTER
             )
 
-        found = await self._database.ask(work)
-        return None if found is None else COLUMNS.job.record_of(found)
+        document = await self._database.ask(work)
+        return None if document is None else COLUMNS.job.record_of(document)
 
     async def renew(self, job_id: str, owner: str, *, until: datetime) -> bool:
         held = {"_id": job_id, "state": "running", "lease_owner": owner}
@@ -76,23 +76,23 @@ class MongoJobs(MongoPart):
             return []
         where = {"state": {"$in": [state.value for state in states]}} if states else {}
         newest = [("created", -1), ("_id", -1)]
-        found = await self._database.read(
+        documents = await self._database.read(
             lambda: self._database.jobs.find(where).sort(newest).limit(limit).to_list()
         )
-        return [COLUMNS.job.record_of(document) for document in found]
+        return [COLUMNS.job.record_of(document) for document in documents]
 
     async def job(self, job_id: str) -> Job:
-        found = await self._database.read(lambda: self._database.jobs.find_one({"_id": job_id}))
-        if found is None:
+        document = await self._database.read(lambda: self._database.jobs.find_one({"_id": job_id}))
+        if document is None:
             raise job_missing(job_id)
-        return COLUMNS.job.record_of(found)
+        return COLUMNS.job.record_of(document)
 
     async def replace_job(self, job: Job, *, expected: JobState) -> bool:
         async def work(step: MongoStep) -> bool:
-            found = await step.find(JOBS, {"_id": job.id}, {"state": 1})
-            if not found:
+            documents = await step.find(JOBS, {"_id": job.id}, {"state": 1})
+            if not documents:
                 raise job_missing(job.id)
-            if found[0]["state"] != expected.value:
+            if documents[0]["state"] != expected.value:
                 return False
             return await _replace(step, job, {"_id": job.id, "state": expected.value})
 
@@ -142,23 +142,23 @@ class MongoEntries(MongoPart):
 
     async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         where = {"drawer": drawer, "key": key, **_alive(now)}
-        found = await self._database.ask(lambda: self._database.entries.find_one(where))
-        return None if found is None else COLUMNS.entry.record_of(found)
+        document = await self._database.ask(lambda: self._database.entries.find_one(where))
+        return None if document is None else COLUMNS.entry.record_of(document)
 
     async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         where = {"drawer": drawer, "key": key, **_alive(now)}
-        taken = await self._database.ask(lambda: self._database.entries.find_one_and_delete(where))
-        return None if taken is None else COLUMNS.entry.record_of(taken)
+        document = await self._database.ask(lambda: self._database.entries.find_one_and_delete(where))
+        return None if document is None else COLUMNS.entry.record_of(document)
 
     async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
         if limit <= 0:
             return []
         newest = [("created", -1), ("_id", -1)]
         where = {"drawer": drawer, **_alive(now)}
-        found = await self._database.ask(
+        documents = await self._database.ask(
             lambda: self._database.entries.find(where).sort(newest).limit(limit).to_list()
         )
-        return [COLUMNS.entry.record_of(document) for document in found]
+        return [COLUMNS.entry.record_of(document) for document in documents]
 
     async def drop_entry(self, drawer: str, key: str) -> bool:
         where = {"drawer": drawer, "key": key}
@@ -179,8 +179,8 @@ class MongoCursors(MongoPart):
     """The Cursors protocol. One document each, so that no change of two of them is needed."""
 
     async def cursor(self, name: str) -> str | None:
-        found = await self._database.ask(lambda: self._database.cursors.find_one({"_id": name}))
-        return None if found is None else str(found["value"])
+        document = await self._database.ask(lambda: self._database.cursors.find_one({"_id": name}))
+        return None if document is None else str(document["value"])
 
     async def set_cursor(self, name: str, value: str | None) -> None:
         cursors = self._database.cursors
@@ -203,9 +203,9 @@ class MongoCursors(MongoPart):
                 except DuplicateKeyError:
                     return False
                 return True
-            there = {"_id": name, "value": old}
+            expected = {"_id": name, "value": old}
             if new is None:
-                return (await cursors.delete_one(there)).deleted_count > 0
-            return (await cursors.update_one(there, {"$set": {"value": new}})).matched_count > 0
+                return (await cursors.delete_one(expected)).deleted_count > 0
+            return (await cursors.update_one(expected, {"$set": {"value": new}})).matched_count > 0
 
         return await self._database.ask(work)

@@ -29,13 +29,13 @@ class MongoLinks(MongoPart):
             where["relation"] = {"$in": [relation.value for relation in relations]}
 
         async def work() -> list[Document]:
-            found = await self._database.links.find(where).to_list()
-            named = {end for link in found for end in (link["origin"], link["target"])}
-            seen = await _among(self._database, list(named), visible(viewer))
-            return [link for link in found if link["origin"] in seen and link["target"] in seen]
+            links = await self._database.links.find(where).to_list()
+            end_ids = {end for link in links for end in (link["origin"], link["target"])}
+            seen = await _among(self._database, list(end_ids), visible(viewer))
+            return [link for link in links if link["origin"] in seen and link["target"] in seen]
 
-        found = [COLUMNS.link.record_of(link) for link in await self._database.read(work)]
-        return sorted(found, key=lambda link: (link.created, link.origin, link.target, link.relation))
+        links = [COLUMNS.link.record_of(link) for link in await self._database.read(work)]
+        return sorted(links, key=lambda link: (link.created, link.origin, link.target, link.relation))
 
     async def count_links(self, where: Filter) -> int:
         condition = matching(where)
@@ -44,29 +44,31 @@ class MongoLinks(MongoPart):
             count = 0
             cursor = self._database.links.find({}, {"origin": 1, "target": 1}).batch_size(_TOGETHER)
             while some := await cursor.to_list(_TOGETHER):
-                named = {end for link in some for end in (link["origin"], link["target"])}
-                there = await _among(self._database, list(named), condition)
-                count += sum(link["origin"] in there and link["target"] in there for link in some)
+                end_ids = {end for link in some for end in (link["origin"], link["target"])}
+                matching_ids = await _among(self._database, list(end_ids), condition)
+                count += sum(
+                    link["origin"] in matching_ids and link["target"] in matching_ids for link in some
+                )
             return count
 
         return await self._database.read(work)
 
     async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
         async def work() -> list[Version]:
-            kept = self._database.versions.find({"memory": memory_id}).sort("number", -1).limit(latest or 0)
-            return [COLUMNS.version.record_of(document) for document in await kept.to_list()][::-1]
+            cursor = self._database.versions.find({"memory": memory_id}).sort("number", -1).limit(latest or 0)
+            return [COLUMNS.version.record_of(document) for document in await cursor.to_list()][::-1]
 
         return await self._database.read(work)
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
         async def work() -> dict[str, list[Version]]:
-            found: dict[str, list[Version]] = {}
-            kept = self._database.versions.find({"memory": {"$in": list(ids)}}).sort(
+            versions: dict[str, list[Version]] = {}
+            cursor = self._database.versions.find({"memory": {"$in": list(ids)}}).sort(
                 [("memory", 1), ("number", 1)]
             )
-            async for document in kept:
-                found.setdefault(document["memory"], []).append(COLUMNS.version.record_of(document))
-            return found
+            async for document in cursor:
+                versions.setdefault(document["memory"], []).append(COLUMNS.version.record_of(document))
+            return versions
 
         return await self._database.read(work)
 
@@ -84,10 +86,10 @@ class MongoScopes(MongoPart):
     """The Scopes protocol."""
 
     async def scopes(self) -> list[Scope]:
-        found = await self._database.read(
+        documents = await self._database.read(
             lambda: self._database.metadata.find(SCOPES).sort("scope_name", 1).to_list()
         )
-        return [COLUMNS.scope.record_of(document) for document in found]
+        return [COLUMNS.scope.record_of(document) for document in documents]
 
     async def put_scope(self, scope: Scope) -> None:
         await self._database.write(lambda step: _put(step, scope))

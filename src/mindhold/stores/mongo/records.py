@@ -94,8 +94,8 @@ class MongoRecords(MongoPart, SingleRecords):
         within = all_of({"_id": {"$gte": prefix, "$lt": prefix + LAST_CHARACTER}}, visible(viewer))
 
         async def work() -> list[str]:
-            found = self._database.memories.find(within, {"_id": 1}).sort("_id", 1).limit(MOST_RESOLVED)
-            return [document["_id"] async for document in found]
+            cursor = self._database.memories.find(within, {"_id": 1}).sort("_id", 1).limit(MOST_RESOLVED)
+            return [document["_id"] async for document in cursor]
 
         return await self._database.ask(work)
 
@@ -140,33 +140,33 @@ class MongoRecords(MongoPart, SingleRecords):
 
     async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
         where = {"content_hash": {"$in": list(hashes)}, "scope": scope, "agent": agent, "live": True}
-        found = await self._database.read(lambda: _select(self._database, where))
-        return {memory.content_hash: memory for memory in found}
+        memories = await self._database.read(lambda: _select(self._database, where))
+        return {memory.content_hash: memory for memory in memories}
 
     async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
         wanted = {"$in": [gist for gist in gists if gist]}
         where = {"gist": {**wanted, "$gt": ""}, "scope": scope, "agent": agent, "status": "active"}
 
         async def work() -> dict[str, list[Memory]]:
-            found: dict[str, list[Memory]] = {}
+            memories: dict[str, list[Memory]] = {}
             async for document in self._database.memories.find(where, {**SELECTED, "gist": 1}).sort("_id", 1):
-                found.setdefault(document["gist"], []).append(memory_of(document))
-            return found
+                memories.setdefault(document["gist"], []).append(memory_of(document))
+            return memories
 
         return await self._database.read(work)
 
     async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
         if not ids:
             return []
-        named = {"$in": list(ids)}
-        where = {"refers": named, "merged_from": named}  # the first is indexed
-        found = await self._database.read(lambda: _select(self._database, where))
-        return sorted(found, key=lambda memory: memory.id)
+        ids_in = {"$in": list(ids)}
+        where = {"refers": ids_in, "merged_from": ids_in}  # the first is indexed
+        memories = await self._database.read(lambda: _select(self._database, where))
+        return sorted(memories, key=lambda memory: memory.id)
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
         moment = to_micros(when)
-        kept = {"$cond": [{"$eq": ["$tier", "permanent"]}, "$tier", "hot"]}
-        await self._count("uses", ids, {**_latest("last_used", moment), **_due(moment), "tier": kept})
+        tier = {"$cond": [{"$eq": ["$tier", "permanent"]}, "$tier", "hot"]}
+        await self._count("uses", ids, {**_latest("last_used", moment), **_due(moment), "tier": tier})
 
     async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
         moment = to_micros(when)
@@ -255,10 +255,10 @@ async def _place(
 
 async def _counted(database: MongoDatabase, condition: Query, **bound: Any) -> int:
     """Inside the index of messages; the server takes others for as good until it has read every record."""
-    told = await database.database.command(
+    answer = await database.database.command(
         "count", database.memories.name, query=condition, hint=TURNS, **bound
     )
-    return int(told["n"])
+    return int(answer["n"])
 
 
 async def _by_model(database: MongoDatabase, condition: Query) -> dict[str, int]:
@@ -267,8 +267,8 @@ async def _by_model(database: MongoDatabase, condition: Query) -> dict[str, int]
     total, last = await _counted(database, condition), ""
     while True:
         following = all_of(condition, {"embedded_by": {"$gt": last}})
-        found = database.memories.find(following, {"_id": 0, "embedded_by": 1}, hint=TURNS)
-        met = await found.sort("embedded_by", 1).limit(1).to_list()
+        cursor = database.memories.find(following, {"_id": 0, "embedded_by": 1}, hint=TURNS)
+        met = await cursor.sort("embedded_by", 1).limit(1).to_list()
         if not met:
             break
         last = met[0]["embedded_by"]
@@ -299,15 +299,15 @@ class MongoErasure(MongoPart):
     """Records.erase()."""
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
-        wanted = tuple(dict.fromkeys(ids))
+        unique_ids = tuple(dict.fromkeys(ids))
         erased = await self._database.write(
-            lambda step: _erase(step, wanted, with_references=references), patience=PATIENT
+            lambda step: _erase(step, unique_ids, with_references=references), patience=PATIENT
         )
         remaining = await self._database.read(
             lambda: _remaining(self._database, erased, with_references=references), patience=PATIENT
         )
-        found = tuple(memory_id for memory_id in wanted if memory_id in erased.found)
-        return Receipt(ids=found, removed=erased.removed, remaining=remaining)
+        erased_ids = tuple(memory_id for memory_id in unique_ids if memory_id in erased.found)
+        return Receipt(ids=erased_ids, removed=erased.removed, remaining=remaining)
 
 
 async def _erase(step: MongoStep, ids: tuple[str, ...], *, with_references: bool) -> _Erased:
@@ -372,19 +372,19 @@ async def _drop_references(step: MongoStep, ids: tuple[str, ...]) -> tuple[int, 
 async def _leave_out_of_records(step: MongoStep, gone: frozenset[str]) -> int:
     where = {"refers": {"$in": list(gone)}, "_id": {"$nin": list(gone)}}
     fields = {"supersedes": 1, "merged_from": 1, "metadata": 1}
-    found = await step.find(MEMORIES, where, fields)
-    for record in found:
+    records = await step.find(MEMORIES, where, fields)
+    for record in records:
         supersedes = None if record["supersedes"] in gone else record["supersedes"]
         merged_from = without(record["merged_from"], gone)[0] or []
         metadata: dict[str, Any] = without(metadata_of(record["metadata"]), gone)[0] or {}
-        left = {
+        fields_left = {
             "supersedes": supersedes,
             "merged_from": merged_from,
             "metadata": metadata_document(metadata),
             "refers": references(supersedes, merged_from, metadata),
         }
-        step.change_record(record["_id"], {"$set": left})
-    return len(found)
+        step.change_record(record["_id"], {"$set": fields_left})
+    return len(records)
 
 
 async def _remaining(database: MongoDatabase, erased: _Erased, *, with_references: bool) -> dict[str, int]:
@@ -392,7 +392,7 @@ async def _remaining(database: MongoDatabase, erased: _Erased, *, with_reference
     named = {"$in": list(erased.ids)}
     rows = {"row": {"$in": [row_number(row) for row in erased.rows]}}
     memories = database.memories
-    found = {
+    counts = {
         "text": await memories.count_documents({**rows, "lexemes": {"$exists": True, "$ne": []}}),
         "links": await database.links.count_documents({"$or": [{"origin": named}, {"target": named}]}),
         "versions": await database.versions.count_documents({"memory": named}),
@@ -400,13 +400,15 @@ async def _remaining(database: MongoDatabase, erased: _Erased, *, with_reference
         "memories": await memories.count_documents({"$or": [rows, {"_id": named}]}),
     }
     if not with_references:
-        return found
-    found["jobs"] = await _mentions(database, JOBS, "payload result error key".split(), erased.ids)
-    found["references"] = await memories.count_documents({"refers": named})
-    found["mentions"] = await memories.count_documents({"$or": [{"lexemes": named}, {"conversation": named}]})
+        return counts
+    counts["jobs"] = await _mentions(database, JOBS, "payload result error key".split(), erased.ids)
+    counts["references"] = await memories.count_documents({"refers": named})
+    counts["mentions"] = await memories.count_documents(
+        {"$or": [{"lexemes": named}, {"conversation": named}]}
+    )
     for collection, fields in _TEXTS.items():
-        found["mentions"] += await _mentions(database, collection, fields, erased.ids)
-    return found
+        counts["mentions"] += await _mentions(database, collection, fields, erased.ids)
+    return counts
 
 
 async def _mentions(database: MongoDatabase, collection: str, fields: list[str], ids: tuple[str, ...]) -> int:

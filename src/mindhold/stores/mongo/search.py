@@ -206,9 +206,9 @@ class MongoLiveIndex:
             with self._gate.looking():
                 revision = self.ask(self._database.settled)["revision"]
                 if revision == self.resident.revision and model in (None, self.resident.model):
-                    found = work()
+                    result = work()
                     if self._stood(revision):
-                        return found
+                        return result
             with self._gate.changing():
                 self._refreshed(model, dimensions)
         with self._gate.changing():  # they write without a pause: this time they wait
@@ -287,14 +287,18 @@ class MongoLiveIndex:
         if not len(self.resident):
             return
         for batch in self._pages({"embedded_by": model}, _ROW, below=self._first_held):
-            self.resident.put_codes([one["row"] for one in batch], [ELSEWHERE] * len(batch))
+            self.resident.put_codes([document["row"] for document in batch], [ELSEWHERE] * len(batch))
         for batch in self._pages({"embedded_by": model}, {**_ROW, "code": 1}, since=self._first_held):
-            self.resident.put_codes([one["row"] for one in batch], [one["code"] for one in batch])
+            self.resident.put_codes(
+                [document["row"] for document in batch], [document["code"] for document in batch]
+            )
 
     def _load_all(self) -> None:
         plain = {name: 1 for name in _COLUMNS if name not in ("code", "_id")} | {"_id": 0}
         for batch in self._pages({}, plain, below=self._first_held):
-            self.resident.put(_batch([{**one, "code": ELSEWHERE} for one in batch], self.resident.model))
+            self.resident.put(
+                _batch([{**document, "code": ELSEWHERE} for document in batch], self.resident.model)
+            )
         for batch in self._pages({}, _COLUMNS, since=self._first_held):
             self.resident.put(_batch(batch, self.resident.model))
 
@@ -302,10 +306,10 @@ class MongoLiveIndex:
         changed = {"revision": {"$gt": since}}
         for batch in self._pages(changed, {**_COLUMNS, "lexemes": 1}):
             self.resident.put(_batch(batch, self.resident.model))
-            self.postings.changed((one["row"], one["lexemes"]) for one in batch)
-        gone = self.ask(lambda: self._database.tombstones.find(changed, {"_id": 1}).to_list())
-        self.resident.remove(one["_id"] for one in gone)
-        self.postings.changed((one["_id"], ()) for one in gone)
+            self.postings.changed((document["row"], document["lexemes"]) for document in batch)
+        tombstones = self.ask(lambda: self._database.tombstones.find(changed, {"_id": 1}).to_list())
+        self.resident.remove(document["_id"] for document in tombstones)
+        self.postings.changed((document["_id"], ()) for document in tombstones)
 
     def _pages(self, where: Query, fields: Document, *, since: int = 0, below: int | None = None) -> Any:
         """Documents in the order of their rows, some at a time, each with time of its own."""
@@ -345,15 +349,15 @@ class Postings:
 
     def of(self, lexemes: Sequence[str], *, most: int | None) -> dict[str, Rows]:
         """As Source.postings() has it."""
-        found = {lexeme: self._corrected(lexeme, most) for lexeme in lexemes}
-        missing = [lexeme for lexeme, rows in found.items() if rows is None]
+        postings = {lexeme: self._corrected(lexeme, most) for lexeme in lexemes}
+        missing = [lexeme for lexeme, rows in postings.items() if rows is None]
         if missing:
             when = len(self._log)
             looked_up = self._ask(lambda: self._look_up(missing, most))
             for lexeme, rows in zip(missing, looked_up, strict=True):
-                found[lexeme] = rows
+                postings[lexeme] = rows
                 self._remember(lexeme, rows, whole=most is None or len(rows) < most, when=when)
-        return {lexeme: np.empty(0, np.int64) if rows is None else rows for lexeme, rows in found.items()}
+        return {lexeme: np.empty(0, np.int64) if rows is None else rows for lexeme, rows in postings.items()}
 
     async def _look_up(self, lexemes: Sequence[str], most: int | None) -> list[Rows]:
         asked = ({"lexemes": lexeme} if lexeme else {"_id": None} for lexeme in lexemes)
@@ -455,15 +459,19 @@ class MongoIndex(MongoPart):
         where: dict[str, Any] = {"embedded_by": {"$ne": model}, "status": {"$ne": "forgotten"}}
         if scopes:
             where["scope"] = {"$in": list(scopes)}
-        found = await self._database.read(
+        documents = await self._database.read(
             lambda: self._database.memories.find(where, SELECTED).limit(limit).to_list()
         )
-        return [memory_of(document) for document in found]
+        return [memory_of(document) for document in documents]
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
         async def work(step: MongoStep) -> int:
-            found = await step.find(MEMORIES, {"_id": {"$in": list(vectors)}}, {"content_hash": 1})
-            unchanged = [one["_id"] for one in found if one["content_hash"] == vectors[one["_id"]][0]]
+            documents = await step.find(MEMORIES, {"_id": {"$in": list(vectors)}}, {"content_hash": 1})
+            unchanged = [
+                document["_id"]
+                for document in documents
+                if document["content_hash"] == vectors[document["_id"]][0]
+            ]
             for memory_id in unchanged:
                 step.change_record(memory_id, {"$set": vector_fields(vectors[memory_id][1], model)})
             return len(unchanged)
@@ -472,10 +480,10 @@ class MongoIndex(MongoPart):
 
     async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
         where = {"_id": {"$in": list(ids)}, "embedded_by": model}
-        found = await self._database.read(
+        documents = await self._database.read(
             lambda: self._database.memories.find(where, {"embedding": 1}).to_list()
         )
-        return {document["_id"]: decode(exact_of(document["embedding"])) for document in found}
+        return {document["_id"]: decode(exact_of(document["embedding"])) for document in documents}
 
 
 class _ServerSource:
@@ -493,31 +501,31 @@ class _ServerSource:
     def exact(self, rows: Rows) -> list[tuple[int, bytes]]:
         model = self._live.resident.model
         return [
-            (one["row"], exact_of(one["embedding"]))
-            for one in self._documents(rows)
-            if one["embedded_by"] == model
+            (document["row"], exact_of(document["embedding"]))
+            for document in self._documents(rows)
+            if document["embedded_by"] == model
         ]
 
     def details(self, rows: Rows) -> list[Detail]:
         return [
             (
-                one["row"],
-                one["_id"],
-                one["importance"],
-                one["trust"],
-                one["uses"],
-                one.get("usefulness", 0.0),
-                one["occurred"] / 1e6,
-                one["length"],
-                one["conversation"],
-                -1 if one["position"] is None else one["position"],
-                " ".join(one["lexemes"]),
+                document["row"],
+                document["_id"],
+                document["importance"],
+                document["trust"],
+                document["uses"],
+                document.get("usefulness", 0.0),
+                document["occurred"] / 1e6,
+                document["length"],
+                document["conversation"],
+                -1 if document["position"] is None else document["position"],
+                " ".join(document["lexemes"]),
             )
-            for one in self._documents(rows)
+            for document in self._documents(rows)
         ]
 
     def ids(self, rows: Rows) -> dict[int, str]:
-        return {one["row"]: one["_id"] for one in self._documents(rows)}
+        return {document["row"]: document["_id"] for document in self._documents(rows)}
 
     def near(self, vectors: Sequence[Vector], reach: AdmittedSlots, limit: int) -> list[NearestCodes]:
         found = self._live.resident.nearest_each(vectors, reach, limit)
@@ -564,6 +572,6 @@ class _ServerSource:
         missing = [row_number(row) for row in wanted if row not in self._read]
         if missing:
             where = {"row": {"$in": missing}}
-            found = self._live.ask(lambda: self._database.memories.find(where, _DETAILS).to_list())
-            self._read |= {one["row"]: one for one in found}
+            documents = self._live.ask(lambda: self._database.memories.find(where, _DETAILS).to_list())
+            self._read |= {document["row"]: document for document in documents}
         return [self._read[row] for row in wanted if row in self._read]

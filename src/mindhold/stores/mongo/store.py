@@ -104,7 +104,7 @@ async def _of_one_time(database: MongoDatabase) -> AsyncIterator[list[SnapshotIt
     async with database.database.client.start_session(snapshot=True) as session:
         # The first one reads what is small, and by that fixes the time.
         scopes = await _found(database, METADATA, SCOPES, session)
-        yield [COLUMNS.scope.record_of(one) for one in scopes]
+        yield [COLUMNS.scope.record_of(document) for document in scopes]
         records = database.memories.find({}, _RECORD, session=session, batch_size=BATCH).sort("row", 1)
         async for batch in _batches(records, _record):
             yield batch
@@ -419,8 +419,8 @@ async def _drop(database: AsyncDatabase[Document], prefix: str) -> None:
 
 
 async def _size(database: AsyncDatabase[Document], name: str) -> int:
-    told = await database.command("collStats", f"{name}.{MEMORIES}")
-    return int(told.get("totalSize") or told.get("size") or 0)
+    statistics = await database.command("collStats", f"{name}.{MEMORIES}")
+    return int(statistics.get("totalSize") or statistics.get("size") or 0)
 
 
 def _prefix(begin: str, stamp: str) -> str:

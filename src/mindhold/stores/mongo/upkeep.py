@@ -204,10 +204,17 @@ async def _lacks_an_index(database: MongoDatabase, name: str) -> bool:
 
 
 async def _still_lost(step: MongoStep, name: str, ids: list[Any]) -> list[Any]:
-    found = await step.find(name, {"_id": {"$in": ids}}, dict.fromkeys(_ENDS[name], 1))
-    named = {one[end] for one in found for end in _ENDS[name]}
-    there = {one["_id"] for one in await step.find(MEMORIES, {"_id": {"$in": list(named)}}, {"_id": 1})}
-    return [one["_id"] for one in found if any(one[end] not in there for end in _ENDS[name])]
+    documents = await step.find(name, {"_id": {"$in": ids}}, dict.fromkeys(_ENDS[name], 1))
+    memory_ids = {document[end] for document in documents for end in _ENDS[name]}
+    existing_ids = {
+        document["_id"]
+        for document in await step.find(MEMORIES, {"_id": {"$in": list(memory_ids)}}, {"_id": 1})
+    }
+    return [
+        document["_id"]
+        for document in documents
+        if any(document[end] not in existing_ids for end in _ENDS[name])
+    ]
 
 
 async def _orphans(database: MongoDatabase, name: str) -> list[Any]:

@@ -78,8 +78,8 @@ class SessionFactory:
     """Makes connections."""
 
     def __init__(self, conninfo: str, limits: ConnectionLimits, *, schema: str = SCHEMA) -> None:
-        known = _understood(conninfo)
-        if known is None:
+        parameters = _understood(conninfo)
+        if parameters is None:
             raise SettingsError(
                 "postgres.url is no address of a PostgreSQL database.",
                 advice="Write postgresql://user:password@host:port/database, and in the password %40 for @, %2F for / "
@@ -89,7 +89,7 @@ class SessionFactory:
         self._conninfo = conninfo
         self._limits = limits
         self.schema = schema
-        self.place = _place(known)
+        self.place = _place(parameters)
         # Found out when the store is opened.
         self.role: str | None = None
         self.bound = False  # whether row security holds for this login, or for the role that it takes
@@ -176,14 +176,14 @@ def unlimited(connection: Connection) -> Iterator[None]:
 def _understood(conninfo: str) -> dict[str, Any] | None:
     """None also where a part of a password that is not escaped stands for a host, a port or a database."""
     try:
-        known: dict[str, Any] = conninfo_to_dict(conninfo)
+        parameters: dict[str, Any] = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:  # whose words may hold the password
         return None
-    host, port, database = (str(known.get(name) or "") for name in ("host", "port", "dbname"))
+    host, port, database = (str(parameters.get(name) or "") for name in ("host", "port", "dbname"))
     astray = any("@" in one[1:] for one in host.split(","))  # what begins with it is a socket's name
     astray |= any(one and not one.isdigit() for one in port.split(","))
     astray |= conninfo.startswith("postgres") and "@" in database
-    return None if astray else known
+    return None if astray else parameters
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -191,10 +191,10 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith("error ignored")
 
 
-def _place(known: dict[str, Any]) -> str:
+def _place(parameters: dict[str, Any]) -> str:
     """The address without name and password."""
-    host, port = known.get("host") or "localhost", known.get("port") or 5432
-    return f"{known.get('dbname') or known.get('user') or ''} at {host}:{port}"
+    host, port = parameters.get("host") or "localhost", parameters.get("port") or 5432
+    return f"{parameters.get('dbname') or parameters.get('user') or ''} at {host}:{port}"
 
 
 CHANNEL = "mindhold_changes"
@@ -297,8 +297,8 @@ class ChangeListener:
 
     def _hear(self, payload: str) -> None:
         try:
-            told = json.loads(payload)
-            who, records = str(told["who"]), int(told["records"])
+            notice = json.loads(payload)
+            who, records = str(notice["who"]), int(notice["records"])
         except (ValueError, KeyError, TypeError):
             return  # somebody else's use of the channel
         if who != self._name:

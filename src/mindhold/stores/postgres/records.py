@@ -102,8 +102,8 @@ class PostgresRecords(SqlLinks, PostgresPart):
 def _select(connection: Connection, condition: Condition, source: str = "fragments") -> list[Memory]:
     """By a plan for these very values: one that fits any filter would fit none."""
     query = f"SELECT {SELECTED} FROM {source} WHERE {condition.sql}"
-    found = connection.execute(query, condition.parameters, prepare=False).fetchall()
-    return [memory_of(row) for row in found]
+    rows = connection.execute(query, condition.parameters, prepare=False).fetchall()
+    return [memory_of(row) for row in rows]
 
 
 def _page(
@@ -212,9 +212,9 @@ class PostgresErasure(PostgresPart):
     """Records.erase()."""
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
-        wanted = tuple(dict.fromkeys(ids))
+        unique_ids = tuple(dict.fromkeys(ids))
         erased = await self._database.write(
-            lambda connection: _erase(connection, wanted, references=references)
+            lambda connection: _erase(connection, unique_ids, references=references)
         )
         self._erased(len(erased.rows))
         try:
@@ -224,8 +224,8 @@ class PostgresErasure(PostgresPart):
                 f"The {len(erased.rows)} records are erased, but nobody could look again: {error.message}",
                 advice=f"Erase the same ids again to have it looked at. {error.advice}",
             ) from error
-        found = tuple(memory_id for memory_id in wanted if memory_id in erased.rows)
-        return Receipt(ids=found, removed=erased.removed, remaining=remaining)
+        erased_ids = tuple(memory_id for memory_id in unique_ids if memory_id in erased.rows)
+        return Receipt(ids=erased_ids, removed=erased.removed, remaining=remaining)
 
     def _erased(self, number: int) -> None:
         """To be told after each erasure."""
@@ -245,19 +245,19 @@ def _erase(connection: Connection, ids: tuple[str, ...], *, references: bool) ->
 
 def _remaining(connection: Connection, erased: _Erased) -> dict[str, int]:
     """What a second look finds in each place; `mentions` counts texts elsewhere in which an id stands."""
-    found = {"vectors": _count(connection, VECTORS, erased.values)}
+    counts = {"vectors": _count(connection, VECTORS, erased.values)}
     for place, where in PLACES.items():
-        found[place] = _count(connection, f"SELECT count(*) FROM {where}", erased.values)
+        counts[place] = _count(connection, f"SELECT count(*) FROM {where}", erased.values)
     if not erased.references:
-        return found
-    found["jobs"] = _mentions(connection, "job", erased.ids)
-    found["references"] = _count(
+        return counts
+    counts["jobs"] = _mentions(connection, "job", erased.ids)
+    counts["references"] = _count(
         connection, "SELECT count(*) FROM fragments WHERE supersedes = ANY(%(ids)s::text[])", erased.values
     )
-    found["mentions"] = sum(
+    counts["mentions"] = sum(
         _mentions(connection, table, erased.ids) for table in SEARCHED_TEXTS if table != "job"
     )
-    return found
+    return counts
 
 
 def _count(connection: Connection, query: str, values: dict[str, Any]) -> int:

@@ -62,8 +62,8 @@ GRANTS = f"""
 def migrations() -> Steps:
     """Number and SQL of each, in order."""
     folder = files("mindhold.stores.postgres").joinpath("migrations")
-    found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
-    return tuple(sorted((int(entry.name[:4]), entry.read_text("utf-8")) for entry in found))
+    entries = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    return tuple(sorted((int(entry.name[:4]), entry.read_text("utf-8")) for entry in entries))
 
 
 def latest() -> int:

@@ -454,8 +454,8 @@ class PostgresIndex(PostgresPart):
             return {}
 
         def work(connection: Connection) -> dict[str, Vector]:
-            found = connection.cursor(binary=True).execute(VECTORS_OF, (list(ids), model)).fetchall()
-            return {memory_id: vector_of(data) for memory_id, data in found}
+            rows = connection.cursor(binary=True).execute(VECTORS_OF, (list(ids), model)).fetchall()
+            return {memory_id: vector_of(data) for memory_id, data in rows}
 
         return await self._database.read(work)
 
@@ -517,20 +517,20 @@ def _compared_here(
     first = questions[0]
     statement = ALL_VECTORS.format(where=where.sql)
     values = (*where.parameters, first.model, first.dimensions, most + 1)
-    found: list[tuple[Any, ...]] = (
+    rows: list[tuple[Any, ...]] = (
         connection.cursor(binary=True).execute(statement, values, prepare=False).fetchall()
     )
-    if len(found) > most:
+    if len(rows) > most:
         return None
-    if not found:
+    if not rows:
         return [[] for _ in questions]
-    matrix = np.array([vector_of(data) for _, data in found])
+    matrix = np.array([vector_of(data) for _, data in rows])
     answers = []
     for question in questions:
         unit = question.vector / max(float(np.linalg.norm(question.vector)), 1e-12)
         cosines = matrix @ unit
         best = np.argsort(-cosines, kind="stable")[:limit].tolist()
-        answers.append([Neighbour(found[place][0], float(cosines[place])) for place in best])
+        answers.append([Neighbour(rows[place][0], float(cosines[place])) for place in best])
     return answers
 
 

@@ -299,7 +299,7 @@ class PostgresSite:
         await self._work(lambda connection: _drop(connection, _named(_RESTORED, stamp)))
 
     async def olds(self) -> list[ReplacedStore]:
-        found = await self._work(lambda connection: connection.execute(OLDS, (_BEFORE,)).fetchall())
+        rows = await self._work(lambda connection: connection.execute(OLDS, (_BEFORE,)).fetchall())
         return [
             ReplacedStore(
                 name,
@@ -307,7 +307,7 @@ class PostgresSite:
                 int(size),
                 moment_of(name.removeprefix(_BEFORE)),
             )
-            for name, size in found
+            for name, size in rows
         ]
 
     async def drop_old(self, name: str) -> None:

@@ -89,8 +89,8 @@ async def _counts(redis: Client, keys: list[str]) -> list[dict[str, int]]:
     async with redis.pipeline(transaction=False) as pipe:
         for key in keys:
             pipe.hgetall(key)
-        found = await pipe.execute()
-    return [{name.decode(): int(number) for name, number in each.items()} for each in found]
+        answers = await pipe.execute()
+    return [{name.decode(): int(number) for name, number in each.items()} for each in answers]
 
 
 AT_ONCE = 5.0  # seconds of one wait, so that a line that was cut is noticed
@@ -212,10 +212,10 @@ class RedisCache:
         if self._seconds == 0:
             return None
         try:
-            found: bytes | None = await self._line.ask(lambda redis: redis.get(self._names.cached(key)))
+            value: bytes | None = await self._line.ask(lambda redis: redis.get(self._names.cached(key)))
         except StoreError:
             return None
-        return found
+        return value
 
     async def put(self, key: str, value: bytes) -> None:
         if self._seconds == 0:
@@ -283,9 +283,9 @@ async def open_sidecar(
 
 
 async def _store_id(store: Store) -> str:
-    known = await store.cursor(STORE_ID)
-    if known is None:
+    store_id = await store.cursor(STORE_ID)
+    if store_id is None:
         await store.swap_cursor(STORE_ID, old=None, new=secrets.token_hex(8))
-        known = await store.cursor(STORE_ID)
-    assert known is not None
-    return known
+        store_id = await store.cursor(STORE_ID)
+    assert store_id is not None
+    return store_id

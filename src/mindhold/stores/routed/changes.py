@@ -46,22 +46,24 @@ class RoutedChanges(RoutedPart):
     """
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        left = list(changes)
-        while left:
-            routes = await self._at_rest(_scopes(left))
+        changes_left = list(changes)
+        while changes_left:
+            routes = await self._at_rest(_scopes(changes_left))
             try:
-                placed = await self._placed(left, routes)
-                if len({one.mode for one in placed}) > 1:
-                    await self._check_scopes(_scopes(left))
-                for mode in sorted({one.mode for one in placed}, key=lambda mode: mode == routes.home):
+                placed = await self._placed(changes_left, routes)
+                if len({placement.mode for placement in placed}) > 1:
+                    await self._check_scopes(_scopes(changes_left))
+                for mode in sorted(
+                    {placement.mode for placement in placed}, key=lambda mode: mode == routes.home
+                ):
                     store = await self._houses.house(mode)
-                    await store.apply([one.change for one in placed if one.mode == mode])
+                    await store.apply([placement.change for placement in placed if placement.mode == mode])
             except (ScopeNotFound, MemoryNotFound):
                 now = await self._routes(fresh=True)
                 if not any(now.moved(name, routes) for name in now.places.keys() | routes.places.keys()):
                     raise
                 continue
-            left = await self._to_repeat(placed, routes)
+            changes_left = await self._to_repeat(placed, routes)
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
         """Copies first, where the records live last: broken off, they are still there to be asked for again.
@@ -74,8 +76,8 @@ class RoutedChanges(RoutedPart):
         while True:
             routes = await self._routes()
             if routes.places:
-                found = await self._found(ids, routes, viewer=EVERYONE)
-                scopes |= {memory_id: memory.scope for memory_id, memory in found.items()}
+                memories = await self._found(ids, routes, viewer=EVERYONE)
+                scopes |= {memory_id: memory.scope for memory_id, memory in memories.items()}
             modes = _holding(ids, scopes, routes)
             for mode in modes:
                 await self._check_reach(mode, ids, routes, frozenset(scopes.values()))
@@ -163,9 +165,9 @@ class RoutedChanges(RoutedPart):
         if not routes.away:
             return [_Placed(change, routes.home, _scope(change)) for change in changes]
         scopes = {change.memory.id: change.memory.scope for change in changes if isinstance(change, Put)}
-        named = {end for change in changes for end in _ends(change)} - scopes.keys()
-        found = await self._found(list(named), routes, viewer=EVERYONE)
-        scopes |= {memory_id: memory.scope for memory_id, memory in found.items()}
+        named_ids = {end for change in changes for end in _ends(change)} - scopes.keys()
+        memories = await self._found(list(named_ids), routes, viewer=EVERYONE)
+        scopes |= {memory_id: memory.scope for memory_id, memory in memories.items()}
         placed: list[_Placed] = []
         for change in changes:
             own = _scope(change)
@@ -192,7 +194,7 @@ class RoutedChanges(RoutedPart):
 
     async def _to_repeat(self, placed: Sequence[_Placed], routes: Routes) -> list[Change]:
         """What was written into a project that is elsewhere by now, and isn't there."""
-        if all(one.scope == GLOBAL or isinstance(one.change, Enqueue) for one in placed):
+        if all(placement.scope == GLOBAL or isinstance(placement.change, Enqueue) for placement in placed):
             return []  # which never moves
         unsettled = (await self._routes(fresh=True)).unsettled(routes)
         if not unsettled:
@@ -200,30 +202,32 @@ class RoutedChanges(RoutedPart):
         scopes = await self._written_to(placed)
         now = await self._at_rest({scope for scope in scopes if scope in unsettled}, fresh=True)
         moved = [
-            one.change
-            for one, scope in zip(placed, scopes, strict=True)
+            placement.change
+            for placement, scope in zip(placed, scopes, strict=True)
             if scope is not None and now.moved(scope, routes)
         ]
         puts = [change.memory for change in moved if isinstance(change, Put)]
-        there = await self._found([memory.id for memory in puts], now, viewer=EVERYONE)
+        memories = await self._found([memory.id for memory in puts], now, viewer=EVERYONE)
         copied = {
-            memory.id for memory in puts if memory.id in there and there[memory.id].updated == memory.updated
+            memory.id
+            for memory in puts
+            if memory.id in memories and memories[memory.id].updated == memory.updated
         }
         return [change for change in moved if not (isinstance(change, Put) and change.memory.id in copied)]
 
     async def _written_to(self, placed: Sequence[_Placed]) -> list[str | None]:
         """The scope of each change's record, as it is where the change was made."""
         unknown: dict[str, list[str]] = defaultdict(list)
-        for one in placed:
-            if one.scope is None:
-                unknown[one.mode].extend(_ends(one.change)[:1])
+        for placement in placed:
+            if placement.scope is None:
+                unknown[placement.mode].extend(_ends(placement.change)[:1])
         scopes: dict[str, str] = {}
         for mode, ids in unknown.items():
-            found = await (await self._houses.house(mode)).get_many(ids, viewer=EVERYONE)
-            scopes |= {memory_id: memory.scope for memory_id, memory in found.items()}
+            memories = await (await self._houses.house(mode)).get_many(ids, viewer=EVERYONE)
+            scopes |= {memory_id: memory.scope for memory_id, memory in memories.items()}
         return [
-            one.scope or next((scopes[end] for end in _ends(one.change) if end in scopes), None)
-            for one in placed
+            placement.scope or next((scopes[end] for end in _ends(placement.change) if end in scopes), None)
+            for placement in placed
         ]
 
 

@@ -37,7 +37,7 @@ class Routes:
     @classmethod
     def of(cls, home: str, places: Placements) -> Routes:
         """As the registry says."""
-        return cls(home, places, {name: one.mode for name, one in places.items() if one.mode != home})
+        return cls(home, places, {name: place.mode for name, place in places.items() if place.mode != home})
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -126,23 +126,25 @@ class RoutedPart:
 
     async def _found(self, ids: Sequence[str], routes: Routes, *, viewer: str) -> dict[str, Memory]:
         """Those that live where they are found: a copy that was left behind is none."""
-        found: dict[str, Memory] = {}
+        memories: dict[str, Memory] = {}
         for mode in routes.modes:
-            rest = [memory_id for memory_id in ids if memory_id not in found]
+            rest = [memory_id for memory_id in ids if memory_id not in memories]
             if rest:
                 store = await self._houses.house(mode)
-                there = await store.get_many(rest, viewer=viewer)
-                found |= {one: memory for one, memory in there.items() if routes.mode(memory.scope) == mode}
-        return found
+                stored = await store.get_many(rest, viewer=viewer)
+                memories |= {
+                    one: memory for one, memory in stored.items() if routes.mode(memory.scope) == mode
+                }
+        return memories
 
     async def _by_mode(self, ids: Iterable[str], routes: Routes) -> dict[str, list[str]]:
         """The ids of records by where they live; ids of none are absent."""
         wanted = list(ids)
-        found = await self._found(list(dict.fromkeys(wanted)), routes, viewer=EVERYONE)
+        memories = await self._found(list(dict.fromkeys(wanted)), routes, viewer=EVERYONE)
         grouped: dict[str, list[str]] = defaultdict(list)
         for memory_id in wanted:
-            if memory_id in found:
-                grouped[routes.mode(found[memory_id].scope)].append(memory_id)
+            if memory_id in memories:
+                grouped[routes.mode(memories[memory_id].scope)].append(memory_id)
         return grouped
 
     async def _at_rest(self, scopes: Iterable[str], *, fresh: bool = False) -> Routes:
@@ -221,17 +223,17 @@ def merged_tallies(tallies: Iterable[dict[str, int]], by: str) -> dict[str, int]
 
 def merged_receipts(receipts: Sequence[Receipt], *, ids: Sequence[str]) -> Receipt:
     """`ids` are those that were to go, in their order. What went of records that another store had too is told apart."""
-    found: set[str] = set()
+    erased_ids: set[str] = set()
     removed: Counter[str] = Counter()
     remaining: Counter[str] = Counter()
     for receipt in sorted(receipts, key=lambda receipt: -len(receipt.ids)):
-        again = bool(receipt.ids) and found.issuperset(receipt.ids)
+        again = bool(receipt.ids) and erased_ids.issuperset(receipt.ids)
         for place, count in receipt.removed.items():
             removed[f"copies: {place}" if again else place] += count
         remaining.update(receipt.remaining)
-        found.update(receipt.ids)
-    gone = tuple(memory_id for memory_id in dict.fromkeys(ids) if memory_id in found)
-    return Receipt(gone, dict(removed), dict(remaining))
+        erased_ids.update(receipt.ids)
+    ids_gone = tuple(memory_id for memory_id in dict.fromkeys(ids) if memory_id in erased_ids)
+    return Receipt(ids_gone, dict(removed), dict(remaining))
 
 
 def merged_neighbours(
@@ -270,32 +272,35 @@ async def merged_scans(
         yield ready
 
 
-def merged_candidates(found: Sequence[Candidates], search: Search) -> Candidates:
+def merged_candidates(answers: Sequence[Candidates], search: Search) -> Candidates:
     """The best of all, with statistics over all."""
-    total = sum(one.total for one in found)
-    embedded = sum(one.embedded for one in found)
-    mean = _weighted([(one.cosine_mean, one.embedded) for one in found])
+    total = sum(answer.total for answer in answers)
+    embedded = sum(answer.embedded for answer in answers)
+    mean = _weighted([(answer.cosine_mean, answer.embedded) for answer in answers])
     variance = _weighted(
-        [(one.cosine_deviation**2 + (one.cosine_mean - mean) ** 2, one.embedded) for one in found]
+        [
+            (answer.cosine_deviation**2 + (answer.cosine_mean - mean) ** 2, answer.embedded)
+            for answer in answers
+        ]
     )
     frequencies: Counter[str] = Counter()
-    for one in found:
-        frequencies.update(one.frequencies)
+    for answer in answers:
+        frequencies.update(answer.frequencies)
     together = Candidates(
-        ids=[memory_id for one in found for memory_id in one.ids],
-        counts=np.concatenate([one.counts for one in found]),
-        conversations=[name for one in found for name in one.conversations],
-        positions=np.concatenate([one.positions for one in found]),
-        **{name: np.concatenate([getattr(one, name) for one in found]) for name in _NUMBERS},
+        ids=[memory_id for answer in answers for memory_id in answer.ids],
+        counts=np.concatenate([answer.counts for answer in answers]),
+        conversations=[name for answer in answers for name in answer.conversations],
+        positions=np.concatenate([answer.positions for answer in answers]),
+        **{name: np.concatenate([getattr(answer, name) for answer in answers]) for name in _NUMBERS},
         total=total,
-        average_length=_weighted([(one.average_length, one.total) for one in found]),
-        frequencies={word: frequencies[word] for one in found for word in one.frequencies},
+        average_length=_weighted([(answer.average_length, answer.total) for answer in answers]),
+        frequencies={word: frequencies[word] for answer in answers for word in answer.frequencies},
         cosine_mean=mean,
         cosine_deviation=math.sqrt(variance),
         embedded=embedded,
-        exact=all(one.exact for one in found),
+        exact=all(answer.exact for answer in answers),
     )
-    if len(together.ids) <= search.pool or sum(bool(one.ids) for one in found) == 1:
+    if len(together.ids) <= search.pool or sum(bool(answer.ids) for answer in answers) == 1:
         return together
     return _only(together, _best(together, search))
 
@@ -304,47 +309,47 @@ def _weighted(values: Sequence[tuple[float, int]]) -> float:
     return sum(value * weight for value, weight in values) / max(1, sum(weight for _, weight in values))
 
 
-def _best(found: Candidates, search: Search) -> Rows:
+def _best(candidates: Candidates, search: Search) -> Rows:
     """The rows that one store would have offered: its pools, and what is said beside the best of them."""
     lexemes = {lexeme: column for column, lexeme in reversed(list(enumerate(search.lexemes)))}
     by_text = best_by_text(
-        [np.flatnonzero(found.counts[:, column]) for column in lexemes.values()],
-        frequencies=[found.frequencies.get(lexeme, 0) for lexeme in lexemes],
-        lengths=found.lengths.astype(np.int32),
-        average_length=found.average_length,
-        total=found.total,
+        [np.flatnonzero(candidates.counts[:, column]) for column in lexemes.values()],
+        frequencies=[candidates.frequencies.get(lexeme, 0) for lexeme in lexemes],
+        lengths=candidates.lengths.astype(np.int32),
+        average_length=candidates.average_length,
+        total=candidates.total,
         limit=search.pool,
     )
-    near = np.flatnonzero(~np.isnan(found.cosines))
-    by_vector = near[np.argsort(-found.cosines[near], kind="stable")][: search.pool]
-    kept = {*by_text.tolist(), *by_vector.tolist()}
+    near = np.flatnonzero(~np.isnan(candidates.cosines))
+    by_vector = near[np.argsort(-candidates.cosines[near], kind="stable")][: search.pool]
+    rows = {*by_text.tolist(), *by_vector.tolist()}
     if search.neighbours:
         leading = -(-search.pool // _LEADING)
-        kept.update(_beside(found, {*by_text[:leading].tolist(), *by_vector[:leading].tolist()}))
-    return np.array(sorted(kept), dtype=np.int64)
+        rows.update(_beside(candidates, {*by_text[:leading].tolist(), *by_vector[:leading].tolist()}))
+    return np.array(sorted(rows), dtype=np.int64)
 
 
-def _beside(found: Candidates, leading: set[int]) -> list[int]:
+def _beside(candidates: Candidates, leading: set[int]) -> list[int]:
     places = {
-        (found.conversations[row], int(found.positions[row]) + step)
+        (candidates.conversations[row], int(candidates.positions[row]) + step)
         for row in leading
-        if found.conversations[row] is not None and found.positions[row] >= 0
+        if candidates.conversations[row] is not None and candidates.positions[row] >= 0
         for step in range(-_REACH, _REACH + 1)
     }
     return [
         row
         for row, (name, position) in enumerate(
-            zip(found.conversations, found.positions.tolist(), strict=True)
+            zip(candidates.conversations, candidates.positions.tolist(), strict=True)
         )
         if position >= 0 and (name, position) in places
     ]
 
 
-def _only(found: Candidates, rows: Rows) -> Candidates:
-    kept = rows.tolist()
+def _only(candidates: Candidates, rows: Rows) -> Candidates:
+    places = rows.tolist()
     return replace(
-        found,
-        ids=[found.ids[row] for row in kept],
-        conversations=[found.conversations[row] for row in kept],
-        **{name: getattr(found, name)[rows] for name in (*_NUMBERS, "counts", "positions")},
+        candidates,
+        ids=[candidates.ids[row] for row in places],
+        conversations=[candidates.conversations[row] for row in places],
+        **{name: getattr(candidates, name)[rows] for name in (*_NUMBERS, "counts", "positions")},
     )

@@ -41,11 +41,11 @@ class RoutedRecords(RoutedPart, SingleRecords):
 
     async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
         routes = await self._routes()
-        found = await self._found(ids, routes, viewer=viewer)
-        if all(memory_id in found for memory_id in ids):
-            return found
+        memories = await self._found(ids, routes, viewer=viewer)
+        if all(memory_id in memories for memory_id in ids):
+            return memories
         now = await self._routes(fresh=True)  # it may be in a project that was made a moment ago
-        return found if now is routes else await self._found(ids, now, viewer=viewer)
+        return memories if now is routes else await self._found(ids, now, viewer=viewer)
 
     async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
         routes, home = await self._routes(), await self._home()
@@ -56,8 +56,8 @@ class RoutedRecords(RoutedPart, SingleRecords):
             return [prefix]
         for mode in routes.modes[1:]:
             ids += await (await self._houses.house(mode)).resolve(prefix, viewer=viewer)
-        known = await self._found(list(dict.fromkeys(ids)), routes, viewer=viewer)
-        return sorted(known)[:MOST_RESOLVED]
+        memories = await self._found(list(dict.fromkeys(ids)), routes, viewer=viewer)
+        return sorted(memories)[:MOST_RESOLVED]
 
     async def find(
         self,
@@ -67,19 +67,19 @@ class RoutedRecords(RoutedPart, SingleRecords):
         limit: int = 50,
         after: str | PagePosition | None = None,
     ) -> list[Memory]:
-        asked = await self._asked(where)
-        if len(asked) == 1 and not (await self._routes()).away:
-            return await asked[0][0].find(where, order=order, limit=limit, after=after)
+        parts = await self._asked(where)
+        if len(parts) == 1 and not (await self._routes()).away:
+            return await parts[0][0].find(where, order=order, limit=limit, after=after)
         if isinstance(after, str):  # the record needn't be in every store
             after = PagePosition.of(await self.get(after, viewer=where.viewer), order)
         pages = [
-            await store.find(narrowed, order=order, limit=limit, after=after) for store, narrowed in asked
+            await store.find(narrowed, order=order, limit=limit, after=after) for store, narrowed in parts
         ]
         return merged_pages(pages, order=order, limit=limit)
 
     async def count(self, where: Filter, *, most: int | None = None) -> int:
-        found = sum(await self._of_each(where, lambda store, own: store.count(own, most=most)))
-        return found if most is None else min(found, most)
+        number = sum(await self._of_each(where, lambda store, own: store.count(own, most=most)))
+        return number if most is None else min(number, most)
 
     async def tally(self, where: Filter, by: str) -> dict[str, int]:
         tallies = await self._of_each(where, lambda store, own: store.tally(own, by))
@@ -93,11 +93,11 @@ class RoutedRecords(RoutedPart, SingleRecords):
 
     async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
         routes = await self._routes()
-        found: list[Memory] = []
+        memories: list[Memory] = []
         for mode in routes.modes:
-            there = await (await self._houses.house(mode)).derived_from(ids)
-            found += [memory for memory in there if routes.mode(memory.scope) == mode]
-        return sorted(found, key=lambda memory: memory.id) if routes.away else found
+            stored = await (await self._houses.house(mode)).derived_from(ids)
+            memories += [memory for memory in stored if routes.mode(memory.scope) == mode]
+        return sorted(memories, key=lambda memory: memory.id) if routes.away else memories
 
     async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         scans = [store.scan(narrowed, batch=batch) for store, narrowed in await self._asked(where)]
@@ -109,10 +109,10 @@ class RoutedIndex(RoutedPart):
     """The RecordSearch and Links protocols, but for what writes."""
 
     async def search(self, search: Search) -> Candidates:
-        found = await self._of_each(
+        answers = await self._of_each(
             search.filter, lambda store, where: store.search(replace(search, filter=where))
         )
-        return found[0] if len(found) == 1 else merged_candidates(found, search)
+        return answers[0] if len(answers) == 1 else merged_candidates(answers, search)
 
     async def nearest(
         self, vectors: Sequence[Vector], *, model: str, where: Filter, limit: int
@@ -129,13 +129,13 @@ class RoutedIndex(RoutedPart):
         names: dict[str, list[str]] = {mode: [] for mode in routes.modes}
         for name in scopes or dict.fromkeys([*(scope.name for scope in await home.scopes()), *routes.away]):
             names[routes.mode(name)].append(name)
-        found: list[Memory] = []
+        memories: list[Memory] = []
         for mode, own in names.items():
-            if own and len(found) < limit:
+            if own and len(memories) < limit:
                 with suppress(*(() if mode == routes.home else (StoreError, SettingsError))):  # another time
                     store = await self._houses.house(mode)
-                    found += await store.unembedded(model, limit=limit - len(found), scopes=own)
-        return found
+                    memories += await store.unembedded(model, limit=limit - len(memories), scopes=own)
+        return memories
 
     async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
         vectors: dict[str, Vector] = {}
@@ -152,12 +152,12 @@ class RoutedIndex(RoutedPart):
         links: list[Link] = []
         for mode, own in (await self._by_mode(dict.fromkeys(ids), routes)).items():
             store = await self._houses.house(mode)
-            there = await store.links_of(own, relations=relations, viewer=viewer)
+            stored_links = await store.links_of(own, relations=relations, viewer=viewer)
             ends = await store.get_many(
-                list({end for link in there for end in (link.origin, link.target)}), viewer=viewer
+                list({end for link in stored_links for end in (link.origin, link.target)}), viewer=viewer
             )
-            here = {one for one, memory in ends.items() if routes.mode(memory.scope) == mode}
-            links += [link for link in there if link.origin in here and link.target in here]
+            own_ids = {memory_id for memory_id, memory in ends.items() if routes.mode(memory.scope) == mode}
+            links += [link for link in stored_links if link.origin in own_ids and link.target in own_ids]
         return sorted(links, key=lambda link: (link.origin, link.target, link.relation))
 
     async def count_links(self, where: Filter) -> int:
@@ -185,10 +185,10 @@ class RoutedScopes(RoutedPart):
     async def scopes(self) -> list[Scope]:
         home = await self._home()
         # Most calls begin here, so that they know of what other processes have moved.
-        found, routes = await asyncio.gather(home.scopes(), self._routes(fresh=True))
+        scopes, routes = await asyncio.gather(home.scopes(), self._routes(fresh=True))
         begun = [name for name, place in routes.places.items() if place.renaming is not None]
         tried = [name for name in begun if await self._try_renaming(name)]
-        return await home.scopes() if tried else found
+        return await home.scopes() if tried else scopes
 
     async def put_scope(self, scope: Scope) -> None:
         routes, home = await self._routes(fresh=True), await self._home()
@@ -278,7 +278,7 @@ class RoutedScopes(RoutedPart):
                     await store.drop_scope(name)
         await home.drop_scope(name)
         await self._houses.settle(
-            lambda places: {other: one for other, one in places.items() if other != name}
+            lambda places: {other: other_place for other, other_place in places.items() if other != name}
         )
 
     def _refuse_moving(self, name: str, place: Placement) -> None:
@@ -303,7 +303,7 @@ def _replaced(places: Placements, old: str, place: Placement, *, name: str) -> P
     """The place that was being renamed, under that name; nothing when it has changed meanwhile."""
     if places.get(old) != place:
         return places
-    rest = {other: one for other, one in places.items() if other != old}
+    rest = {other: other_place for other, other_place in places.items() if other != old}
     return {**rest, name: replace(place, renaming=None)}
 
 
@@ -349,11 +349,11 @@ class RoutedUpkeep(RoutedPart):
         findings = await (await self._home()).check()
         for mode in (await self._routes()).used[1:]:
             try:
-                found = await (await self._houses.house(mode)).check()
+                own_findings = await (await self._houses.house(mode)).check()
             except (StoreError, SettingsError) as error:
                 findings.append(StoreFinding(mode, False, error.message, error.advice))
                 continue
-            findings += [replace(finding, name=f"{mode}: {finding.name}") for finding in found]
+            findings += [replace(finding, name=f"{mode}: {finding.name}") for finding in own_findings]
         return findings
 
     async def repair(self) -> list[str]:

@@ -40,8 +40,8 @@ APPLICATION_ID = 0x5265636F  # "Reco"
 def migrations() -> Steps:
     """Number and SQL of each, in order."""
     folder = files("mindhold.stores.sqlite").joinpath("migrations")
-    found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
-    return tuple(sorted((int(entry.name[:4]), entry.read_text("utf-8")) for entry in found))
+    entries = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    return tuple(sorted((int(entry.name[:4]), entry.read_text("utf-8")) for entry in entries))
 
 
 def latest() -> int:
@@ -119,15 +119,15 @@ def contents_of_file(path: Path, *, agent: str) -> FileContents:
     """Nothing for a file that isn't there, or that can't be read: whoever opens it is told why."""
     if not path.exists():
         return FileContents()
-    kept = "FROM memory WHERE agent = ? AND status <> 'forgotten'"
+    own_memories = "FROM memory WHERE agent = ? AND status <> 'forgotten'"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            (memories,) = connection.execute(f"SELECT count(*) {kept}", (agent,)).fetchone()
+            (memories,) = connection.execute(f"SELECT count(*) {own_memories}", (agent,)).fetchone()
             ids = {
-                found
+                memory_id
                 for order in ("", "DESC")
-                for (found,) in connection.execute(
-                    f"SELECT id {kept} ORDER BY row {order} LIMIT {_SAMPLE}", (agent,)
+                for (memory_id,) in connection.execute(
+                    f"SELECT id {own_memories} ORDER BY row {order} LIMIT {_SAMPLE}", (agent,)
                 )
             }
             return FileContents(memories, tuple(sorted(ids)))

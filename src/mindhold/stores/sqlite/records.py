@@ -206,8 +206,8 @@ def _met(
     if mark is not None:
         condition = _both(condition, _beyond(mark, column, ">" if "DESC" in sorting else "<"))
     condition = _both(condition, having_keywords(where, "memory.row"))
-    found = _in_order(connection, condition, sorting=sorting, limit=limit)
-    return found if mark is None or len(found) == limit else None
+    memories = _in_order(connection, condition, sorting=sorting, limit=limit)
+    return memories if mark is None or len(memories) == limit else None
 
 
 def _beyond(mark: tuple[Parameter, ...], column: str, comparison: str) -> Condition:
@@ -271,16 +271,16 @@ class SqliteErasure(SqlitePart):
     """Records.erase()."""
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
-        wanted = tuple(dict.fromkeys(ids))
-        known = await self._database.read(
-            lambda connection: _known(connection, wanted, references=references)
+        unique_ids = tuple(dict.fromkeys(ids))
+        findings = await self._database.read(
+            lambda connection: _known(connection, unique_ids, references=references)
         )
         erased = await self._database.write(
-            lambda connection: _erase(connection, wanted, known, references=references)
+            lambda connection: _erase(connection, unique_ids, findings, references=references)
         )
         remaining = await self._database.read(lambda connection: _remaining(connection, erased))
-        found = tuple(memory_id for memory_id in wanted if memory_id in erased.rows)
-        return Receipt(ids=found, removed=erased.removed, remaining=remaining)
+        erased_ids = tuple(memory_id for memory_id in unique_ids if memory_id in erased.rows)
+        return Receipt(ids=erased_ids, removed=erased.removed, remaining=remaining)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,19 +341,19 @@ def _remaining(connection: sqlite3.Connection, erased: _Erased) -> dict[str, int
     def count(query: str, *values: str) -> int:
         return int(connection.execute(query, values).fetchone()[0])
 
-    found = {"text": len(_indexed(connection, erased.terms))}
-    found["links"] = count(
+    counts = {"text": len(_indexed(connection, erased.terms))}
+    counts["links"] = count(
         f"SELECT count(*) FROM link WHERE origin IN {_ROWS} OR target IN {_ROWS}", numbers, numbers
     )
     for place, (table, column) in PLACES.items():
-        found[place] = count(f"SELECT count(*) FROM {table} WHERE {column} IN {_ROWS}", numbers)
-    found["memories"] += count(f"SELECT count(*) FROM memory WHERE id IN {_ROWS}", names)
+        counts[place] = count(f"SELECT count(*) FROM {table} WHERE {column} IN {_ROWS}", numbers)
+    counts["memories"] += count(f"SELECT count(*) FROM memory WHERE id IN {_ROWS}", names)
     if not erased.references:
-        return found
-    found["jobs"] = _mentions(connection, "job", erased.ids)
-    found["references"] = count(f"SELECT count(*) FROM memory WHERE supersedes IN {_ROWS}", names)
-    found["mentions"] = sum(_mentions(connection, table, erased.ids) for table in TEXTS if table != "job")
-    return found
+        return counts
+    counts["jobs"] = _mentions(connection, "job", erased.ids)
+    counts["references"] = count(f"SELECT count(*) FROM memory WHERE supersedes IN {_ROWS}", names)
+    counts["mentions"] = sum(_mentions(connection, table, erased.ids) for table in TEXTS if table != "job")
+    return counts
 
 
 def _mentions(connection: sqlite3.Connection, table: str, ids: tuple[str, ...]) -> int:
@@ -367,8 +367,8 @@ def _mentions(connection: sqlite3.Connection, table: str, ids: tuple[str, ...]) 
 
 def _indexed_terms(connection: sqlite3.Connection, numbers: str) -> dict[int, list[str]]:
     """Some words of each record that the full-text index knows it by: those that few of them have, the longest first."""
-    found = connection.execute(f"SELECT row, lexemes FROM memory WHERE row IN {_ROWS}", (numbers,))
-    terms = {row: {word for word in lexemes.split() if word.isalnum()} for row, lexemes in found}
+    rows = connection.execute(f"SELECT row, lexemes FROM memory WHERE row IN {_ROWS}", (numbers,))
+    terms = {row: {word for word in lexemes.split() if word.isalnum()} for row, lexemes in rows}
     shared = Counter(word for words in terms.values() for word in words)
     return {
         row: sorted(words, key=lambda word: (shared[word], -len(word), word))[:_MOST_TERMS]
@@ -393,11 +393,11 @@ def _indexed_among(connection: sqlite3.Connection, indexed: dict[int, list[str]]
     """Those of many rows: word by word, for row by row each would go through what the index has of its words."""
     query = "SELECT rowid FROM lexeme WHERE lexeme MATCH ? AND rowid BETWEEN ? AND ?"
     first, last = min(indexed), max(indexed)
-    found: set[int] = set()
+    indexed_rows: set[int] = set()
     for word in {word for words in indexed.values() for word in words}:
         rows = connection.execute(query, (f'"{word}"', first, last))
-        found.update(row for (row,) in rows if row in indexed)
-    return found
+        indexed_rows.update(row for (row,) in rows if row in indexed)
+    return indexed_rows
 
 
 def _drop_references(connection: sqlite3.Connection, ids: tuple[str, ...], known: _Known) -> tuple[int, int]:

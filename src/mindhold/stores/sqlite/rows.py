@@ -304,5 +304,5 @@ def count_wrong(connection: sqlite3.Connection) -> int:
 
 
 def _differ(connection: sqlite3.Connection, row: int, keywords: str) -> bool:
-    kept = {form for (form,) in connection.execute(FORMS, (row,))}
-    return kept != set(keyword_forms(from_list_json(keywords)))
+    forms = {form for (form,) in connection.execute(FORMS, (row,))}
+    return forms != set(keyword_forms(from_list_json(keywords)))

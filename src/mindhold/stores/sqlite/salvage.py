@@ -451,11 +451,11 @@ def _last(connection: sqlite3.Connection, *, table: str, key: str) -> int:
         "SELECT max(row) FROM memory NOT INDEXED",
     ):
         try:
-            found = connection.execute(query).fetchone()
+            row = connection.execute(query).fetchone()
         except sqlite3.DatabaseError:
             continue
-        if found is not None:
-            return int(found[0] or 0)
+        if row is not None:
+            return int(row[0] or 0)
     return _BOUND
 
 

@@ -102,22 +102,22 @@ class SqliteLiveIndex:
         tended = where.due or where.changed or where.unverified or where.unexamined or where.turns
         if listed or tended or any(condition is not None for condition in stated):
             admitted = matching(where)
-            found = connection.execute(f"SELECT row FROM memory WHERE {admitted.sql}", admitted.parameters)
-            rows = [row for (row,) in found]
+            cursor = connection.execute(f"SELECT row FROM memory WHERE {admitted.sql}", admitted.parameters)
+            rows = [row for (row,) in cursor]
         return self.resident.reach(where, scopes=scopes, rows=rows)
 
     def postings(self, connection: sqlite3.Connection, lexeme: str, *, most: int | None) -> Rows:
         """The rows that have a lexeme, ascending; no more than the first `most`."""
-        known = self._postings.get(lexeme)
-        if known is not None:
-            return known[:most]  # the answer is the same whether they are known or not
+        cached = self._postings.get(lexeme)
+        if cached is not None:
+            return cached[:most]  # the answer is the same whether they are known or not
         if not _is_indexed(lexeme):
             return np.empty(0, np.int64)
         if most is None:
-            found = connection.execute(POSTINGS, (f'"{lexeme}"',)).fetchone()[0]
+            text = connection.execute(POSTINGS, (f'"{lexeme}"',)).fetchone()[0]
         else:
-            found = connection.execute(FIRST_POSTINGS, (f'"{lexeme}"', most)).fetchone()[0]
-        rows = np.fromstring(found, dtype=np.int64, sep=",") if found else np.empty(0, np.int64)
+            text = connection.execute(FIRST_POSTINGS, (f'"{lexeme}"', most)).fetchone()[0]
+        rows = np.fromstring(text, dtype=np.int64, sep=",") if text else np.empty(0, np.int64)
         if most is None or len(rows) < most:
             self._remember(lexeme, rows)
         return rows
@@ -139,14 +139,14 @@ class SqliteLiveIndex:
         if model is not None and model != resident.model:
             resident.forget_codes(model)
             cursor = connection.execute(LOAD_CODES, (model,))
-            while found := cursor.fetchmany(_LOADED_TOGETHER):
-                rows, codes = zip(*found, strict=True)
+            while batch := cursor.fetchmany(_LOADED_TOGETHER):
+                rows, codes = zip(*batch, strict=True)
                 resident.put_codes(rows, codes)
         resident.settle(revision)
 
     def _load(self, cursor: sqlite3.Cursor) -> None:
-        while found := cursor.fetchmany(_LOADED_TOGETHER):
-            self.resident.put(RecordBatch(*zip(*found, strict=True)))
+        while batch := cursor.fetchmany(_LOADED_TOGETHER):
+            self.resident.put(RecordBatch(*zip(*batch, strict=True)))
 
     def _remember(self, lexeme: str, rows: Rows) -> None:
         # Readers share this: each step is one operation of the dictionary, and the sum need only be about right.
@@ -241,16 +241,16 @@ def write_vectors(
     connection: sqlite3.Connection, vectors: Mapping[str, tuple[str, Vector]], *, model: str
 ) -> int:
     """Within the caller's transaction; see RecordSearch.put_vectors."""
-    found: list[tuple[int, str, Any]] = []
+    unchanged: list[tuple[int, str, Any]] = []
     for memory_id, (content_hash, vector) in vectors.items():
         row = connection.execute(UNCHANGED, (memory_id, content_hash)).fetchone()
         if row is not None:
-            found.append((row[0], model, vector))
-    if found:
+            unchanged.append((row[0], model, vector))
+    if unchanged:
         revision = next_revision(connection)
-        set_vectors(connection, found)
-        connection.executemany(EMBEDDED, [(model, revision, row) for row, _, _ in found])
-    return len(found)
+        set_vectors(connection, unchanged)
+        connection.executemany(EMBEDDED, [(model, revision, row) for row, _, _ in unchanged])
+    return len(unchanged)
 
 
 class _FileSource:

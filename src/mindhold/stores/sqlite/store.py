@@ -242,13 +242,13 @@ class SqliteSite:
                 discard(path)
 
     def _olds(self) -> list[ReplacedStore]:
-        found = []
+        stores = []
         for path in self._path.parent.glob(f"{self._path.stem}{_BEFORE}*{self._path.suffix}"):
             with suppress(OSError):  # dropped meanwhile
                 facts = path.stat()
                 since = datetime.fromtimestamp(facts.st_mtime, UTC)
-                found.append(ReplacedStore(path.name, str(path), facts.st_size, since))
-        return sorted(found, key=lambda old: old.name, reverse=True)
+                stores.append(ReplacedStore(path.name, str(path), facts.st_size, since))
+        return sorted(stores, key=lambda old: old.name, reverse=True)
 
 
 def _laid(raw: Path | None, new: Path) -> None:

@@ -102,10 +102,10 @@ class SqliteUpkeep(SqlitePart):
     async def check(self) -> list[StoreFinding]:
         # On the writer's connection, since comparing the full-text index is a write in form.
         try:
-            found = await self._database.alone(_findings)
+            findings = await self._database.alone(_findings)
         except StoreDamaged as error:
-            found = [StoreFinding("file", False, error.message, DAMAGED)]
-        return [*found, *file_findings(self._database.path)]
+            findings = [StoreFinding("file", False, error.message, DAMAGED)]
+        return [*findings, *file_findings(self._database.path)]
 
     async def repair(self) -> list[str]:
         return await self._database.write(mend)
@@ -275,12 +275,12 @@ def occurrences(file: Path, wanted: Sequence[bytes], *, chunk_size: int = 1 << 2
     if not wanted or not file.exists():
         return 0
     overlap = max(len(form) for form in wanted) - 1
-    found, tail = 0, b""
+    count, tail = 0, b""
     with file.open("rb") as stream:
         while chunk := stream.read(chunk_size):
             window = tail + chunk
             for form in wanted:
                 inside = max(0, len(tail) - len(form) + 1)  # what lies wholly in the tail was counted before
-                found += window.count(form, inside)
+                count += window.count(form, inside)
             tail = window[-overlap:] if overlap else b""
-    return found
+    return count
