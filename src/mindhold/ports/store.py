@@ -366,10 +366,10 @@ class Cursors(Protocol):
 
 
 class Entries(Protocol):
-    """Small keyed values that may expire, in drawers. An expired one is nowhere to be seen, dropped or not."""
+    """Small keyed values in namespaces (`drawer`), which may expire. No method shows an expired one."""
 
     async def put_entry(self, entry: Entry) -> None:
-        """Insert, or replace the one of the same drawer and key. Durable when it returns."""
+        """Insert, or replace the one of the same namespace and key. Durable when it returns."""
 
     async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         """The one of exactly that key; None also for an expired one. Sees every write acknowledged before."""
@@ -378,13 +378,13 @@ class Entries(Protocol):
         """Remove and return it in one step: of several takers, in whatever processes, one gets it."""
 
     async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
-        """Those of the drawer, the newest first."""
+        """Those of the namespace, the newest first."""
 
     async def drop_entry(self, drawer: str, key: str) -> bool:
         """Whether there was one to drop."""
 
     async def drop_expired(self, now: datetime) -> int:
-        """Remove expired ones of all drawers; returns how many."""
+        """Remove expired ones of all namespaces; returns how many."""
 
 
 class StoreAdmin(Protocol):

@@ -133,7 +133,7 @@ class RoutedPart:
                 store = await self._houses.house(mode)
                 stored = await store.get_many(rest, viewer=viewer)
                 memories |= {
-                    one: memory for one, memory in stored.items() if routes.mode(memory.scope) == mode
+                    key: memory for key, memory in stored.items() if routes.mode(memory.scope) == mode
                 }
         return memories
 
