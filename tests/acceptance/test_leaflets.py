@@ -16,7 +16,7 @@ import pytest
 from front_door import Open, acting, at, on_disk, remember, run, stored
 
 from leaflets import read as read_leaflet
-from mindhold.app.application import FEW, App, open_app
+from mindhold.app.application import FEW_CACHES, App, open_app
 from mindhold.capture.hook_cache import BRING_TO_MIND, MAKE_LEAFLET
 from mindhold.conversations.message_log import SAVE_MESSAGE
 from mindhold.hooks import event_queue, hook_cache, hook_cache_writer
@@ -288,7 +288,7 @@ async def test_much_is_left_to_the_worker(home: Path, tmp_path: Path) -> None:
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "config.toml").write_text('[embedding]\nprovider = "hashing"\n', encoding="utf-8")
     loaded = load_settings({"home": home}, environ={})
-    folders = [tmp_path / f"p{number}" for number in range(FEW + 1)]
+    folders = [tmp_path / f"p{number}" for number in range(FEW_CACHES + 1)]
     async with open_app(loaded) as app:
         for folder in folders:
             folder.mkdir()

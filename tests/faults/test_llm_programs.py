@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from mindhold.app.providers import FOLDER, language_model
+from mindhold.app.providers import PROGRAMS_FOLDER, language_model
 from mindhold.model.errors import ModelAway, ModelBroken, ModelDenied, ModelError, ModelMissing
 from mindhold.ports.llm import OwnModel
 from mindhold.settings.loader import child_environment, load_settings
@@ -106,7 +106,7 @@ async def test_it_answers(fake: Fake) -> None:
     [call] = fake.calls
     assert call["prompt"] == prompt
     assert prompt not in call["arguments"], "what is remembered is on no command line"
-    assert call["folder"] == str((fake.home / FOLDER).resolve())
+    assert call["folder"] == str((fake.home / PROGRAMS_FOLDER).resolve())
 
 
 async def test_what_it_is_told_to_be(fake: Fake) -> None:
@@ -247,7 +247,7 @@ class TestFaults:
 
     async def test_a_folder_that_can_not_be_written_is_not_the_programs_fault(self, fake: Fake) -> None:
         fake.home.mkdir()
-        (fake.home / FOLDER).write_text("in the way", encoding="utf-8")
+        (fake.home / PROGRAMS_FOLDER).write_text("in the way", encoding="utf-8")
         with pytest.raises(ModelBroken, match="can't be written") as failed:
             await asked(fake.model())
         assert "by hand" not in str(failed.value)

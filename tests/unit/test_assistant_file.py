@@ -10,11 +10,11 @@ from mindhold.settings.assistant_file import TRANSLATION_RULES, translate
 
 
 def taken(document: dict[str, Any]) -> dict[str, Any]:
-    return {one.key: one.value for one in translate(document).taken}
+    return {one.key: one.value for one in translate(document).settings}
 
 
 def left(document: dict[str, Any]) -> set[str]:
-    return {one.said for one in translate(document).left}
+    return {one.name for one in translate(document).ignored}
 
 
 MEANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -62,7 +62,7 @@ MEANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("document", "settings"), MEANT)
 def test_a_word_is_a_setting(document: dict[str, Any], settings: dict[str, Any]) -> None:
     found = translate(document)
-    assert {one.key: one.value for one in found.taken} == settings
+    assert {one.key: one.value for one in found.settings} == settings
     assert found.unknown == []
 
 
@@ -81,7 +81,7 @@ def test_a_word_is_a_setting(document: dict[str, Any], settings: dict[str, Any])
 )
 def test_what_is_not_known_is_named_and_never_guessed(document: dict[str, Any]) -> None:
     found = translate(document)
-    assert (found.taken, found.left, len(found.unknown)) == ([], [], 1)
+    assert (found.settings, found.ignored, len(found.unknown)) == ([], [], 1)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_what_is_not_known_is_named_and_never_guessed(document: dict[str, Any]) 
 )
 def test_what_comes_to_nothing_is_told_with_its_reason(document: dict[str, Any]) -> None:
     found = translate(document)
-    assert (found.taken, found.unknown) == ([], [])
-    assert [bool(one.why) for one in found.left] == [True]
+    assert (found.settings, found.unknown) == ([], [])
+    assert [bool(one.reason) for one in found.ignored] == [True]
     assert "sesame" not in repr(found)
 
 

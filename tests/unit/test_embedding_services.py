@@ -251,7 +251,7 @@ class TestMeasuring:
         assert first.unrelated.mean == pytest.approx(expected.mean, abs=1e-5)
         assert first.unrelated.deviation == pytest.approx(expected.deviation, abs=1e-5)
         second = ServiceEmbedder(service(server.url), book)
-        await second.mindhold()
+        await second.load_traits()
         assert second.unrelated == first.unrelated
         await asyncio.gather(second.embed(["another"]), second.embed_query("a third"))
         assert len(server.asked) == 4
@@ -261,7 +261,7 @@ class TestMeasuring:
     async def test_nothing_is_asked_before_there_is_a_text(self, server: EmbeddingServer) -> None:
         made = ServiceEmbedder(service(server.url), Notebook())
         made.load()
-        await made.mindhold()
+        await made.load_traits()
         assert (await made.embed([])).shape == (0, 1536)
         assert (made.dimensions, server.asked) == (1536, [])
         await made.close()

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mindhold.access.admission import admitted_engine, as_agent
-from mindhold.app.providers import classifier_of, language_model, meaning_of, rlm_server, transcripts_of
+from mindhold.app.providers import classifier_of, language_model, rlm_server, transcripts_of, vector_source_of
 from mindhold.app.stores import SettingsSites, advise_restore, make_home, make_store_registry, with_sidecar
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.conversations.activity import call_activity_of, flush_activity, note_call_activity
@@ -41,9 +41,9 @@ from mindhold.stores.sqlite.connection import FileContents, contents_of_file
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
-OF_DOORS = ("scope", "agent", "toolsets")  # settings that are no matter to who works behind
-FEW = 5  # leaflets that a call makes itself before it ends
-LEAFLETS_SECONDS = 20.0
+PER_CALL_SETTINGS = ("scope", "agent", "toolsets")  # a background worker does not depend on them
+FEW_CACHES = 5  # hook caches that a call writes itself before it ends; more are left to the worker
+HOOK_CACHE_SECONDS = 20.0
 log = logging.getLogger(__name__)
 
 
@@ -53,11 +53,11 @@ class App:
 
     engine: Engine
     loaded: LoadedSettings
-    job_queued: asyncio.Event = field(default_factory=asyncio.Event)  # by what may have queued a job
-    written: set[str] = field(default_factory=set)  # scopes whose memories may have changed; of Global: all
+    job_queued: asyncio.Event = field(default_factory=asyncio.Event)  # set: a call may have queued a job
+    written: set[str] = field(default_factory=set)  # scopes whose memories may have changed; Global means all
 
     def warm(self, *, patient: bool = True) -> None:
-        """Say that meaning will be needed: the model loads while the caller gets ready, or answers by words alone."""
+        """Start to load the embedding model. `patient`: recalls wait for it; otherwise they use full text until it is loaded."""
         self.engine.vector_source.warm(patient=patient)
 
     async def run(
@@ -74,15 +74,15 @@ class App:
         key: str | None = None,
         on_repeat: Callable[[], None] = do_nothing,
     ) -> O:
-        """One operation, as the agent of the settings unless a door says who calls; `agent` is whom the call names.
+        """Run one operation for `caller`, by default the agent of the settings; `agent` is the agent that the call names.
 
-        `tool` is what the caller knows it by. A writing call that has the `key` of an earlier one is answered as that one
-        was, and `on_repeat` is called. Raises MindholdError.
+        `tool` is the name that the caller used. A writing call with the `key` of an earlier call gets the earlier answer,
+        and `on_repeat` is called. Raises MindholdError.
         """
         who = as_agent(caller or Caller(self.loaded.settings.agent), agent)
         engine = admitted_engine(self.engine, operation, who)
         if operation.changes_memories:
-            self.written.add(_written_to(operation, given, engine))  # also by one that fails half-way
+            self.written.add(_written_to(operation, given, engine))  # also when it fails half-way
         if operation.refreshes_hook_caches and getattr(given, "others", False):
             self.written.clear()
         call = Context(engine, who.agent, progress, model, conversation, who.owner)
@@ -90,9 +90,8 @@ class App:
             answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
         if operation.effect is not Effect.READS and not operation.runs_jobs:
             self.job_queued.set()
-        if operation.effect is not Effect.READS and getattr(
-            answer, "ran", True
-        ):  # the queue, or something else
+        # A run of the queue that had nothing to do changed nothing.
+        if operation.effect is not Effect.READS and getattr(answer, "ran", True):
             self.engine.change_notifier.beat()
         if operation.runs_jobs and getattr(answer, "ran", False):
             self.written.add(GLOBAL)
@@ -102,9 +101,9 @@ class App:
         return answer
 
     async def refresh_hook_caches(self, *, closing: bool = False) -> None:
-        """Make anew what hooks hand out, if something was written since, and hooks are used at all. Never raises.
+        """Write the hook caches again if memories changed and hooks are in use. Never raises.
 
-        Who is `closing` leaves it to the worker where it is much.
+        When `closing`, many caches are left to the background worker.
         """
         touched = frozenset(self.written)
         self.written.clear()
@@ -118,9 +117,9 @@ class App:
 
         agent = self.loaded.settings.agent
         try:
-            async with asyncio.timeout(LEAFLETS_SECONDS):
-                many = closing and len(await affected_caches(self.engine, touched, agent=agent)) > FEW
-                if many and self._is_as_at_home():
+            async with asyncio.timeout(HOOK_CACHE_SECONDS):
+                many = closing and len(await affected_caches(self.engine, touched, agent=agent)) > FEW_CACHES
+                if many and self._has_home_settings():
                     await asyncio.to_thread(_leave_to_worker, home, agent)
                     return
                 engine = (
@@ -128,27 +127,27 @@ class App:
                 )
                 await make_hook_caches(engine, agent=agent, scopes=touched)
         except (MindholdError, OSError, TimeoutError) as error:
-            self.written.update(touched)  # for another time; till then what is there is old, or blank
+            self.written.update(touched)  # tried again later
             log.warning("leaflets are not fresh: %s", getattr(error, "code", type(error).__name__))
 
-    def _is_as_at_home(self) -> bool:
-        """Whether a worker of this home would go by the same settings; in which scope and for whom is no matter."""
-        given = {key for key, source in self.loaded.sources.items() if source == "argument"}
-        return all(key in OF_DOORS or key.startswith("serve.") for key in given)
+    def _has_home_settings(self) -> bool:
+        """Whether a background worker of this home would have the same settings, apart from those of a single call."""
+        arguments = (key for key, source in self.loaded.sources.items() if source == "argument")
+        return all(key in PER_CALL_SETTINGS or key.startswith("serve.") for key in arguments)
 
     def _with_current_capture_settings(self) -> Engine:
-        """With what the settings say by now about telling: a server may have begun long ago."""
+        """The engine with the capture settings as the file has them now; a server may have started long ago."""
         if any(
             key.startswith("capture.") and source == "argument" for key, source in self.loaded.sources.items()
         ):
             return self.engine
-        with suppress(SettingsError):  # a file half written, or wrong
+        with suppress(SettingsError):  # the file is half written, or wrong
             now = load_settings({"home": str(self.loaded.settings.home)}).settings.capture
             return self.engine.with_settings(capture=now)
         return self.engine
 
     def conversation_roots(self) -> list[Path]:
-        """The folders under which past conversations lie, of those that are there. Blocks."""
+        """The existing folders of past conversations. Blocks."""
         return self.engine.transcripts.roots()
 
     @property
@@ -157,15 +156,15 @@ class App:
         return self.engine.history_behind.is_set()
 
     async def await_history_behind(self) -> None:
-        """Until that is so."""
+        """Wait until that is so."""
         await self.engine.history_behind.wait()
         self.engine.history_behind.clear()
 
     async def index_in_background(self) -> bool:
-        """Whether a process of its own, at low priority, is at it now: one that was started, or was there already."""
-        if not self._is_as_at_home():
+        """Start a low-priority process that indexes transcripts, unless one runs. False if none can be started."""
+        if not self._has_home_settings():
             return False
-        from mindhold.hooks.worker_start import start_indexer  # for those who are behind
+        from mindhold.hooks.worker_start import start_indexer
 
         try:
             await asyncio.to_thread(start_indexer, str(self.engine.settings.home))
@@ -175,20 +174,20 @@ class App:
         return True
 
     async def await_change(self, seen: int, seconds: float) -> int:
-        """Until this process did more than was `seen`, at most so long. Begins at -1; give back what it answers."""
+        """Wait for a change after number `seen`, at most so long; returns the number of the latest. Begin with -1."""
         return await self.engine.change_notifier.wait(seen, seconds=seconds)
 
     async def await_urgent_job(self, seconds: float) -> None:
-        """Until somebody waits for a job, at most so long."""
+        """Wait until somebody waits for a job, at most so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.engine.urgent_job.wait()
         self.engine.urgent_job.clear()
 
     async def await_job(self, seconds: float) -> bool:
-        """Until a job is queued, here or by another server, at most so long. Whether one was."""
+        """Wait until a job is queued, here or by another server, at most so long. Whether one was."""
         waits = (self.engine.sidecar.bell.wait(seconds), self.job_queued.wait())
-        tasks = [asyncio.create_task(one) for one in waits]
+        tasks = [asyncio.create_task(wait) for wait in waits]
         try:
             await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             return any(task.done() and task.result() for task in tasks)
@@ -217,11 +216,10 @@ async def open_app(
         async with with_sidecar(settings, store) as (followed, sidecar):
             model = language_model(settings)
             engine = await _engine(loaded, followed, sidecar, registry, model)
-            loaded, engine = await _in_its_project(loaded, engine)
+            loaded, engine = await _in_project(loaded, engine)
             app = App(engine, loaded)
-            async with (
-                AsyncExitStack() as closing
-            ):  # from the last to the first, whatever one of them fails at
+            # Closed from the last to the first, even if one of them fails.
+            async with AsyncExitStack() as closing:
                 if engine.rlm is not None:
                     closing.push_async_callback(engine.rlm.close)
                 if model is not None:
@@ -237,12 +235,12 @@ async def open_app(
 
 
 def _is_call(caller: Caller | None) -> bool:
-    """Whether somebody outside asks: a door's own questions, such as those of a health check, are nobody's."""
+    """Whether a client calls; an interface's own questions, such as a health check, don't count."""
     return caller is not None and caller.agent != EVERYONE
 
 
 def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) -> str:
-    """The scope that an operation writes to, or Global, which is in reach of all, where that isn't known."""
+    """The scope that an operation writes to; Global, which means all, where that isn't known."""
     if operation.name != "remember":
         return GLOBAL
     return getattr(given, "scope", None) or engine.settings.scope
@@ -256,7 +254,7 @@ def _leave_to_worker(home: Path, agent: str) -> None:
 
 
 def file_contents(loaded: LoadedSettings) -> FileContents:
-    """What the local file holds of the agent's, whatever the store is now."""
+    """What the local file holds of the agent's memories, whichever store is configured."""
     return contents_of_file(loaded.settings.database, agent=loaded.settings.agent)
 
 
@@ -269,14 +267,14 @@ async def _engine(
     loaded: LoadedSettings, store: Store, sidecar: Sidecar, registry: StoreRegistry, model: OwnModel | None
 ) -> Engine:
     settings = loaded.settings
-    shelf = LocalModelRegistry(settings.models_dir)
+    models = LocalModelRegistry(settings.models_dir)
     new_id = IdMaker(utc_now, secrets.randbits)
     engine = Engine(
         store=store,
-        vector_source=await meaning_of(
-            settings, store, shelf, clock=utc_now, new_id=new_id, cache=sidecar.cache
+        vector_source=await vector_source_of(
+            settings, store, models, clock=utc_now, new_id=new_id, cache=sidecar.cache
         ),
-        models=shelf,
+        models=models,
         clock=utc_now,
         new_id=new_id,
         zone=lambda: person_zone(settings.time_zone),
@@ -295,25 +293,25 @@ async def _engine(
         sidecar=sidecar,
         llm=model,
         rlm=rlm_server(settings),
-        classifier=classifier_of(settings, shelf),
+        classifier=classifier_of(settings, models),
     )
-    with suppress(StoreError):  # a busy or full store is no reason not to answer; the next start tries again
+    with suppress(StoreError):  # a busy or full store must not prevent the start; the next one tries again
         await follow_model(engine)
     return engine
 
 
-async def _in_its_project(loaded: LoadedSettings, engine: Engine) -> tuple[LoadedSettings, Engine]:
-    """In the scope of the project that the call's folder is, unless somebody named one.
+async def _in_project(loaded: LoadedSettings, engine: Engine) -> tuple[LoadedSettings, Engine]:
+    """The settings and the engine in the scope of the folder's project, unless a scope was named.
 
-    Where hooks are at work and a client works in the folder, it becomes a project now: what is said before the first
-    capture belongs to it too.
+    Where hooks are in use and a client works in the folder, the project is created now, so that what is stored before the
+    first capture belongs to it too.
     """
     if loaded.folder is None or not loaded.scope_is_usual:
         return loaded, engine
     create = loaded.hosted and (loaded.settings.home / HOOKS).is_dir()
     try:
         scope = await scope_of_folder(engine, loaded.folder, create=create)
-    except (NotFound, Refused):  # a folder that is gone, a project that is put away
+    except (NotFound, Refused):  # the folder is gone, or the project archived
         scope = None
     if scope is None or scope == GLOBAL:
         return loaded, engine
@@ -322,7 +320,7 @@ async def _in_its_project(loaded: LoadedSettings, engine: Engine) -> tuple[Loade
 
 @cache
 def person_zone(name: str) -> ZoneInfo:
-    """The person's time zone; without a name the machine's."""
+    """The user's time zone; without a name the machine's."""
     if name:
         return ZoneInfo(name)
     from tzlocal import get_localzone_name

@@ -22,7 +22,7 @@ from mindhold.settings.schema import EmbeddingSettings, Settings
 async def service_embedder(
     settings: Settings, store: Store, *, clock: Clock, new_id: NewId, cache: Cache = NO_SIDECAR
 ) -> VectorSource:
-    """Meaning by the service that is set; without one, and why, where something is missing. Raises SettingsError."""
+    """The vector source of the configured service; one without vectors, with the reason, if something is missing. Raises SettingsError."""
     chosen = settings.embedding
     missing = _missing(chosen)
     if missing:
@@ -33,9 +33,9 @@ async def service_embedder(
         daily_tokens=chosen.daily_tokens,
         redact=settings.intake.redact,
     )
-    book = EmbeddingServiceLog(store, clock=clock, new_id=new_id, model=service.name, terms=terms)
-    embedder = ServiceEmbedder(service, book, bounds=_bounds(chosen, service))
-    await embedder.mindhold()
+    usage_log = EmbeddingServiceLog(store, clock=clock, new_id=new_id, model=service.name, terms=terms)
+    embedder = ServiceEmbedder(service, usage_log, bounds=_bounds(chosen, service))
+    await embedder.load_traits()
     return VectorSource(
         cached(shared(embedder, cache), chosen.cache_size),
         terms=terms,
@@ -44,7 +44,7 @@ async def service_embedder(
 
 
 def service_of(chosen: EmbeddingSettings) -> Service:
-    """The service that is set. Raises SettingsError."""
+    """The configured service. Raises SettingsError."""
     provider = PROVIDERS[chosen.provider]
     name = provider.usual if chosen.model == "auto" else chosen.model
     model = provider.model(name)
@@ -79,7 +79,7 @@ def _bounds(chosen: EmbeddingSettings, service: Service) -> BatchLimits:
 
 
 def _missing(chosen: EmbeddingSettings) -> str:
-    """What a service can't be asked without."""
+    """Why the service can't be called; empty if it can."""
     provider = PROVIDERS[chosen.provider]
     if not (chosen.base_url or provider.address):
         return "embedding.base_url is empty: it says where the service is, such as http://localhost:11434/v1."

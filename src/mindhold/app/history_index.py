@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 indexer_log = logging.getLogger("mindhold.indexer")
 LONGEST_SECONDS = 1_800.0
-INDEXER_BUSY_SECONDS = 30.0  # that it waits for another one who indexes
+INDEXER_BUSY_SECONDS = 30.0  # the longest wait for another process that indexes
 INDEXER_LOOK_SECONDS = 0.5
 MOST_PROCESSES = 2
 PASSAGES = 256
 
 
 def run_indexer(home: str, handed: int | None = None) -> int:
-    """Index all that isn't yet, unless another is at it. `handed` is a descriptor that holds the lease already."""
+    """Index all new transcripts, unless another indexer runs. `handed` is a descriptor that already holds the lease."""
     begun = time.monotonic()
     try:
         with Lease(home, handed, path=indexer_lock_path(home)) as mine:
@@ -37,7 +37,7 @@ def run_indexer(home: str, handed: int | None = None) -> int:
                 set_deadline(begun + LONGEST_SECONDS)
                 lower_priority()
                 _run_indexer(home, until=begun + LONGEST_SECONDS - LAST_SECONDS)
-    except OSError:  # a home that can't be written: there is nobody to tell
+    except OSError:  # the home can't be written, so not even a log
         pass
     return 0
 
@@ -51,9 +51,9 @@ def _run_indexer(home: str, *, until: float) -> None:
         loaded = load_settings({"home": home})
         with logging_to(loaded.settings):
             asyncio.run(_index(loaded, until=until))
-    except MindholdError as error:  # of a store that is away, busy or full, or of the settings
+    except MindholdError as error:  # the store is away, busy or full, or the settings are wrong
         indexer_log.warning("conversations wait: %s", error.code)
-    except Exception:  # noqa: BLE001 - the outermost handler: nobody is there to tell
+    except Exception:  # noqa: BLE001 - the outermost handler
         indexer_log.exception("the indexer failed")
 
 
@@ -82,52 +82,52 @@ async def _index(loaded: LoadedSettings, *, until: float) -> None:
 
 
 def _processes() -> int:
-    """One is left to whoever sits at the machine."""
+    """How many processes index; one core is left to the user."""
     return max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) - 1))
 
 
 watcher_log = logging.getLogger("mindhold.watching")
-TURN = 8 << 20  # bytes of transcripts that the server reads at once, beside its clients
+TURN = 8 << 20  # bytes of transcripts that the server reads in one turn
 TURN_SECONDS = 2.0
-BIG = 32 << 20  # bytes that are left: too many to read here
-REST = 1.0  # seconds between two turns, and never less
+BIG = 32 << 20  # bytes: more than that is left to the background indexer
+REST = 1.0  # seconds between two turns at least
 BUSY_SECONDS = 2.0  # while another process indexes
-ROOTS_SECONDS = 3.0  # between two looks at which folders there are
-LOOK_SECONDS = 10.0  # between two looks at all, where the system tells nothing
-WHOLE_SECONDS = 300.0  # between two looks at all, whatever the system told
-STEP = 400  # milliseconds of silence after which what changed is told
-LONGEST = 3_000  # milliseconds that it is gathered at most
-NEWS = ".jsonl"  # what else changes, such as notes beside them, has all looked at
-GONE = ""  # stands for what was deleted
+ROOTS_SECONDS = 3.0  # between two checks of the folders
+LOOK_SECONDS = 10.0  # between two full scans if folders can't be watched
+WHOLE_SECONDS = 300.0  # between two full scans if folders are watched
+STEP = 400  # milliseconds without a change after which changes are reported
+LONGEST = 3_000  # milliseconds for which changes are gathered at most
+NEWS = ".jsonl"  # a change of any other file causes a full scan
+DELETED = ""  # reported in place of a deleted file's name
 ChangedFiles = Callable[[Collection[str]], None]
 
 
 async def keep_current(running: OpenMindhold) -> None:
-    """For as long as it isn't cancelled; what goes wrong with the index is logged, and tried again."""
-    keeper = _Keeper(running)
+    """Keep the index current until it is cancelled. Faults are logged, and tried again."""
+    watcher = _HistoryWatcher(running)
     try:
         while True:
-            await keeper.go_on()
+            await watcher.go_on()
     finally:
-        keeper.close()
+        watcher.close()
 
 
-class _Keeper:
-    """What is to be read, and the ear that hears of it."""
+class _HistoryWatcher:
+    """Which transcripts are to be read, and the thread that reports changes."""
 
     def __init__(self, running: OpenMindhold) -> None:
         self._running = running
-        self._ear: _Ear | None = None
-        self._heard: list[tuple[Path, int, int]] = []  # the folders that it listens to
+        self._watch: _FolderWatch | None = None
+        self._watched: list[tuple[Path, int, int]] = []  # the watched folders
         self._changed: set[str] = set()
-        self._whole = True  # all is to be looked at
-        self._looked = 0.0
+        self._whole = True  # a full scan is due
+        self._scanned_at = 0.0
         self._woken = asyncio.Event()
 
     async def go_on(self) -> None:
         """Read what is new, if anything is; then wait for more."""
         await self._follow_roots()
-        if time.monotonic() - self._looked > (WHOLE_SECONDS if self._hears else LOOK_SECONDS):
+        if time.monotonic() - self._scanned_at > (WHOLE_SECONDS if self._is_watching else LOOK_SECONDS):
             self._whole = True
         pause = await self._read() if self._whole or self._changed else ROOTS_SECONDS
         await asyncio.sleep(REST)
@@ -139,33 +139,33 @@ class _Keeper:
         self._woken.clear()
 
     def close(self) -> None:
-        """Stop listening."""
-        if self._ear is not None:
-            self._ear.stop()
-            self._ear = None
+        """Stop the watch."""
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
 
     @property
-    def _hears(self) -> bool:
-        return self._ear is not None and self._ear.hears
+    def _is_watching(self) -> bool:
+        return self._watch is not None and self._watch.works
 
     async def _follow_roots(self) -> None:
-        """Listen where there is something to hear by now."""
+        """Watch the folders that exist now."""
         roots = await asyncio.to_thread(self._running.conversation_roots)
-        there = await asyncio.to_thread(_identified, roots)
-        if self._ear is not None and self._heard == there:
+        folders = await asyncio.to_thread(_identified, roots)
+        if self._watch is not None and self._watched == folders:
             return
-        self._heard = there
+        self._watched = folders
         self.close()
         if roots:
             loop = asyncio.get_running_loop()
 
-            def tell(names: Collection[str]) -> None:
-                loop.call_soon_threadsafe(self._hear, names)
+            def report(names: Collection[str]) -> None:
+                loop.call_soon_threadsafe(self._note_changes, names)
 
-            self._ear = _Ear(roots, tell)
+            self._watch = _FolderWatch(roots, report)
 
-    def _hear(self, names: Collection[str]) -> None:
-        """Nothing that changed: from now on it is told, and what changed before wasn't."""
+    def _note_changes(self, names: Collection[str]) -> None:
+        """Remember changed files. No names mean that the watch has begun: earlier changes need a full scan."""
         if names and all(name.endswith(NEWS) and self._is_within(name) for name in names):
             self._changed.update(names)
         else:
@@ -173,11 +173,11 @@ class _Keeper:
         self._woken.set()
 
     def _is_within(self, name: str) -> bool:
-        """Some systems call a file by another path than the folder was given by."""
-        return self._ear is not None and any(Path(name).is_relative_to(root) for root in self._ear.roots)
+        """Whether the file lies in a watched folder; some systems report it by another path."""
+        return self._watch is not None and any(Path(name).is_relative_to(root) for root in self._watch.roots)
 
     async def _read(self) -> float:
-        """A turn; in how many seconds the next one is due if nothing happens."""
+        """Index one turn; returns the seconds until the next one is due if nothing changes."""
         from mindhold.history.index import INDEX_HISTORY
 
         whole, changed = self._whole, frozenset(self._changed)
@@ -192,14 +192,14 @@ class _Keeper:
                 most_seconds=TURN_SECONDS,
                 workers=0,
             )
-        except (MindholdError, OSError) as error:  # a busy or full disk: another look at all makes up for it
+        except (MindholdError, OSError) as error:  # such as a full disk: a full scan makes up for it
             watcher_log.warning(
                 "conversations are not indexed: %s", getattr(error, "code", type(error).__name__)
             )
             self._whole = True
             return LOOK_SECONDS
         if whole and not done.busy:
-            self._looked = time.monotonic()
+            self._scanned_at = time.monotonic()
         if done.busy or done.left:
             self._whole, self._changed = self._whole or whole, self._changed | changed
         if done.busy:
@@ -210,37 +210,37 @@ class _Keeper:
 
 
 def _identified(roots: Sequence[Path]) -> list[tuple[Path, int, int]]:
-    """With which folder each is: one that took another's place isn't heard by who listens to that."""
-    found = []
+    """Each folder with its device and inode: one that replaced another must be watched anew."""
+    folders = []
     for root in roots:
         try:
             facts = root.stat()
         except OSError:
             continue
-        found.append((root, facts.st_dev, facts.st_ino))
-    return found
+        folders.append((root, facts.st_dev, facts.st_ino))
+    return folders
 
 
-class _Ear:
-    """A thread that listens to the system, until it is stopped."""
+class _FolderWatch:
+    """A thread that watches folders for changes until it is stopped."""
 
-    def __init__(self, roots: Sequence[Path], tell: ChangedFiles) -> None:
+    def __init__(self, roots: Sequence[Path], report: ChangedFiles) -> None:
         self.roots = roots
-        self.hears = True
+        self.works = True
         self._stop = threading.Event()
-        self._tell = tell
-        threading.Thread(target=self._listen, name="mindhold-watch", daemon=True).start()
+        self._report = report
+        threading.Thread(target=self._run, name="mindhold-watch", daemon=True).start()
 
     def stop(self) -> None:
-        """It ends soon."""
+        """Have the thread end soon."""
         self._stop.set()
 
-    def _listen(self) -> None:
-        """Where it can't, such as where the system watches so many files already, nothing is told."""
+    def _run(self) -> None:
+        """Report changes. Ends where folders can't be watched, such as at the system's limit of watches."""
         try:
             from watchfiles import Change, watch
 
-            heard = watch(
+            batches = watch(
                 *self.roots,
                 watch_filter=None,
                 debounce=LONGEST,
@@ -253,14 +253,14 @@ class _Ear:
                 ignore_permission_denied=True,
             )
             began = False
-            for changes in heard:
+            for changes in batches:
                 if self._stop.is_set():
                     return
                 if changes or not began:
-                    self._tell({GONE if change is Change.deleted else name for change, name in changes})
+                    self._report({DELETED if change is Change.deleted else name for change, name in changes})
                 began = True
-        except (ImportError, OSError, RuntimeError) as error:  # also of a loop that has ended
-            self.hears = False
+        except (ImportError, OSError, RuntimeError) as error:  # also when the event loop has ended
+            self.works = False
             if not self._stop.is_set():
                 watcher_log.warning(
                     "folders can't be watched, and are looked at instead: %s", type(error).__name__

@@ -32,47 +32,47 @@ if TYPE_CHECKING:
     from mindhold.providers.llm.retry import ModelTransport
 
 
-def classifier_of(settings: Settings, shelf: LocalModelRegistry) -> Classifier:
-    """Nothing is loaded from here; a model that was named and isn't here says so when it is first asked."""
+def classifier_of(settings: Settings, models: LocalModelRegistry) -> Classifier:
+    """The classifier of contradictions. Nothing is loaded yet; a named model that isn't installed says so when it is first used."""
     rules, chosen = RuleClassifier(), settings.nli
     if chosen.model == "none":
         return rules
-    name = chosen.model if chosen.model != "auto" else _usual(shelf)
+    name = chosen.model if chosen.model != "auto" else _installed_classifier(models)
     if name is None:
         return rules
-    from mindhold.providers.nli import OnnxClassifier  # for those who have one
+    from mindhold.providers.nli import OnnxClassifier
 
     return LayeredClassifier(rules, OnnxClassifier(settings.models_dir, name, threads=chosen.threads))
 
 
-def _usual(shelf: LocalModelRegistry) -> str | None:
-    return next((card.name for card in shelf.classifiers() if card.installed), None)
+def _installed_classifier(models: LocalModelRegistry) -> str | None:
+    return next((card.name for card in models.classifiers() if card.installed), None)
 
 
-FOLDER = "programs"  # in the home folder: where the programs that are asked run
+PROGRAMS_FOLDER = "programs"  # in the home folder: the working folder of claude_cli and gemini_cli
 BY_PROGRAM = ("claude_cli", "gemini_cli")
 
 
 def language_model(settings: Settings) -> FallbackModel | None:
-    """None unless the person chose one; those that something is missing of say what when they are asked."""
+    """The configured language model with its fallbacks; None without one. An incomplete one says what is missing when it is called."""
     if settings.llm.provider == "none":
         return None
     own: dict[str, OwnModel] = {}
-    rungs: list[ModelLevel] = []
+    levels: list[ModelLevel] = []
     for chosen, first in _choices(settings.llm):
         model, tariff, missing = _model(chosen, settings.home, first=first)
-        if model.name not in own:  # named twice, it is asked once
+        if model.name not in own:  # a model that is named twice is called once
             own[model.name] = model
-            rungs.append(ModelLevel(model, tariff, missing))
-    return FallbackModel(rungs, own=tuple(own.values()))
+            levels.append(ModelLevel(model, tariff, missing))
+    return FallbackModel(levels, own=tuple(own.values()))
 
 
 def _choices(chosen: LlmSettings) -> Iterator[tuple[LlmSettings, bool]]:
-    """The settings as each rung has them: model, address and price are the first's; the program goes to the first that is one."""
+    """The settings of each level, and whether it is the first. llm.command goes to the first level that is a program."""
     yield chosen, True
     command = "" if chosen.provider in BY_PROGRAM else chosen.command
     for choice in fallbacks(chosen.fallback):
-        rung = replace(
+        level = replace(
             chosen,
             provider=choice.provider,
             model=choice.model or "auto",
@@ -80,53 +80,59 @@ def _choices(chosen: LlmSettings) -> Iterator[tuple[LlmSettings, bool]]:
             command=command if choice.provider in BY_PROGRAM else "",
         )
         if not _is_keys_own(chosen, choice):
-            rung = replace(rung, anthropic_key="", openai_key="", compatible_key="")
-        yield rung, False
+            level = replace(level, anthropic_key="", openai_key="", compatible_key="")
+        yield level, False
         if choice.provider in BY_PROGRAM:
             command = ""
 
 
 def _is_keys_own(chosen: LlmSettings, choice: ModelChoice) -> bool:
-    """Whether the fallback is where the key of its provider belongs: its usual place, that of llm.base_url where that is the
-    provider's, or, of a provider that has none, the first that the fallbacks name."""
+    """Whether the key of its provider may be sent to the fallback's address.
+
+    It may go to the provider's usual address, to llm.base_url if that is the same provider's, and for a provider without a
+    usual address to the first one that the fallbacks name.
+    """
     if not choice.address or choice.provider in BY_PROGRAM:
         return True
     from mindhold.providers.llm.services import PROVIDERS
 
     usual = PROVIDERS[choice.provider].address
-    places = [usual, chosen.base_url if chosen.provider == choice.provider else ""]
-    if not any(places):
-        named = (one.address for one in fallbacks(chosen.fallback) if one.provider == choice.provider)
-        places = [next(filter(None, named), "")]
-    return origin_of(choice.address) in [origin_of(place) for place in places if place]
+    addresses = [usual, chosen.base_url if chosen.provider == choice.provider else ""]
+    if not any(addresses):
+        named = (other.address for other in fallbacks(chosen.fallback) if other.provider == choice.provider)
+        addresses = [next(filter(None, named), "")]
+    return origin_of(choice.address) in [origin_of(address) for address in addresses if address]
 
 
 def _model(chosen: LlmSettings, home: Path, *, first: bool) -> tuple[OwnModel, ModelPrice | None, str]:
     from mindhold.providers.llm.retry import (
-        RetryModel,  # for those who use one
+        RetryModel,
         UnavailableModel,
     )
 
     try:
-        name, way = _way(chosen, home)
+        name, transport = _transport(chosen, home)
     except (SettingsError, ModelError) as error:
-        told = error if isinstance(error, ModelError) else ModelError(error.message, advice=error.advice)
+        fault = error if isinstance(error, ModelError) else ModelError(error.message, advice=error.advice)
         if not first:
-            told = type(told)(f"llm.fallback, {chosen.provider}: {told.message}", advice=told.advice)
-        return UnavailableModel(chosen.provider, told), FREE, told.message
+            fault = type(fault)(f"llm.fallback, {chosen.provider}: {fault.message}", advice=fault.advice)
+        return UnavailableModel(chosen.provider, fault), FREE, fault.message
     model = RetryModel(
-        f"{chosen.provider}:{name}", way, wait_seconds=chosen.wait_seconds, most_output=chosen.most_output
+        f"{chosen.provider}:{name}",
+        transport,
+        wait_seconds=chosen.wait_seconds,
+        most_output=chosen.most_output,
     )
-    return model, _tariff(chosen, name, first=first), ""
+    return model, _price(chosen, name, first=first), ""
 
 
-def _tariff(chosen: LlmSettings, model: str, *, first: bool) -> ModelPrice | None:
-    """What the person says it costs, else what is known. That holds for the first, and where nothing is known."""
+def _price(chosen: LlmSettings, model: str, *, first: bool) -> ModelPrice | None:
+    """The configured price, else the list price. A fallback has its list price, and the configured one only without that."""
     known = _known_price(chosen, model)
     if known is not None and not first:
         return known
     if known is None and min(chosen.price_in, chosen.price_out) < 0:
-        return None  # half of a price is none
+        return None  # half a price is no price
     usual = known or FREE
     return ModelPrice(
         chosen.price_in if chosen.price_in >= 0 else usual.sent,
@@ -135,7 +141,7 @@ def _tariff(chosen: LlmSettings, model: str, *, first: bool) -> ModelPrice | Non
 
 
 def _known_price(chosen: LlmSettings, model: str) -> ModelPrice | None:
-    """A program has a subscription of its own, and what runs on this machine costs nothing."""
+    """The list price. Programs have their own subscription, and models on this machine are free."""
     if chosen.provider in BY_PROGRAM:
         return FREE
     from mindhold.providers.llm.services import list_price
@@ -146,8 +152,8 @@ def _known_price(chosen: LlmSettings, model: str) -> ModelPrice | None:
     return list_price(chosen.provider, model)
 
 
-def _way(chosen: LlmSettings, home: Path) -> tuple[str, ModelTransport]:
-    """The model's name, and the way to it. Raises SettingsError, ModelError for what is missing."""
+def _transport(chosen: LlmSettings, home: Path) -> tuple[str, ModelTransport]:
+    """The model's name and its transport. Raises SettingsError, ModelError for what is missing."""
     if chosen.provider in BY_PROGRAM:
         return _by_program(chosen, home)
     return _by_service(chosen)
@@ -165,7 +171,7 @@ def _by_program(chosen: LlmSettings, home: Path) -> tuple[str, ModelTransport]:
         program,
         model=model,
         command=chosen.command,
-        folder=home / FOLDER,
+        folder=home / PROGRAMS_FOLDER,
         environ=environment(program, child_environment(), key=key),
     )
 
@@ -185,7 +191,7 @@ def _by_service(chosen: LlmSettings) -> tuple[str, ModelTransport]:
     if not model:
         raise ModelMissing("llm.model is auto: name the model of the service.", advice="Set llm.model.")
     path = provider.protocol.path
-    if path.startswith("/v1/"):  # its usual base has no version; one that has is meant the same
+    if path.startswith("/v1/"):  # the address may be given with or without /v1
         base_url = base_url.strip().rstrip("/").removesuffix(path).removesuffix("/v1")
     address = endpoint(base_url, plain_http=chosen.plain_http, path=path, section="llm")
     key = _key(chosen)
@@ -214,16 +220,16 @@ def _key(chosen: LlmSettings) -> str:
     return key
 
 
-RLM_FOLDER = "rlm"  # in the home folder: what the server writes down of what it is given, until it ends
-SCRIPTS = ("rlm-mcp-server", "rlm-server")  # what its project calls it
+RLM_FOLDER = "rlm"  # in the home folder: the files that are handed to the server while it runs
+SCRIPTS = ("rlm-mcp-server", "rlm-server")  # the names of the script in its project
 
 
 def rlm_server(settings: Settings) -> RlmServer | None:
-    """None unless the person chose one."""
+    """The configured RLM server; None without one."""
     chosen = settings.rlm
     if not chosen.command.strip() and not chosen.server_path.strip():
         return None
-    from mindhold.providers.rlm import McpRlm  # for those who use one
+    from mindhold.providers.rlm import McpRlm
 
     command, folder, advice = start_command(chosen)
     return McpRlm(
@@ -239,12 +245,12 @@ def rlm_server(settings: Settings) -> RlmServer | None:
 
 
 def start_command(chosen: RlmSettings) -> tuple[list[str], Path | None, str]:
-    """The command, where it runs, and what to do when that fails."""
+    """The command, its working folder, and the advice when it fails."""
     folder = Path(chosen.server_path.strip()).expanduser() if chosen.server_path.strip() else None
     if chosen.command.strip():
         command = _parts(chosen.command)
         where = f" in {folder}" if folder else ""
-        # What stands behind the program may be a key.
+        # The command's arguments may hold a key, so only the program is shown.
         return command, folder, f"Ensure that rlm.command starts it{where}; its program is {command[0]}."
     assert folder is not None
     command = ["uv", "run", _script(folder)]
@@ -257,7 +263,7 @@ def start_command(chosen: RlmSettings) -> tuple[list[str], Path | None, str]:
 
 
 def _parts(command: str) -> list[str]:
-    """As a shell would split it. On Windows a backslash is part of a path."""
+    """Split a command as a shell does. On Windows a backslash is part of a path."""
     try:
         if sys.platform != "win32":
             return [
@@ -265,12 +271,12 @@ def _parts(command: str) -> list[str]:
                 for part in shlex.split(command)
             ]
         return [part.strip('"') for part in shlex.split(command, posix=False)]
-    except ValueError:  # a quotation that doesn't end
+    except ValueError:  # an unclosed quotation mark
         return command.split()
 
 
 def _script(folder: Path) -> str:
-    """Of those that the project in the folder has, else the usual one."""
+    """The name of the server's script in the project of the folder; the usual one if there is none."""
     scripts: object = {}
     with suppress(OSError, ValueError):
         project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
@@ -280,7 +286,7 @@ def _script(folder: Path) -> str:
 
 
 def transcripts_of(settings: Settings) -> CombinedTranscripts:
-    """Of the programs that are named. Claude Code's form is known in any case: hooks tell of its files."""
+    """The transcripts of the configured agents. Claude Code's format is always known: hooks report its files."""
     claude = ClaudeTranscripts(settings.claude_dir)
     sources: dict[str, TranscriptSource] = {
         "claude": claude,
@@ -293,47 +299,49 @@ def transcripts_of(settings: Settings) -> CombinedTranscripts:
     return CombinedTranscripts([source for name, source in sources.items() if name in named], claude)
 
 
-async def meaning_of(
+async def vector_source_of(
     settings: Settings,
     store: Store,
-    shelf: LocalModelRegistry,
+    models: LocalModelRegistry,
     *,
     clock: Clock,
     new_id: NewId,
     cache: Cache = NO_SIDECAR,
 ) -> VectorSource:
-    """What recall stands on; a service's vectors of questions are shared by the cache. Raises SettingsError, and the store's errors."""
+    """The source of vectors for recall. The cache shares a service's query vectors. Raises SettingsError and the store's errors."""
     chosen = settings.embedding
     if chosen.provider == "none":
         return VectorSource(None, reason="embedding.provider is none.")
     if chosen.provider == "hashing":
         return VectorSource(HashingEmbedder())
     if chosen.provider != "local":
-        from mindhold.app.embedding_service import service_embedder  # for those who use one
+        from mindhold.app.embedding_service import service_embedder
 
         return await service_embedder(settings, store, clock=clock, new_id=new_id, cache=cache)
     before = await store.cursor(EMBEDDER_CURSOR) or ""
-    name = chosen.model if chosen.model != "auto" else _usual_model(shelf, before)
+    name = chosen.model if chosen.model != "auto" else _usual_model(models, before)
     if name is None:
         return VectorSource(None, reason="No model is here yet: `mindhold models pull` fetches one.")
-    precision = chosen.precision if chosen.precision != "auto" else _usual_precision(shelf, name, before)
+    precision = chosen.precision if chosen.precision != "auto" else _usual_precision(models, name, before)
     embedder = OnnxEmbedder(
         settings.models_dir, name, threads=chosen.threads, device=chosen.device, precision=precision
     )
     return VectorSource(cached(embedder, chosen.cache_size))
 
 
-def _usual_model(shelf: LocalModelRegistry, before: str) -> str | None:
-    """The one that made the stored vectors if it is here, else the best one that is."""
-    installed = [card.name for card in shelf.installed()]
+def _usual_model(models: LocalModelRegistry, before: str) -> str | None:
+    """The model that made the stored vectors if it is installed, else the best installed one."""
+    installed = [card.name for card in models.installed()]
     name = before.rpartition("/")[0]
     if name in installed:
         return name
     return installed[0] if installed else None
 
 
-def _usual_precision(shelf: LocalModelRegistry, name: str, before: str) -> str:
-    """The one of the stored vectors if it is here, else int8 if that is, else what is."""
-    here = next((card.precision.split(", ") for card in shelf.installed() if card.name == name), ["int8"])
+def _usual_precision(models: LocalModelRegistry, name: str, before: str) -> str:
+    """The precision of the stored vectors if it is installed, else int8, else the one that is."""
+    installed = next(
+        (card.precision.split(", ") for card in models.installed() if card.name == name), ["int8"]
+    )
     used = before.rpartition("/")[2] if before.startswith(f"{name}/") else "int8"
-    return next(precision for precision in (used, "int8", here[0]) if precision in here)
+    return next(precision for precision in (used, "int8", installed[0]) if precision in installed)

@@ -18,26 +18,25 @@ from mindhold.settings.loader import LoadedSettings, value_in_file
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
-# Those that are done in the scope of the call where none is named; for others that means all scopes.
 EXPORT, JSON_LINES = "export", "jsonl"
 UNKNOWN_KEY = "UNAUTHORIZED"
 NO_PROJECT = "PROJECT_NOT_FOUND"
 
 
 def _nothing() -> None:
-    """Nobody hears of a repeated call from here: the answer is the same."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteApp:
-    """A running Mindhold on the other side of a wire. Upkeep is its own business."""
+    """A Mindhold server that is called over HTTP."""
 
     client: AsyncMindhold
     loaded: LoadedSettings
-    withheld: bool = False  # the key: it is another server's
+    withheld: bool = False  # True: the configured key belongs to another server and isn't sent
 
     def warm(self, *, patient: bool = True) -> None:
-        """Nothing: the server has its models."""
+        """Do nothing: the server loads its own models."""
 
     async def run(
         self,
@@ -53,7 +52,7 @@ class RemoteApp:
         key: str | None = None,
         on_repeat: Callable[[], None] = _nothing,
     ) -> O:
-        """One operation, as whom the server takes us for. Raises MindholdError."""
+        """Run one operation on the server, as the agent that the key belongs to. Raises MindholdError."""
         try:
             if operation.name == EXPORT:
                 return cast("O", await self._exported(given))
@@ -64,10 +63,10 @@ class RemoteApp:
                 error.advice = self._advice(error.advice)
             raise _as_here(error, given) from None
 
-    def _advice(self, told: str) -> str:
-        """In words for who gives the key here; of one that was sent, as the server told."""
+    def _advice(self, server_advice: str) -> str:
+        """How to give the key here; after a key that was sent, also what the server advised."""
         if self.loaded.settings.remote.key and not self.withheld:
-            return f"It is remote.key, as {self.loaded.sources['remote.key']} has it. {told}".strip()
+            return f"It is remote.key, as {self.loaded.sources['remote.key']} has it. {server_advice}".strip()
         if not self.withheld:
             return (
                 "Give it as MINDHOLD_REMOTE_KEY, or by `mindhold config set`, remote.url beside remote.key."
@@ -78,7 +77,7 @@ class RemoteApp:
         )
 
     def _placed(self, operation: Operation[I, O], given: I) -> I:
-        """In the scope that the settings name, where the call names none and is made in one. Raises InvalidInput."""
+        """The input with the scope of the settings, if the operation works in one and none was named. Raises InvalidInput."""
         folder = getattr(given, "path", None)
         if folder and not (PurePosixPath(folder).is_absolute() or PureWindowsPath(folder).is_absolute()):
             raise InvalidInput(
@@ -102,7 +101,7 @@ class RemoteApp:
 
 @asynccontextmanager
 async def open_remote(loaded: LoadedSettings) -> AsyncIterator[RemoteApp]:
-    """The server of the settings. Nothing is asked yet. Raises SettingsError."""
+    """A client of the configured server; nothing is sent yet. Raises SettingsError."""
     chosen = loaded.settings.remote
     named = "agent" in loaded.sources
     withheld = _withheld(loaded)
@@ -118,7 +117,7 @@ async def open_remote(loaded: LoadedSettings) -> AsyncIterator[RemoteApp]:
 
 
 def _as_here(error: MindholdError, given: Input) -> MindholdError:
-    """In the command line's own words, where the server has others for who calls it over HTTP."""
+    """The error with the command line's wording, where the HTTP API has its own."""
     if isinstance(error, MemoryNotFound):
         error.advice = MemoryNotFound("").advice
     if isinstance(error, ScopeNotFound):
@@ -130,9 +129,9 @@ def _as_here(error: MindholdError, given: Input) -> MindholdError:
 
 
 def _withheld(loaded: LoadedSettings) -> bool:
-    """Whether the key is for another server than the one that is asked: the settings file's is for the address beside it.
+    """Whether the key belongs to another server: a key in the settings file is for the remote.url in that file.
 
-    One that the call or the environment gives is for whichever server is asked.
+    A key from the call or the environment is for whichever server is called.
     """
     chosen, file = loaded.settings.remote, str(loaded.settings.config_file)
     if not chosen.key or loaded.sources["remote.key"] != file or loaded.sources["remote.url"] == file:
@@ -140,5 +139,5 @@ def _withheld(loaded: LoadedSettings) -> bool:
     asked = server_address(chosen.url)
     try:
         return server_address(value_in_file(loaded, "remote.url")) != asked
-    except SettingsError:  # it names none
+    except SettingsError:  # the file names no server
         return True

@@ -24,10 +24,10 @@ RestoreProgress = Callable[[str, int, int | None], None]
 
 
 async def replace_all(loaded: LoadedSettings, file: str | None, *, told: RestoreProgress) -> ReplaceResult:
-    """Put a backup in the place of everything that is there. Raises as replace_store() does."""
+    """Replace everything in the store with a backup. Raises as replace_store() does."""
     settings = loaded.settings
     make_home(settings.home)
-    done = await replace_store(
+    replacement = await replace_store(
         RestoreContext(
             grounds=SettingsSites(settings, clock=utc_now),
             home=settings.store.mode,
@@ -41,37 +41,37 @@ async def replace_all(loaded: LoadedSettings, file: str | None, *, told: Restore
         file,
     )
     async with open_app(loaded) as app:
-        app.written.add(GLOBAL)  # what hooks hand out is of the state before
-    return _view(done)
+        app.written.add(GLOBAL)  # the hook caches are of the state before
+    return _view(replacement)
 
 
 async def old_stores(loaded: LoadedSettings) -> list[OldView]:
-    """What restores have put aside, of the store that is home."""
+    """The stores that restores have replaced and kept."""
     mode = loaded.settings.store.mode
     site = SettingsSites(loaded.settings, clock=utc_now).site(mode)
     return [_old(mode, old) for old in await site.olds()]
 
 
 async def drop_old(loaded: LoadedSettings, name: str | None) -> DropOldResult:
-    """One of them, or all. Raises NotFound."""
+    """Remove one replaced store, or all. Raises NotFound."""
     mode = loaded.settings.store.mode
     site = SettingsSites(loaded.settings, clock=utc_now).site(mode)
     olds = [old for old in await site.olds() if name is None or old.name == name]
     if not olds:
-        said = "No restore has put anything aside" if name is None else f"There is no old store {name!r}"
-        raise NotFound(f"{said}.", advice="`mindhold status` names what there is.")
+        problem = "No restore has put anything aside" if name is None else f"There is no old store {name!r}"
+        raise NotFound(f"{problem}.", advice="`mindhold status` names what there is.")
     for old in olds:
         await site.drop_old(old.name)
     return DropOldResult(dropped=[_old(mode, old) for old in olds])
 
 
-def _view(done: StoreReplacement) -> ReplaceResult:
+def _view(replacement: StoreReplacement) -> ReplaceResult:
     def total(name: str) -> int:
-        return sum(getattr(part.totals, name) for part in done.parts)
+        return sum(getattr(part.totals, name) for part in replacement.parts)
 
     return ReplaceResult(
-        file=done.file.path.name,
-        created=done.head.created,
+        file=replacement.file.path.name,
+        created=replacement.head.created,
         memories=total("memories"),
         vectors=total("vectors"),
         links=total("links"),
@@ -79,8 +79,8 @@ def _view(done: StoreReplacement) -> ReplaceResult:
         scopes=total("scopes"),
         entries=total("entries"),
         jobs=total("jobs"),
-        old=[_old(mode, old) for mode, old in done.olds.items()],
-        problems=list(done.notes),
+        old=[_old(mode, old) for mode, old in replacement.olds.items()],
+        problems=list(replacement.notes),
     )
 
 

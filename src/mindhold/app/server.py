@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from mindhold.hooks.server import unregister_server
@@ -25,19 +26,19 @@ from mindhold.model.errors import InvalidInput, MindholdError, SettingsError, St
 from mindhold.settings.loader import LoadedSettings, home_agent, is_hosted, load_settings
 
 log = logging.getLogger("mindhold.doors")
-FIRST_LOOK_SECONDS = 20.0
+FIRST_OPEN_SECONDS = 20.0
 FIRST_UPKEEP_SECONDS = 5.0
 UPKEEP_SECONDS = 30.0
-SOON_SECONDS = 5.0  # between two looks while something waits, and never less
+SOON_SECONDS = 5.0  # the shortest time between two runs of jobs
 WATCH_SECONDS = 2.0
-CATCH_UP_SECONDS = 60.0  # between two starts of what indexes in the background
+CATCH_UP_SECONDS = 60.0  # between two starts of the background indexer
 JOBS_AT_ONCE = 50
-JOBS_SECONDS = 10.0  # of them, until everything else of upkeep has its turn
-PRESENCES = 4  # in the time that a silent conversation is taken for a living one
+JOBS_SECONDS = 10.0  # for one run of jobs; then the hook caches are written
+PRESENCE_REPORTS = 4  # in the time after which a silent conversation counts as over
 
 
 async def run_stdio(loaded: LoadedSettings) -> None:
-    """Serve MCP to the client that started this process, until it goes."""
+    """Serve MCP to the client that started this process, until it ends the connection."""
     from mindhold.interfaces.mcp.stdio import serve_stdio
 
     loaded = replace(loaded, hosted=is_hosted())
@@ -53,24 +54,24 @@ async def _serve_stdio(
     async with _background(
         _upkeep(opening, server),
         _follow_settings(server, loaded),
-        _attend_hooks(opening, loaded),
+        _serve_hooks(opening, loaded),
         _catch_up(opening),
     ):
         serving = asyncio.create_task(work)
-        stopped = asyncio.create_task(_told_to_stop())
+        stopped = asyncio.create_task(_stop_signal())
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
         await server.end_conversations()
         if not serving.done():
             await opening.close()
             unregister_server(str(loaded.settings.home))
-            os._exit(0)  # the thread that reads stdin can't be woken
+            os._exit(0)  # the thread that reads stdin can't be stopped
         stopped.cancel()
     await opening.close()
     await serving
 
 
 async def run_http(loaded: LoadedSettings, *, start: StartObserver) -> None:
-    """Serve everything on one port until told to stop. Raises SettingsError, and StoreError for what waiting won't mend."""
+    """Serve everything on one port until a signal to stop. Raises SettingsError, and StoreError for faults that waiting won't mend."""
     from mindhold.interfaces.http.app import http_app
     from mindhold.interfaces.http.metrics import Metrics
     from mindhold.interfaces.http.server import bind, http_server, shown_address
@@ -98,30 +99,30 @@ async def run_http(loaded: LoadedSettings, *, start: StartObserver) -> None:
         stopping=stopping,
     )
     sockets = bind(settings.serve)
-    door = http_server(
+    listener = http_server(
         app, settings=settings.serve, stopping=stopping, ready=lambda: start.ready(shown_address(sockets))
     )
     try:
         with logging_to(settings):
-            await _first_look(opening, start)
+            await _open_first(opening, start)
             async with _background(
                 _upkeep(opening, server),
                 _follow_settings(server, loaded),
-                _attend_hooks(opening, loaded),
+                _serve_hooks(opening, loaded),
                 _catch_up(opening),
-                _keep_history(opening, loaded),
+                _watch_history(opening, loaded),
             ):
-                await door.serve(sockets)
+                await listener.serve(sockets)
     finally:
-        for one in sockets:
-            one.close()
+        for each in sockets:
+            each.close()
         await opening.close()
 
 
-async def _first_look(opening: LazyEngine, start: StartObserver) -> None:
-    """A server that is away may come back, and each request tries again; what waiting won't mend ends the start."""
+async def _open_first(opening: LazyEngine, start: StartObserver) -> None:
+    """Open the store. If its server is away the start goes on, and each request tries again; other faults end the start."""
     try:
-        async with asyncio.timeout(FIRST_LOOK_SECONDS):
+        async with asyncio.timeout(FIRST_OPEN_SECONDS):
             running = await opening.running()
     except (StoreAway, StoreBusy, StoreFull) as error:
         start.away(error)
@@ -133,22 +134,22 @@ async def _first_look(opening: LazyEngine, start: StartObserver) -> None:
 
 @asynccontextmanager
 async def _engine(loaded: LoadedSettings) -> AsyncIterator[OpenMindhold]:
-    """The engine. Its modules are imported in a thread, so that the door answers meanwhile."""
+    """The open application. Its modules are imported in a thread, so that the server answers meanwhile."""
     app = await asyncio.to_thread(import_module, "mindhold.app.application")
     async with app.open_app(loaded) as running:
-        known = [scope.name for scope in await running.engine.store.scopes()]  # home has them all
-        await _make_scope(running, known)
+        names = [scope.name for scope in await running.engine.store.scopes()]
+        await _make_scope(running, names)
         yield running
 
 
-async def _make_scope(running: OpenMindhold, known: Sequence[str]) -> None:
-    """A server for a project that nothing is known of yet begins it."""
+async def _make_scope(running: OpenMindhold, names: Sequence[str]) -> None:
+    """Create the scope that the server works in, if there is none of that name. Raises SettingsError."""
     from mindhold.projects.scope_operations import CREATE_SCOPE
 
     name = running.loaded.settings.scope
-    if name in known:
+    if name in names:
         return
-    alike = [one for one in known if one.casefold() == name.casefold()]
+    alike = [other for other in names if other.casefold() == name.casefold()]
     if alike:
         raise SettingsError(
             f"There is no scope {name!r}, but {alike[0]!r}.", advice=f"Say --scope {alike[0]!r}."
@@ -157,43 +158,41 @@ async def _make_scope(running: OpenMindhold, known: Sequence[str]) -> None:
 
 
 async def _upkeep(opening: LazyEngine, server: McpServer) -> None:
-    """Run the jobs that are due, now and then; and say which conversations are still there, less often."""
+    """Run due jobs every few seconds, and note less often which conversations are still open."""
     from mindhold.jobs.queue import RUN_JOBS
 
     if opening.opened is None:
         await asyncio.sleep(FIRST_UPKEEP_SECONDS)
     else:
         await opening.opened.await_urgent_job(FIRST_UPKEEP_SECONDS)
-    kept = time.monotonic()
+    reported = time.monotonic()
     while True:
         running = opening.opened
         if running is not None:
             try:
-                if (
-                    time.monotonic() - kept
-                    > running.loaded.settings.serve.session_ttl_minutes * 60 / PRESENCES
-                ):
-                    kept = time.monotonic()
+                session_ttl = running.loaded.settings.serve.session_ttl.total_seconds()
+                if time.monotonic() - reported > session_ttl / PRESENCE_REPORTS:
+                    reported = time.monotonic()
                     await server.keep_conversations()
                 done = await call_operation(running, RUN_JOBS, most=JOBS_AT_ONCE, seconds=JOBS_SECONDS)
                 await running.refresh_hook_caches()
                 if done.more:
                     continue
-            except MindholdError as error:  # a busy store: there will be another time
+            except MindholdError as error:  # such as a busy store: the next run tries again
                 log.warning("upkeep: %s", error.code)
-            except Exception:  # the outermost handler of this task, which must outlive any fault
+            except Exception:  # the outermost handler of this task, which must go on
                 log.exception("upkeep failed")
-        looked = time.monotonic()
+        ran_at = time.monotonic()
         if running is None:
             await asyncio.sleep(SOON_SECONDS)
             continue
         await running.await_job(await _until_due(running))
-        # However often something is queued: a look costs a few reads. Only for one who waits it is made at once.
-        await running.await_urgent_job(looked + SOON_SECONDS - time.monotonic())
+        # At most one run in SOON_SECONDS, however often a job is queued, unless somebody waits for one.
+        await running.await_urgent_job(ran_at + SOON_SECONDS - time.monotonic())
 
 
-async def _attend_hooks(opening: LazyEngine, loaded: LoadedSettings) -> None:
-    """Answer the hooks of this home, from when there are some: those of the agent that this process is."""
+async def _serve_hooks(opening: LazyEngine, loaded: LoadedSettings) -> None:
+    """Answer the hooks of this home that belong to this process's agent, once hooks are installed."""
     home, agent = loaded.settings.home, loaded.settings.agent
     agents = (agent, "") if agent == home_agent(loaded) else (agent,)
     while True:
@@ -204,7 +203,7 @@ async def _attend_hooks(opening: LazyEngine, loaded: LoadedSettings) -> None:
 
 
 async def _catch_up(opening: LazyEngine) -> None:
-    """Have conversations indexed in the background when more of them wait than a question may read."""
+    """Start the background indexer when more transcripts wait than a query may read."""
     while True:
         running = opening.opened
         if running is not None:
@@ -214,28 +213,28 @@ async def _catch_up(opening: LazyEngine) -> None:
         await asyncio.sleep(WATCH_SECONDS)
 
 
-async def _keep_history(opening: LazyEngine, loaded: LoadedSettings) -> None:
-    """Index conversations while they are held."""
+async def _watch_history(opening: LazyEngine, loaded: LoadedSettings) -> None:
+    """Index transcripts while they are written."""
     chosen = loaded.settings.history
     while chosen.enabled and chosen.watch:
         running = opening.opened
         if running is not None:
-            watching = await asyncio.to_thread(import_module, "mindhold.app.history_index")
+            module = await asyncio.to_thread(import_module, "mindhold.app.history_index")
             try:
-                await watching.keep_current(running)
-            except Exception:  # the outermost handler of this task, which must outlive any fault
+                await module.keep_current(running)
+            except Exception:  # the outermost handler of this task, which must go on
                 log.exception("conversations are not watched")
                 await asyncio.sleep(CATCH_UP_SECONDS)
         await asyncio.sleep(WATCH_SECONDS)
 
 
 async def _until_due(running: OpenMindhold) -> float:
-    """Seconds until the next job that waits is due, as far as anybody here knows."""
+    """Seconds until the next waiting job is due, within the bounds of SOON_SECONDS and UPKEEP_SECONDS."""
     from mindhold.jobs.queue import LIST_JOBS
 
     try:
         waiting = await call_operation(running, LIST_JOBS, states=["waiting"], limit=JOBS_AT_ONCE)
-    except MindholdError:  # it was logged, or will be
+    except MindholdError:  # the run of jobs logs it
         return UPKEEP_SECONDS
     now = datetime.now(UTC)
     soonest = min(((job.due - now).total_seconds() for job in waiting.jobs), default=UPKEEP_SECONDS)
@@ -243,49 +242,49 @@ async def _until_due(running: OpenMindhold) -> float:
 
 
 async def _follow_settings(server: McpServer, loaded: LoadedSettings) -> None:
-    """Serve other toolsets as soon as the settings file says so."""
+    """Serve other toolsets as soon as the settings file names them."""
     path = loaded.settings.config_file
     if loaded.sources.get("toolsets", str(path)) != str(path):
         return  # an argument or the environment decides
-    seen = _changed(path)
+    seen = _modified(path)
     while True:
         await asyncio.sleep(WATCH_SECONDS)
-        now = _changed(path)
+        now = _modified(path)
         if now == seen:
             continue
         seen = now
         try:
             await server.serve_toolsets(load_settings({"home": str(loaded.settings.home)}).settings.toolsets)
-        except (SettingsError, InvalidInput) as error:  # a file half written, or wrong: what is served stays
+        except (SettingsError, InvalidInput) as error:  # half written, or wrong: the toolsets stay
             log.warning("the settings can't be followed: %s", error.code)
         except Exception:  # the outermost handler of this task
             log.exception("the settings can't be followed")
 
 
-def _changed(path: Any) -> int:
+def _modified(path: Path) -> int:
     try:
-        found: int = path.stat().st_mtime_ns
+        return path.stat().st_mtime_ns
     except OSError:
         return 0
-    return found
 
 
-async def _told_to_stop() -> None:
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
-    for name in ("SIGTERM", "SIGINT", "SIGHUP"):  # some clients send one right behind the other
+async def _stop_signal() -> None:
+    """Wait for a signal to stop."""
+    loop, received = asyncio.get_running_loop(), asyncio.Event()
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):  # some clients send several at once
         number = getattr(signal, name, None)
         if number is None:
             continue
         try:
-            loop.add_signal_handler(number, told.set)
+            loop.add_signal_handler(number, received.set)
         except NotImplementedError:  # Windows
-            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(told.set))
-    await told.wait()
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(received.set))
+    await received.wait()
 
 
 @asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(one) for one in work]
+    tasks = [asyncio.create_task(each) for each in work]
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Builds the stores that the settings name, with Redis beside them; makes the home folder; diagnoses and salvages a damaged store."""
+"""Builds the configured stores and the Redis sidecar, creates the home folder, and diagnoses and salvages a damaged store."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from mindhold.stores.redis.connection import RedisAddress
 
 
-ROOMS = ("data", "models", "backups", "logs", "export")
+HOME_FOLDERS = ("data", "models", "backups", "logs", "export")
 log = logging.getLogger(__name__)
 
 
 def make_home(home: Path, *, database: Path | None = None) -> None:
-    """For its owner only, also where it was made or changed by somebody else's hand, which is told. Raises StoreReadOnly."""
+    """Create the home folder for its owner only; too open permissions are corrected and logged. Raises StoreReadOnly."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name in ROOMS:
+        for name in HOME_FOLDERS:
             (home / name).mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise StoreReadOnly(
             f"The home folder {home} can't be made: {error.strerror}.",
             advice="Choose another with MINDHOLD_HOME.",
         ) from error
-    mended = restrict_permissions(str(home), str(database) if database else "")
-    if mended:
-        log.warning("%s", permissions_notice(mended, home=str(home)))
+    corrected = restrict_permissions(str(home), str(database) if database else "")
+    if corrected:
+        log.warning("%s", permissions_notice(corrected, home=str(home)))
 
 
 def make_store_registry(settings: Settings, *, clock: Clock) -> OpenStoreRegistry:
-    """Nothing is opened, and no driver imported, before a project needs it."""
+    """The stores by storage mode. None is opened, and no driver imported, before a project needs it."""
     makers: dict[str, Make] = {
         LOCAL: lambda: opened_store(local_store(settings, clock=clock)),
         POSTGRES: lambda: opened_store(postgres_store(settings.postgres, clock=clock)),
@@ -58,7 +58,7 @@ def make_store_registry(settings: Settings, *, clock: Clock) -> OpenStoreRegistr
 
 
 def local_store(settings: Settings, *, clock: Clock) -> Backend:
-    """A file of this machine."""
+    """The SQLite store."""
     return SqliteStore(
         settings.database,
         clock=clock,
@@ -68,7 +68,7 @@ def local_store(settings: Settings, *, clock: Clock) -> Backend:
 
 
 def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> Backend:
-    """A database of a PostgreSQL server. Raises SettingsError."""
+    """The PostgreSQL store. Raises SettingsError."""
     address = postgres_address(chosen)
     with require_driver("PostgreSQL", "psycopg", extra="postgres"):
         from mindhold.stores.postgres.store import PostgresStore
@@ -83,7 +83,7 @@ def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> Backend:
 
 
 def postgres_address(chosen: PostgresSettings) -> str:
-    """Raises SettingsError where none is configured."""
+    """The address of the configured server. Raises SettingsError without one."""
     if not chosen.url and not chosen.host:
         raise SettingsError(
             "No PostgreSQL is configured.",
@@ -94,7 +94,7 @@ def postgres_address(chosen: PostgresSettings) -> str:
 
 @asynccontextmanager
 async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Backend]:
-    """A MongoDB: at an address, or one that is started here and stopped when nobody needs it. Raises SettingsError."""
+    """The MongoDB store, on a server or on a private mongod that runs while it is used. Raises SettingsError."""
     chosen = settings.mongodb
     with require_driver("MongoDB", "pymongo", extra="mongodb"):
         from mindhold.stores.mongo.store import MongoStore
@@ -113,12 +113,12 @@ async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Back
 
 @asynccontextmanager
 async def mongo_address(settings: Settings) -> AsyncIterator[tuple[str, bool]]:
-    """Where it is, and whether it is one that is started here, for as long as it is wanted."""
+    """The address, and whether it is a private mongod, which runs as long as the context."""
     chosen = settings.mongodb
     if chosen.mode == "embedded" or (chosen.mode == "auto" and not chosen.uri):
         from mindhold.stores.mongo.embedded import EmbeddedMongo
 
-        # Two files, beside those of our own: together they stay below twice what may be.
+        # mongod keeps two log files.
         largest = (settings.log.most_megabytes << 20) // 2
         async with EmbeddedMongo(settings.home, program=chosen.mongod, largest_log=largest) as server:
             yield server.uri, True
@@ -127,7 +127,7 @@ async def mongo_address(settings: Settings) -> AsyncIterator[tuple[str, bool]]:
 
 
 def _address(chosen: PostgresSettings) -> str:
-    """The parts as one address. A host may be the folder of a socket."""
+    """One address of the parts. A host may be the folder of a socket."""
     user = quote(chosen.user, safe="")
     secret = f":{quote(chosen.password, safe='')}" if chosen.password else ""
     login = f"{user}{secret}@" if chosen.user else ""
@@ -138,7 +138,7 @@ def _address(chosen: PostgresSettings) -> str:
 
 @contextmanager
 def require_driver(what: str, package: str, *, extra: str) -> Iterator[None]:
-    """Raises SettingsError where it isn't installed."""
+    """Raise SettingsError, naming the extra to install, if the import in the block fails."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -151,14 +151,14 @@ def require_driver(what: str, package: str, *, extra: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def with_sidecar(settings: Settings, store: Store) -> AsyncIterator[tuple[Store, Sidecar]]:
-    """The open store as the engine should have it, and what stands beside it; let go of at the end.
+    """The store as the engine uses it, and the sidecar, which is closed at the end.
 
-    Raises StoreDenied, StoreReadOnly and StoreError for what waiting won't mend, SettingsError.
+    Raises SettingsError, and StoreDenied, StoreReadOnly or StoreError for faults that waiting won't mend.
     """
     if not settings.redis.enabled:
-        yield await _without(store), NO_SIDECAR
+        yield await _without_sidecar(store), NO_SIDECAR
         return
-    from mindhold.stores.redis.sidecar import open_sidecar  # for those who have one
+    from mindhold.stores.redis.sidecar import open_sidecar
 
     chosen = settings.redis
     sidecar = await open_sidecar(
@@ -175,7 +175,7 @@ async def with_sidecar(settings: Settings, store: Store) -> AsyncIterator[tuple[
 
 
 def redis_address(chosen: RedisSettings) -> RedisAddress:
-    """Raises SettingsError for Sentinels that can't be read."""
+    """The address of the configured Redis. Raises SettingsError for Sentinels that can't be read."""
     from mindhold.stores.redis.connection import RedisAddress as Address
 
     return Address(
@@ -192,30 +192,30 @@ def redis_address(chosen: RedisSettings) -> RedisAddress:
     )
 
 
-async def _without(store: Store) -> Store:
-    """Others may rely on keyword sets that this process can't bring up to date."""
+async def _without_sidecar(store: Store) -> Store:
+    """The store; if others keep keyword sets in Redis, its writes mark these as out of date."""
     from mindhold.stores.registry import WHOLE, KeywordSetInvalidator
 
     return store if await store.cursor(WHOLE) is None else cast(Store, KeywordSetInvalidator(store))
 
 
-def _sentinels(named: str) -> tuple[tuple[str, int], ...]:
-    found: list[tuple[str, int]] = []
-    for name in filter(None, (part.strip() for part in named.split(","))):
+def _sentinels(names: str) -> tuple[tuple[str, int], ...]:
+    sentinels: list[tuple[str, int]] = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
         host, _, port = name.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65_536:
             raise SettingsError(
                 f"redis.sentinels names {name!r}, which is no host:port.",
                 advice="Write them as host:port, by commas.",
             )
-        found.append((host.strip("[]"), int(port)))
-    if not found:
+        sentinels.append((host.strip("[]"), int(port)))
+    if not sentinels:
         raise SettingsError("redis.sentinels names none.", advice="Write them as host:port, by commas.")
-    return tuple(found)
+    return tuple(sentinels)
 
 
 class SettingsSites:
-    """Keeps the Grounds contract. Nothing is opened, and no driver imported, before it is needed."""
+    """BackendSites of the settings. Nothing is opened, and no driver imported, before it is needed."""
 
     def __init__(self, settings: Settings, *, clock: Clock) -> None:
         self._settings = settings
@@ -263,40 +263,40 @@ class SettingsSites:
 
 @contextmanager
 def advise_restore(home: Path) -> Iterator[None]:
-    """Who finds the database damaged is told of the last good backup, too."""
+    """Add the last good backup to the advice of a StoreDamaged error."""
     try:
         yield
     except StoreDamaged as error:
-        words = offer_restore(home / "backups")
-        if not words:
+        offer = offer_restore(home / "backups")
+        if not offer:
             raise
-        raise StoreDamaged(error.message, advice=f"{error.advice} {words}".strip()) from error
+        raise StoreDamaged(error.message, advice=f"{error.advice} {offer}".strip()) from error
 
 
 async def diagnose_store(loaded: LoadedSettings) -> list[StoreFinding]:
-    """What can be said of a database that can't be opened, and of what stands beside it."""
+    """Findings about a store that can't be opened, and about Redis."""
     settings = loaded.settings
-    beside = [await _tried_beside(settings)] if settings.redis.enabled else []
+    redis = [await _redis_finding(settings)] if settings.redis.enabled else []
     if settings.store.mode != LOCAL:
-        return [await _tried(settings), *beside]
+        return [await _server_finding(settings), *redis]
     from mindhold.stores.sqlite.salvage import diagnose
 
-    found = await asyncio.to_thread(diagnose, settings.database)
-    return [*found, *beside, *await asyncio.to_thread(_backup_finding, settings, found)]
+    findings = await asyncio.to_thread(diagnose, settings.database)
+    return [*findings, *redis, *await asyncio.to_thread(_backup_finding, settings, findings)]
 
 
-def _backup_finding(settings: Settings, found: Sequence[StoreFinding]) -> list[StoreFinding]:
-    """What could take its place, where it is damaged."""
-    if all(finding.healthy for finding in found):
+def _backup_finding(settings: Settings, findings: Sequence[StoreFinding]) -> list[StoreFinding]:
+    """The backup that could replace a damaged store."""
+    if all(finding.healthy for finding in findings):
         return []
-    words = offer_restore(settings.home / "backups")
-    return [StoreFinding("backup", bool(words), words or "there is none to restore")]
+    offer = offer_restore(settings.home / "backups")
+    return [StoreFinding("backup", bool(offer), offer or "there is none to restore")]
 
 
 async def salvage_store(loaded: LoadedSettings) -> list[str]:
-    """Put what can be read of a damaged database in its place; the damaged file is kept aside. Says what it did.
+    """Replace a damaged database with what can be read of it, and keep the damaged file. Says what it did.
 
-    Raises StoreBusy while another process uses it, StoreDamaged when nothing can be read, SchemaTooNew, Refused for a
+    Raises StoreBusy while another process uses it, StoreDamaged when nothing can be read, SchemaTooNew, and Refused for a
     server's database.
     """
     if loaded.settings.store.mode != LOCAL:
@@ -311,8 +311,8 @@ async def salvage_store(loaded: LoadedSettings) -> list[str]:
     return [f"saved {saved.memories} memories into {path}", f"kept the damaged file as {saved.aside}"]
 
 
-async def _tried(settings: Settings) -> StoreFinding:
-    """A server says more when it is asked again than any look from outside."""
+async def _server_finding(settings: Settings) -> StoreFinding:
+    """Open the store again: the server says best what is wrong."""
     registry, mode = make_store_registry(settings, clock=_utc_now), settings.store.mode
     try:
         await registry.house(mode)
@@ -323,17 +323,17 @@ async def _tried(settings: Settings) -> StoreFinding:
     return StoreFinding(mode, True, "it answers now")
 
 
-async def _tried_beside(settings: Settings) -> StoreFinding:
-    from mindhold.stores.redis.connection import RedisConnection  # for those who have one
+async def _redis_finding(settings: Settings) -> StoreFinding:
+    from mindhold.stores.redis.connection import RedisConnection
 
     try:
-        line = RedisConnection(redis_address(settings.redis))
-        await line.open()
-        await line.close()
+        connection = RedisConnection(redis_address(settings.redis))
+        await connection.open()
+        await connection.close()
     except (StoreError, SettingsError) as error:
         return StoreFinding("redis", False, f"{error.code}: {error.message}", error.advice)
-    if line.fault is not None:
-        return StoreFinding("redis", False, f"{line.fault.code}: {line.fault.message}", line.fault.advice)
+    if (fault := connection.fault) is not None:
+        return StoreFinding("redis", False, f"{fault.code}: {fault.message}", fault.advice)
     return StoreFinding("redis", True, "it answers")
 
 

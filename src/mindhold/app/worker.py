@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mindhold.worker")
 LONGEST_SECONDS = 3_600.0  # until the settings say less
-SHARE = 0.5  # of its time, that one conversation may take
-MODEL_SHARE = 0.7  # of that, for language models: then rules must do
-BATCH = 20  # conversations after which what follows from them is done, and they wait no longer
+SHARE = 0.5  # of the worker's time that one conversation may take
+MODEL_SHARE = 0.7  # of that, for language models; then rules take over
+BATCH = 20  # conversations after which the hook caches are written and their events removed
 UPKEEP_SECONDS = 20.0
 INDEX_SECONDS = 20.0  # for the conversations that were captured
 EMBED_SECONDS = 5.0
-PASSAGES = 256  # that get a vector meanwhile
+PASSAGES = 256  # that get a vector in one run
 LONGEST_LOG = 64 * 1024
-LAG_SECONDS = 0.3  # the client writes a conversation's file a little later than it tells of it
+LAG_SECONDS = 0.3  # the client writes the transcript a little later than it calls the hook
 LAGS = 5
-BUSY = "busy"  # the outcome of a capture that another process is at
-# From what says least to what says most: of one conversation the last stands for all.
+BUSY = "busy"  # the outcome of a capture that another process already does
+# From least to most telling: of one conversation's events only the last is handled.
 EVENTS = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
 Event = dict[str, Any]
 
 
 def run(home: str, handed: int | None = None) -> int:
-    """Do all that waits, unless another worker is at it. `handed` is a descriptor that holds the lease already."""
+    """Handle all waiting events, unless another worker runs. `handed` is a descriptor that already holds the lease."""
     tried: set[str] = set()
     begun = time.monotonic()
     try:
@@ -52,15 +52,15 @@ def run(home: str, handed: int | None = None) -> int:
                     return 0
                 on_time = _run(home, tried, begun=begun)
             handed = None
-            # A hook that wrote while the lease was held has started nobody.
+            # A hook that wrote while the lease was held has started no worker.
             if not on_time or not _untried(home, tried):
                 return 0
-    except OSError:  # a home that can't be written: there is nobody to tell
+    except OSError:  # the home can't be written, so not even a log
         return 0
 
 
 def _run(home: str, tried: set[str], *, begun: float) -> bool:
-    """With the lease in hand; whether there is time for more."""
+    """One run with the lease held; whether there is time for another."""
     set_deadline(begun + LONGEST_SECONDS)
     lower_priority()
     from mindhold.interfaces.logs import logging_to
@@ -75,10 +75,10 @@ def _run(home: str, tried: set[str], *, begun: float) -> bool:
             work = _Work(loaded, home, tried, until=begun + seconds - LAST_SECONDS, share=seconds * SHARE)
             asyncio.run(work.do())
         return work.left > 0
-    except MindholdError as error:  # of a store that is away, busy or full, or of the settings
+    except MindholdError as error:  # the store is away, busy or full, or the settings are wrong
         _note(home, error.code)
         _put_off(home, tried)
-    except Exception as error:  # the outermost handler: nobody is there to tell
+    except Exception as error:  # the outermost handler
         log.exception("the worker failed")
         _note(home, type(error).__name__)
         _put_off(home, tried)
@@ -87,7 +87,7 @@ def _run(home: str, tried: set[str], *, begun: float) -> bool:
 
 @dataclass(slots=True)
 class _Conversation:
-    """What waits for one conversation: `event`, in `file`, says what all say that are there for it."""
+    """The waiting events of one conversation: `event`, in `file`, stands for all of them."""
 
     file: str
     event: Event
@@ -105,92 +105,91 @@ class _Work:
         self._tried = tried
         self._until = until
         self._share = share
-        self._folders: dict[str, dict[str, None]] = {"": {}}  # by the agents whose they are
-        self._held: dict[str, None] = {}  # files of conversations that grew
+        self._folders: dict[str, dict[str, None]] = {"": {}}  # by agent
+        self._transcripts: dict[str, None] = {}  # that grew and are to be indexed
 
     async def do(self) -> None:
-        """Raises MindholdError where the store can't be opened."""
+        """Do the work. Raises MindholdError if the store can't be opened."""
         from mindhold.app.application import open_app
 
         async with open_app(self._loaded) as running:
             upkeep = time.monotonic() + UPKEEP_SECONDS
             while self.left > 0:
-                if found := _untried(self._home, self._tried):
-                    await self._heed_all(running, found)
-                elif self._held:
+                if events := _untried(self._home, self._tried):
+                    await self._handle_all(running, events)
+                elif self._transcripts:
                     await self._index(running)
                 elif time.monotonic() >= upkeep or not await self._ran_a_job(running):
                     break
-            await self._make_leaflets(running, others=True)  # jobs may have changed what is told
+            await self._write_hook_caches(running, others=True)  # jobs may have changed memories
             if running.history_behind:
                 await running.index_in_background()
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """Seconds that are left."""
         return self._until - time.monotonic()
 
-    async def _heed_all(self, running: OpenMindhold, found: Sequence[tuple[str, Event]]) -> None:
-        """As many as there is time for; the others wait on, as if nobody had looked."""
-        rest = _conversations(found)
+    async def _handle_all(self, running: OpenMindhold, events: Sequence[tuple[str, Event]]) -> None:
+        """Handle as many as there is time for; the others go on waiting."""
+        rest = _conversations(events)
         while rest and self.left > 0:
             batch, rest = rest[:BATCH], rest[BATCH:]
-            await self._heed(running, batch)
+            await self._handle(running, batch)
 
-    async def _heed(self, running: OpenMindhold, batch: Sequence[_Conversation]) -> None:
-        """Nothing waits any longer once all that follows from it is done: killed before, it is done again."""
+    async def _handle(self, running: OpenMindhold, batch: Sequence[_Conversation]) -> None:
+        """Capture a batch. Its events are removed at the end, so that a killed worker's work is done again."""
         done: list[str] = []
         last = _last_of_each(batch)
-        for one in batch:
+        for conversation in batch:
             if self.left <= 0:
                 break
-            self._folders.setdefault(_text(one.event, "agent"), {})[_text(one.event, "folder")] = None
-            self._tried.add(one.file)
-            if one.event.get("event") in EVENTS and not _text(one.event, "exclude"):
-                self._held[_text(one.event, "file")] = None
-            if one.event.get("event") not in EVENTS or await self._captured(
-                running, one, documents=one.file in last
-            ):
-                done.append(one.file)
-        await self._make_leaflets(running)
+            file, event = conversation.file, conversation.event
+            self._folders.setdefault(_text(event, "agent"), {})[_text(event, "folder")] = None
+            self._tried.add(file)
+            is_conversation = event.get("event") in EVENTS
+            if is_conversation and not _text(event, "exclude"):
+                self._transcripts[_text(event, "file")] = None
+            if not is_conversation or await self._captured(running, conversation, documents=file in last):
+                done.append(file)
+        await self._write_hook_caches(running)
         for file in done:
             event_queue.remove_event(file)
 
-    async def _captured(self, running: OpenMindhold, one: _Conversation, *, documents: bool) -> bool:
-        """False where it stays waiting: for the next hook, or aside after some attempts of its own."""
+    async def _captured(self, running: OpenMindhold, conversation: _Conversation, *, documents: bool) -> bool:
+        """Whether it was captured; if not, its event goes on waiting, and is put aside after some attempts."""
         from mindhold.model.errors import MindholdError, SettingsError, StoreError
 
         seconds = max(0.0, min(self.left, self._share))
         try:
             async with asyncio.timeout(seconds):
-                # If somebody else is at it, that one may not go on to its end.
-                given = {"documents": documents, "model_seconds": seconds * MODEL_SHARE}
-                return await _capture(running, one.event, given)
-        except (StoreError, SettingsError) as error:  # which is not its fault
+                options = {"documents": documents, "model_seconds": seconds * MODEL_SHARE}
+                return await _capture(running, conversation.event, options)
+        except (StoreError, SettingsError) as error:  # not the conversation's fault
             log.warning("a conversation waits: %s", error.code)
             _note(self._home, error.code)
         except (MindholdError, TimeoutError) as error:
             code = getattr(error, "code", "TIMEOUT")
             log.warning("a conversation was not captured: %s", code)
             _note(self._home, code)
-            # A run that ended before its share did is not its fault either.
+            # Nor is a run that ended before the conversation had its full share.
             if isinstance(error, MindholdError) or seconds >= self._share:
-                _count_attempt(one)
-        except Exception as error:  # one conversation that can't be read must not keep the others waiting
+                _count_attempt(conversation)
+        except Exception as error:  # the other conversations must not wait for this one
             log.exception("a conversation was not captured")
             _note(self._home, type(error).__name__)
-            _count_attempt(one)
+            _count_attempt(conversation)
         return False
 
     async def _index(self, running: OpenMindhold) -> None:
-        """What was said is found at once. Where that fails, another who indexes makes up for it."""
+        """Index the captured transcripts at once. If that fails, a later run of the indexer makes up for it."""
         from mindhold.history.index import INDEX_HISTORY
         from mindhold.history.vectors import EMBED_HISTORY
         from mindhold.interfaces.runtime import call_operation
         from mindhold.model.errors import MindholdError
 
-        files = [name for name in self._held if Path(name).is_absolute()]
-        self._held.clear()
+        files = [name for name in self._transcripts if Path(name).is_absolute()]
+        self._transcripts.clear()
         seconds = max(0.0, min(self.left, INDEX_SECONDS))
         if not files or not self._loaded.settings.history.enabled:
             return
@@ -204,24 +203,23 @@ class _Work:
                 )
         except (MindholdError, TimeoutError) as error:
             log.warning("conversations are not indexed: %s", getattr(error, "code", "TIMEOUT"))
-        except Exception as error:  # what was captured is not to suffer for it
+        except Exception as error:  # the capture must not fail for it
             log.exception("conversations are not indexed")
             _note(self._home, type(error).__name__)
 
-    async def _make_leaflets(self, running: OpenMindhold, *, others: bool = False) -> None:
+    async def _write_hook_caches(self, running: OpenMindhold, *, others: bool = False) -> None:
         from mindhold.capture.hook_cache import MAKE_LEAFLET
         from mindhold.interfaces.runtime import call_operation
         from mindhold.model.errors import MindholdError
 
         try:
-            async with asyncio.timeout(
-                max(LAST_SECONDS * 0.4, self.left)
-            ):  # at the end it may be asked twice
+            # At the end of the time this may be called twice.
+            async with asyncio.timeout(max(LAST_SECONDS * 0.4, self.left)):
                 for agent, folders in self._folders.items():
-                    every = others and not agent  # those of all agents are made by one
+                    every = others and not agent  # one call makes those of all agents
                     if folders or every:
-                        given = {"folders": list(folders), "others": every}
-                        await call_operation(running, MAKE_LEAFLET, caller=_caller(agent), **given)
+                        options = {"folders": list(folders), "others": every}
+                        await call_operation(running, MAKE_LEAFLET, caller=_caller(agent), **options)
                     folders.clear()
         except (MindholdError, OSError, TimeoutError) as error:
             log.warning("leaflets were not made: %s", getattr(error, "code", type(error).__name__))
@@ -230,7 +228,7 @@ class _Work:
         event_queue.remove_old_events(self._home)
 
     async def _ran_a_job(self, running: OpenMindhold) -> bool:
-        """One that is due, unless a server of this home is there to do it."""
+        """Run one due job, unless a server of this home does that. Whether one ran."""
         from mindhold.interfaces.runtime import call_operation
         from mindhold.jobs.queue import RUN_JOBS
         from mindhold.model.errors import MindholdError
@@ -245,22 +243,22 @@ class _Work:
             return False
 
 
-async def _capture(running: OpenMindhold, event: Event, more: Event) -> bool:
-    """False while another process has the conversation in hand. Raises MindholdError."""
+async def _capture(running: OpenMindhold, event: Event, options: Event) -> bool:
+    """Capture the conversation of an event. False if another process does. Raises MindholdError."""
     from mindhold.capture.capture import CAPTURE
     from mindhold.interfaces.runtime import call_operation
     from mindhold.settings.sections import comma_list
 
     names = ("conversation", "file", "event", "folder", "last_message", "subagent")
-    given: dict[str, Any] = {name: _text(event, name) for name in names} | more
-    # Where the hook knew no folder, the file says it.
-    if not given["file"] or not (given["folder"] or Path(given["file"]).is_file()):
+    fields: dict[str, Any] = {name: _text(event, name) for name in names} | options
+    # Without a folder the transcript names it.
+    if not fields["file"] or not (fields["folder"] or Path(fields["file"]).is_file()):
         return True
-    given["exclude"] = list(comma_list(_text(event, "exclude")))
+    fields["exclude"] = list(comma_list(_text(event, "exclude")))
     for turn in range(LAGS):
         if turn == LAGS - 1:
-            given["last_message"] = ""  # it is not going to come
-        done = await call_operation(running, CAPTURE, caller=_caller(_text(event, "agent")), **given)
+            fields["last_message"] = ""  # it won't come any more
+        done = await call_operation(running, CAPTURE, caller=_caller(_text(event, "agent")), **fields)
         if not done.lags:
             return bool(done.outcome != BUSY)
         await asyncio.sleep(LAG_SECONDS)
@@ -268,16 +266,16 @@ async def _capture(running: OpenMindhold, event: Event, more: Event) -> bool:
 
 
 def _caller(agent: str) -> Caller | None:
-    """None for the home's own agent."""
+    """The caller for an agent; None for the home's own."""
     from mindhold.model.scope import Caller
 
     return Caller(agent) if agent else None
 
 
-def _conversations(found: Iterable[tuple[str, Event]]) -> list[_Conversation]:
-    """The oldest first. The files of those that another one stands for are removed: it waits on for them all."""
+def _conversations(events: Iterable[tuple[str, Event]]) -> list[_Conversation]:
+    """One entry for each conversation, the oldest first. The files of events that another one stands for are removed."""
     groups: dict[tuple[str, ...], _Conversation] = {}
-    for file, event in found:
+    for file, event in events:
         name = event.get("event")
         names: tuple[str, ...]
         if name in EVENTS:
@@ -285,27 +283,27 @@ def _conversations(found: Iterable[tuple[str, Event]]) -> list[_Conversation]:
         else:
             names = ("event", "agent", "folder")
         group = tuple(_text(event, each) for each in names)
-        known = groups.get(group)
-        if known is None:
+        earlier = groups.get(group)
+        if earlier is None:
             groups[group] = _Conversation(file, event)
-        elif _rank(event) >= _rank(known.event):
-            groups[group] = _Conversation(file, event, [*known.others, known.file])
+        elif _rank(event) >= _rank(earlier.event):
+            groups[group] = _Conversation(file, event, [*earlier.others, earlier.file])
         else:
-            known.others.append(file)
-    for one in groups.values():
-        for file in one.others:
+            earlier.others.append(file)
+    for conversation in groups.values():
+        for file in conversation.others:
             event_queue.remove_event(file)
     return list(groups.values())
 
 
 def _last_of_each(batch: Iterable[_Conversation]) -> set[str]:
-    """Of the conversations of a project, the file of the one after which the project is condensed and its documents written."""
-    found: dict[tuple[str, str], _Conversation] = {}
-    for one in batch:
-        place = _text(one.event, "agent"), _text(one.event, "folder")
-        if place not in found or _rank(one.event) >= _rank(found[place].event):
-            found[place] = one
-    return {one.file for one in found.values()}
+    """The files of the last conversation of each project, after which the project is condensed and its documents written."""
+    latest: dict[tuple[str, str], _Conversation] = {}
+    for conversation in batch:
+        project = _text(conversation.event, "agent"), _text(conversation.event, "folder")
+        if project not in latest or _rank(conversation.event) >= _rank(latest[project].event):
+            latest[project] = conversation
+    return {conversation.file for conversation in latest.values()}
 
 
 def _rank(event: Event) -> int:
@@ -323,18 +321,18 @@ def _untried(home: str, tried: set[str]) -> list[tuple[str, Event]]:
 
 
 def _put_off(home: str, tried: set[str]) -> None:
-    """All that nobody came to. It is not their fault: they wait as long as it takes."""
-    tried.update(one.file for one in _conversations(_untried(home, tried)))
+    """Leave all untried events waiting, without counting an attempt."""
+    tried.update(conversation.file for conversation in _conversations(_untried(home, tried)))
 
 
-def _count_attempt(one: _Conversation) -> None:
-    """After some it is put aside."""
+def _count_attempt(conversation: _Conversation) -> None:
+    """Count a failed attempt; after some of them the event is put aside."""
     with suppress(OSError):
-        event_queue.note_failed_event(one.file, one.event)
+        event_queue.note_failed_event(conversation.file, conversation.event)
 
 
 def _note(home: str, problem: str) -> None:
-    """For a person who wonders; a code, and never a word that was said."""
+    """Write an error code to worker.log; never any text of a conversation."""
     path = hooks_path(home, "worker.log")
     with suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Settled = Mapping[str, Any]  # our keys and their values
+Values = Mapping[str, Any]  # our keys and their values
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _AROUND = (
@@ -25,43 +25,43 @@ SCHEDULE = "backup.schedule"
 
 @dataclass(frozen=True, slots=True)
 class TranslatedSetting:
-    """One setting that the file asks for, and the word that said so."""
+    """One of our settings, its value, and the name that it has in the file."""
 
     key: str
     value: Any
-    said: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredSetting:
-    """A word that was understood, and why nothing comes of it."""
+    """A name of the file that is understood but not taken over, and why."""
 
-    said: str
-    why: str
+    name: str
+    reason: str
 
 
 @dataclass(slots=True)
 class AssistantSettings:
-    """What a file comes to; `unknown` are words that nothing here is meant by."""
+    """The translation of a file; `unknown` are names that match no setting."""
 
-    taken: list[TranslatedSetting] = field(default_factory=list)
-    left: list[IgnoredSetting] = field(default_factory=list)
+    settings: list[TranslatedSetting] = field(default_factory=list)
+    ignored: list[IgnoredSetting] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class TranslationRule:
-    """The spellings of one thing, the longest form with lines between, and what a value of it comes to.
+    """The spellings of one setting, in snake case, and the function that translates its value.
 
-    A reader gives settings, or a reason in words why there are none.
+    `read` returns our settings, or a text that says why there are none.
     """
 
     names: str
-    read: Callable[[Any], Settled | str]
-    also: Mapping[str, str] = field(default_factory=dict)  # a value -> what is to be said of it
+    read: Callable[[Any], Values | str]
+    also: Mapping[str, str] = field(default_factory=dict)  # a value -> a remark about it
 
 
-def _as(key: str) -> Callable[[Any], Settled]:
+def _as(key: str) -> Callable[[Any], Values]:
     return lambda value: {key: value}
 
 
@@ -69,19 +69,19 @@ def _instead(why: str) -> Callable[[Any], str]:
     return lambda _value: why
 
 
-def _chosen(**meant: Settled) -> Callable[[Any], Settled | str]:
-    """By the value in small letters, with lines between its words."""
+def _chosen(**meant: Values) -> Callable[[Any], Values | str]:
+    """Translate by the value in snake case."""
 
-    def read(value: Any) -> Settled | str:
-        said = "true" if value is True else "false" if value is False else _plain(str(value))
-        known = ", ".join(meant).replace("_", "-")
-        return meant.get(said, f"{str(value)[:40]!r} is none of {known}")
+    def read(value: Any) -> Values | str:
+        word = "true" if value is True else "false" if value is False else _plain(str(value))
+        words = ", ".join(meant).replace("_", "-")
+        return meant.get(word, f"{str(value)[:40]!r} is none of {words}")
 
     return read
 
 
-def _place(value: Any) -> Settled | str:
-    """A folder holds the file under our name for it."""
+def _place(value: Any) -> Values | str:
+    """The database file; in a folder it has our name."""
     if not isinstance(value, str) or not value.strip():
         return "it is no path"
     path = value.strip().rstrip("/\\")
@@ -90,7 +90,7 @@ def _place(value: Any) -> Settled | str:
     return {"store.path": path if is_file else f"{path}{separator}mindhold.db"}
 
 
-def _model(value: Any) -> Settled | str:
+def _model(value: Any) -> Values | str:
     if not isinstance(value, str):
         return "it is no name"
     if value.startswith(("/", "~", ".")) or "\\" in value:
@@ -98,13 +98,13 @@ def _model(value: Any) -> Settled | str:
     return {"embedding.model": value.rpartition("/")[2]}
 
 
-def _level(value: Any) -> Settled | str:
+def _level(value: Any) -> Values | str:
     meant = {
         "debug": "debug", "verbose": "debug", "trace": "debug", "info": "info", "normal": "info", "warning": "warning",
         "warn": "warning", "minimal": "warning", "error": "error", "critical": "error", "fatal": "error",
     }  # fmt: skip
-    found = meant.get(_plain(str(value)))
-    return {"log.level": found} if found else f"{str(value)[:40]!r} is none of debug, info, warning, error"
+    level = meant.get(_plain(str(value)))
+    return {"log.level": level} if level else f"{str(value)[:40]!r} is none of debug, info, warning, error"
 
 
 _MONGO = {"store.mode": "mongodb"}
@@ -189,67 +189,64 @@ TRANSLATION_RULES = (
     TranslationRule("log_path logs_path log_dir logs_dir log_directory logs_directory logging_path logging_directory", _as("log.directory")),
     TranslationRule("time_zone timezone", _as("time_zone")),
 )  # fmt: skip
-_BY_NAME = {name: row for row in TRANSLATION_RULES for name in row.names.split()}
+_RULES = {name: rule for rule in TRANSLATION_RULES for name in rule.names.split()}
 
 
 def translate(document: Mapping[str, Any]) -> AssistantSettings:
-    """What a file comes to: of two words for one setting the later counts, and the earlier is told."""
-    found = AssistantSettings()
-    meant: dict[str, TranslatedSetting] = {}
-    for said, value in _words(document):
-        row = _row(said)
-        if row is None:
-            found.unknown.append(said)
+    """Translate a file. Of two names for one setting the later wins, and the earlier is listed as ignored."""
+    translation = AssistantSettings()
+    settings: dict[str, TranslatedSetting] = {}
+    for name, value in _values(document):
+        rule = _rule(name)
+        if rule is None:
+            translation.unknown.append(name)
             continue
-        read = "it is null" if value is None else row.read(value)
-        if isinstance(read, str):
-            found.left.append(IgnoredSetting(said, read))
+        values = "it is null" if value is None else rule.read(value)
+        if isinstance(values, str):
+            translation.ignored.append(IgnoredSetting(name, values))
             continue
-        if note := row.also.get(_plain(str(value))):
-            found.left.append(IgnoredSetting(said, note))
-        for key, one in read.items():
-            before = meant.get(key)
-            if key == SCHEDULE and before is not None and not before.value:  # off is off, whatever the hour
+        if remark := rule.also.get(_plain(str(value))):
+            translation.ignored.append(IgnoredSetting(name, remark))
+        for key, ours in values.items():
+            earlier = settings.get(key)
+            if key == SCHEDULE and earlier is not None and not earlier.value:  # off wins over a frequency
                 continue
-            if before is not None and before.value != one:
-                found.left.append(IgnoredSetting(before.said, f"{said} says otherwise of {key}"))
-            meant[key] = TranslatedSetting(key, one, said)
-        if not read:
-            found.left.append(IgnoredSetting(said, "that is how it is anyway"))
-    _without_folder(meant, found)
-    found.taken = list(meant.values())
-    return found
+            if earlier is not None and earlier.value != ours:
+                translation.ignored.append(IgnoredSetting(earlier.name, f"{name} says otherwise of {key}"))
+            settings[key] = TranslatedSetting(key, ours, name)
+        if not values:
+            translation.ignored.append(IgnoredSetting(name, "that is how it is anyway"))
+    mode, path = settings.get("store.mode"), settings.get("store.path")
+    if path is not None and mode is not None and mode.value == "mongodb":
+        del settings["store.path"]
+        reason = "MongoDB's own files lie in the home folder, which MINDHOLD_HOME names"
+        translation.ignored.append(IgnoredSetting(path.name, reason))
+    translation.settings = list(settings.values())
+    return translation
 
 
-def _without_folder(meant: dict[str, TranslatedSetting], found: AssistantSettings) -> None:
-    """A private MongoDB keeps its files in the home folder, which is no setting of the file that lies in it."""
-    if "store.path" in meant and "store.mode" in meant and meant["store.mode"].value == "mongodb":
-        said = meant.pop("store.path").said
-        found.left.append(
-            IgnoredSetting(said, "MongoDB's own files lie in the home folder, which MINDHOLD_HOME names")
-        )
-
-
-def _words(document: Mapping[str, Any], above: str = "", level: int = 1) -> list[tuple[str, Any]]:
-    """Every value with the words that lead to it. An object that is known as a whole isn't looked into."""
-    found: list[tuple[str, Any]] = []
-    for name, value in document.items():
-        said = f"{above}.{name}" if above else str(name)
+def _values(document: Mapping[str, Any], above: str = "", level: int = 1) -> list[tuple[str, Any]]:
+    """Every value of the document with its dotted name."""
+    values: list[tuple[str, Any]] = []
+    for key, value in document.items():
+        name = f"{above}.{key}" if above else str(key)
         if isinstance(value, Mapping) and level < DEEPEST:
-            found += _words(value, said, level + 1)
+            values += _values(value, name, level + 1)
         else:
-            found.append((said, value))
-    return found
+            values.append((name, value))
+    return values
 
 
-def _row(said: str) -> TranslationRule | None:
-    name = "_".join(_plain(part) for part in said.split("."))
-    for around in ("", *_AROUND):
-        inner = name.removeprefix(f"{around}_") if around else name
-        if (inner != name or not around) and inner in _BY_NAME:
-            return _BY_NAME[inner]
+def _rule(dotted: str) -> TranslationRule | None:
+    """The rule for a name, which may begin with the name of a section around all settings."""
+    name = "_".join(_plain(part) for part in dotted.split("."))
+    for section in ("", *_AROUND):
+        inner = name.removeprefix(f"{section}_") if section else name
+        if (inner != name or not section) and inner in _RULES:
+            return _RULES[inner]
     return None
 
 
 def _plain(word: str) -> str:
+    """The word in snake case."""
     return _NOT_WORD.sub("_", _CAMEL.sub("_", word).lower()).strip("_")

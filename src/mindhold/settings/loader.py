@@ -20,59 +20,60 @@ from mindhold.settings.schema import Settings
 from mindhold.settings.sections import PASSPHRASE, LlmSettings, fallbacks, origin_of
 
 ANTHROPIC_KEY = "llm.anthropic_key"
-ANTHROPIC = "https://api.anthropic.com"  # whose key it is
-OF_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")  # where whoever listens could read the file anyway
-PLACES = (".config/anthropic/api_key", ".anthropic/api_key")  # in the person's own folder; the first wins
-_LONGEST = 10_000  # bytes; what is longer is no key
+ANTHROPIC = "https://api.anthropic.com"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")  # a program that listens there could read the key's file anyway
+KEY_FILES = (".config/anthropic/api_key", ".anthropic/api_key")  # in the user's home folder; the first wins
+_LONGEST_KEY = 10_000  # bytes
 
 
 class StoredKey(NamedTuple):
-    """A key, and the file that it stands in."""
+    """A key and the file that it was read from."""
 
     value: str
     source: str
 
     def __repr__(self) -> str:
-        return f"FoundKey(source={self.source!r})"
+        return f"StoredKey(source={self.source!r})"
 
 
 def wants_anthropic(chosen: LlmSettings) -> bool:
-    """Whether Anthropic is asked at all: a secret that nobody needs is not read, nor one that would go to somebody else."""
+    """Whether Anthropic's key is needed: otherwise its file is not read, and it is never read for another server."""
     if chosen.provider == "anthropic":
-        return _is_theirs(chosen.base_url) or origin_of(chosen.base_url)[1] in OF_THIS_MACHINE
+        return _is_anthropic(chosen.base_url) or origin_of(chosen.base_url)[1] in LOOPBACK
     return any(
-        rung.provider == "anthropic" and _is_theirs(rung.address) for rung in fallbacks(chosen.fallback)
+        choice.provider == "anthropic" and _is_anthropic(choice.address)
+        for choice in fallbacks(chosen.fallback)
     )
 
 
-def _is_theirs(address: str) -> bool:
+def _is_anthropic(address: str) -> bool:
     return not address or origin_of(address) == origin_of(ANTHROPIC)
 
 
 def stored_key(environ: Mapping[str, str]) -> StoredKey | None:
-    """In the first of the places that has one; what can't be read, or is empty, is passed over."""
-    own = environ.get("HOME") or environ.get("USERPROFILE")
-    for place in PLACES if own else ():
-        path = Path(own or "", place)
+    """The key in the first file that has one; files that are empty or can't be read are skipped."""
+    home = environ.get("HOME") or environ.get("USERPROFILE")
+    for name in KEY_FILES if home else ():
+        path = Path(home or "", name)
         try:
             if not path.is_file():  # a pipe would never end
                 continue
             with path.open("rb") as file:
-                text = file.read(_LONGEST + 1).decode("utf-8-sig").strip()
+                text = file.read(_LONGEST_KEY + 1).decode("utf-8-sig").strip()
         except (OSError, ValueError):
             continue
-        if text and len(text) <= _LONGEST and len(text.split()) == 1:
+        if text and len(text) <= _LONGEST_KEY and len(text.split()) == 1:
             return StoredKey(text, str(path))
     return None
 
 
 PREFIX = "MINDHOLD_"
-# Set for programs that Mindhold itself asks, so that hooks which they fire know whose call it is.
+# Set for programs that Mindhold calls, so that the hooks of those programs do nothing.
 OWN_CALL = ("MINDHOLD_EXTRACTING", "MINDHOLD_SKIP")
 NOT_SETTINGS = ("MINDHOLD_HOME", "MINDHOLD_BENCH_DATA", *OWN_CALL)
-THEIR_KEYS = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY")  # which the programs that are asked read themselves
-THIS_FOLDER = "this folder"  # where the scope comes from that nobody named
-HIDDEN = "(hidden)"  # stands for a secret wherever settings are shown
+PROGRAM_KEYS = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY")  # that claude_cli and gemini_cli read themselves
+THIS_FOLDER = "this folder"  # the source of a scope that the working folder decides
+HIDDEN = "(hidden)"  # is shown in place of a secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,9 @@ class SettingInfo:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings and where each value came from. `folder` is the one that the call is made in, where that matters.
+    """Settings and the source of each value. `folder` is the working folder, where that matters.
 
-    `hosted`: a client works in it that has told so, by starting this process for it.
+    `hosted`: a client started this process for that folder.
     """
 
     settings: Settings
@@ -102,16 +103,16 @@ class LoadedSettings:
 
     @property
     def scope_is_usual(self) -> bool:
-        """Whether nobody named the scope for this call: a folder's project goes before what the settings file says."""
+        """Whether no scope was named for this call. The folder's project wins over the scope of the settings file."""
         return self.sources.get("scope", str(self.settings.config_file)) == str(self.settings.config_file)
 
     @property
     def in_project(self) -> bool:
-        """Whether the scope is that of the folder."""
+        """Whether the scope is the working folder's project."""
         return self.sources.get("scope") == THIS_FOLDER
 
     def within(self, scope: str) -> LoadedSettings:
-        """In the scope of the project that the folder is."""
+        """The settings with the scope of the working folder's project."""
         return replace(
             self, settings=replace(self.settings, scope=scope), sources={**self.sources, "scope": THIS_FOLDER}
         )
@@ -139,18 +140,18 @@ def variable_of(key: str) -> str:
 def load_settings(
     arguments: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None
 ) -> LoadedSettings:
-    """Read all sources. Raises SettingsError, naming the key and where it stands."""
+    """Read all sources. Raises SettingsError, naming the key and its source."""
     environment = os.environ if environ is None else environ
-    given = {key: value for key, value in (arguments or {}).items() if value is not None}
-    home = Path(given.pop("home", None) or environment.get("MINDHOLD_HOME") or Path.home() / ".mindhold")
+    overrides = {key: value for key, value in (arguments or {}).items() if value is not None}
+    home = Path(overrides.pop("home", None) or environment.get("MINDHOLD_HOME") or Path.home() / ".mindhold")
     settings = Settings(home=home.expanduser().absolute())
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     file = str(settings.config_file)
-    found = [(key, raw, file) for key, raw in values_in_file(settings.config_file).items()]
-    found += _from_environment(environment)
-    found += [(key, raw, "argument") for key, raw in given.items()]
-    for key, raw, source in found:
+    entries = [(key, raw, file) for key, raw in values_in_file(settings.config_file).items()]
+    entries += _from_environment(environment)
+    entries += [(key, raw, "argument") for key, raw in overrides.items()]
+    for key, raw, source in entries:
         if key == PASSPHRASE and source == file:
             raise SettingsError(
                 f"{key} stands in {file}: who has that file and a backup can read both.",
@@ -159,28 +160,28 @@ def load_settings(
         values[key] = _checked(key, raw, source=source)
         sources[key] = source
     filled = _filled(settings, values)
-    if wants_anthropic(filled.llm) and not filled.llm.anthropic_key and (kept := stored_key(environment)):
-        filled = _filled(filled, {ANTHROPIC_KEY: kept.value})
-        sources[ANTHROPIC_KEY] = kept.source
+    if wants_anthropic(filled.llm) and not filled.llm.anthropic_key and (stored := stored_key(environment)):
+        filled = _filled(filled, {ANTHROPIC_KEY: stored.value})
+        sources[ANTHROPIC_KEY] = stored.source
     loaded = LoadedSettings(filled, sources)
     _check_together(loaded.settings)
     return loaded
 
 
 def home_agent(loaded: LoadedSettings) -> str:
-    """Whose the home is, as its file or the default says; the call may be another's. Raises SettingsError."""
+    """The agent of the home's own settings; the call may be another agent's. Raises SettingsError."""
     if loaded.sources.get("agent") in (None, str(loaded.settings.config_file)):
         return loaded.settings.agent
     return value_in_file(loaded, "agent") or Settings().agent
 
 
 def value_in_file(loaded: LoadedSettings, key: str) -> str:
-    """What the home's file says of a text, whatever the call says; empty for nothing. Raises SettingsError."""
+    """A text setting as the settings file has it, whatever the call says; empty if it has none. Raises SettingsError."""
     return str(values_in_file(loaded.settings.config_file).get(key) or "")
 
 
 def _check_together(settings: Settings) -> None:
-    """What no value shows by itself. Raises SettingsError."""
+    """Check settings that depend on each other. Raises SettingsError."""
     recall = settings.recall
     total = recall.importance_weight + recall.recency_weight
     if not math.isclose(total, 1.0, abs_tol=1e-6):
@@ -194,41 +195,41 @@ def _check_together(settings: Settings) -> None:
 
 
 def working_folder(environ: Mapping[str, str] | None = None) -> str | None:
-    """The folder that is worked in: the one that Claude Code names to what it starts, else the process's own."""
-    named = (os.environ if environ is None else environ).get("CLAUDE_PROJECT_DIR", "")
+    """The working folder: the one that Claude Code names, else the process's own."""
+    project = (os.environ if environ is None else environ).get("CLAUDE_PROJECT_DIR", "")
     try:
-        return named or str(Path.cwd())
-    except OSError:  # it was removed meanwhile
+        return project or str(Path.cwd())
+    except OSError:  # it was removed
         return None
 
 
 def is_hosted(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether Claude Code has started this process, for a folder that it names."""
+    """Whether Claude Code started this process for a folder."""
     return bool((os.environ if environ is None else environ).get("CLAUDE_PROJECT_DIR"))
 
 
 def parsed_value(key: str, raw: str) -> Any:
-    """A value typed by a person, checked. Raises SettingsError."""
+    """A value from the command line, checked and converted. Raises SettingsError."""
     return _checked(key, raw, source="the command line")
 
 
 def checked_value(key: str, raw: Any, *, source: str) -> Any:
-    """A value that stands in another program's file, checked. Raises SettingsError."""
+    """A value from another program's file, checked and converted. Raises SettingsError."""
     return _checked(key, raw, source=source)
 
 
 def is_setting(key: str) -> bool:
-    """Whether there is one of that name."""
+    """Whether there is a setting of that name."""
     return key in _declared()
 
 
 def is_secret(key: str) -> bool:
-    """Whether its value is never shown."""
+    """Whether the setting's value is never shown."""
     return bool(_declared()[key][1].metadata["secret"])
 
 
 def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a program that is asked: all but what is only ours, and with the sign that the call is our own."""
+    """The environment for a program that Mindhold calls: without our settings and secrets, marked as our own call."""
     environment = os.environ if environ is None else environ
     secret = {
         name
@@ -236,12 +237,12 @@ def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
         if spec.metadata["secret"]
         for name in (variable_of(key), *spec.metadata["aliases"])
     }
-    kept = {
+    passed_on = {
         name: value
         for name, value in environment.items()
-        if not name.startswith(PREFIX) and (name not in secret or name in THEIR_KEYS)
+        if not name.startswith(PREFIX) and (name not in secret or name in PROGRAM_KEYS)
     }
-    return kept | dict.fromkeys(OWN_CALL, "1")
+    return passed_on | dict.fromkeys(OWN_CALL, "1")
 
 
 @cache
@@ -265,7 +266,7 @@ def _type_of(key: str) -> Any:
 
 
 def values_in_file(path: Path) -> dict[str, Any]:
-    """What a settings file says, as it stands there; nothing where there is none. Raises SettingsError."""
+    """The values of a settings file, unchecked; empty without a file. Raises SettingsError."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -280,16 +281,16 @@ def values_in_file(path: Path) -> dict[str, Any]:
     sections = {section for section, _ in _declared().values() if section}
     for name, value in document.items():
         if isinstance(value, dict) and name in sections:
-            flat.update({f"{name}.{inner}": given for inner, given in value.items()})
+            flat.update({f"{name}.{inner}": raw for inner, raw in value.items()})
         else:
             flat[name] = value
     return flat
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Key, value and variable; of the names that a setting has, ours wins, then the first of the others.
+    """Key, value and variable. Our variable wins, then the first alias that is set.
 
-    A secret of another program's that is empty says nothing: that is how people take one away from it.
+    An empty alias of a secret is ignored: people empty another program's variable to disable it there.
     """
     by_variable = {variable_of(key): key for key in _declared()}
     for name in environ:
@@ -298,15 +299,15 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
                 f"The environment variable {name} is no setting.{_nearest(name, by_variable)}",
                 advice="`mindhold config show` lists them all.",
             )
-    found = []
+    entries = []
     for key, (_, spec) in _declared().items():
-        others = [
+        aliases = [
             name for name in spec.metadata["aliases"] if environ.get(name) or not spec.metadata["secret"]
         ]
-        spoken = next((name for name in (variable_of(key), *others) if name in environ), None)
-        if spoken is not None:
-            found.append((key, environ[spoken], spoken))
-    return found
+        variable = next((name for name in (variable_of(key), *aliases) if name in environ), None)
+        if variable is not None:
+            entries.append((key, environ[variable], variable))
+    return entries
 
 
 def _checked(key: str, raw: Any, *, source: str) -> Any:
@@ -321,19 +322,21 @@ def _checked(key: str, raw: Any, *, source: str) -> Any:
     kind = _type_of(key)
     value = _converted(raw, kind)
     if value is None:
-        raise SettingsError(f"{where} is {shown}, which is not {_named(kind)}.", advice="Correct the value.")
+        raise SettingsError(
+            f"{where} is {shown}, which is not {_type_name(kind)}.", advice="Correct the value."
+        )
     meta = declared[key][1].metadata
     least, most = meta["least"], meta["most"]
     if (least is not None and value < least) or (most is not None and value > most):
         span = f"at least {least}" if most is None else f"between {least} and {most}"
         raise SettingsError(f"{where} is {value}; it must be {span}.", advice="Correct the value.")
-    if meta["doubt"] and (wrong := meta["doubt"](value)):
+    if meta["problem"] and (wrong := meta["problem"](value)):
         raise SettingsError(f"{where} is {value!r}, which is {wrong}.", advice="Correct the value.")
     return value
 
 
 def _converted(raw: Any, kind: Any) -> Any:
-    """The value as `kind`, or None where it can't be."""
+    """The value as `kind`; None if it can't be converted."""
     if get_origin(kind) is Literal:
         return raw if raw in get_args(kind) else None
     if kind is bool:
@@ -361,30 +364,30 @@ def _converted(raw: Any, kind: Any) -> Any:
     return value if math.isfinite(value) else None
 
 
-def _named(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(get_args(kind))
     return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
 
 
-def _nearest(word: str, known: Mapping[str, Any]) -> str:
-    """Within its section, if there is one of that name: that alone makes two keys alike."""
+def _nearest(word: str, keys: Mapping[str, Any]) -> str:
+    """A hint at the most similar key, looked for within the section first."""
     from difflib import get_close_matches
 
     section, _, name = word.rpartition(".")
     inside = {
-        key.removeprefix(f"{section}."): key for key in known if section and key.startswith(f"{section}.")
+        key.removeprefix(f"{section}."): key for key in keys if section and key.startswith(f"{section}.")
     }
     if inside:
-        close = [inside[one] for one in get_close_matches(name, inside, n=1)]
-        elsewhere = [key for key in known if key.endswith(f".{name}")]
+        close = [inside[match] for match in get_close_matches(name, inside, n=1)]
+        elsewhere = [key for key in keys if key.endswith(f".{name}")]
         close = close or elsewhere[:1]
         return (
             f" Did you mean {close[0]}?"
             if close
             else f" `mindhold config show {section}` lists those of [{section}]."
         )
-    close = get_close_matches(word, known, n=1)
+    close = get_close_matches(word, keys, n=1)
     return f" Did you mean {close[0]}?" if close else ""
 
 
@@ -404,7 +407,7 @@ SECTIONS = {"llm.base_url": "llm", "embedding.base_url": "embedding"}
 
 
 def check_address(settings: Settings, key: str, value: str) -> None:
-    """Nothing for other keys, and for an empty one. Raises SettingsError."""
+    """Check the address of a service, if the key is one and the value isn't empty. Raises SettingsError."""
     if key not in SECTIONS or not value.strip():
         return
     section = SECTIONS[key]
@@ -416,7 +419,7 @@ def check_address(settings: Settings, key: str, value: str) -> None:
     if parts.scheme not in ("http", "https") or not host or any(map(str.isspace, value.strip())):
         raise _wrong(key, value)
     plain_http: bool = getattr(settings, section).plain_http
-    if parts.scheme == "http" and not _is_here(host) and not plain_http:
+    if parts.scheme == "http" and not _is_loopback(host) and not plain_http:
         raise SettingsError(
             f"{key} would lead to {host} by plain http, where others can read every text and the key.",
             advice=f"Use https://, or for a network that you trust `mindhold config set {section}.plain_http true` first.",
@@ -430,7 +433,7 @@ def _wrong(key: str, value: str) -> SettingsError:
     )
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -442,7 +445,7 @@ def _is_here(host: str) -> bool:
 def client_places(
     settings: Settings, *, environ: Mapping[str, str] | None = None, platform: str = sys.platform
 ) -> ClientFolders:
-    """For this person, on this machine."""
+    """The settings folders of other programs, for this user on this machine."""
     environment = os.environ if environ is None else environ
     user = Path.home() if environ is None else Path(environment.get("HOME") or Path.home())
     if platform == "darwin":

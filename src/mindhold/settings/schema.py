@@ -1,4 +1,4 @@
-"""All settings: each one once, with its default and its meaning."""
+"""All settings: each is declared once, with its type, default, limits and description."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ CONFIG_FILE = "config.toml"
 TOOLSETS = ("core", "capture", "history", "assistant", "project", "fragments", "all")
 
 
-def _no_toolset(names: str) -> str:
+def _toolsets_problem(names: str) -> str:
     unknown = [name for name in names.split(",") if name.strip().casefold() not in TOOLSETS]
     return f"no list of toolsets; there are {', '.join(TOOLSETS)}" if unknown else ""
 
 
-def _no_time_zone(name: str) -> str:
+def _time_zone_problem(name: str) -> str:
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -282,7 +282,7 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can be set. `home` is where all of it lives."""
+    """All settings by section. `home` is the folder of all files."""
 
     home: Path = field(default_factory=lambda: Path.home() / ".mindhold")
     agent: str = setting("default", "Whose memories these are.")
@@ -290,13 +290,13 @@ class Settings:
     time_zone: str = setting(
         "",
         "The person's time zone, such as Europe/Berlin; empty means the machine's.",
-        doubt=_no_time_zone,
+        problem=_time_zone_problem,
     )
     date_order: Literal["YMD", "MDY", "DMY"] = setting("MDY", "How 3/4/2024 is read.")
     toolsets: str = setting(
         "core",
         "Which MCP tools are served, by commas: core, fragments, history, assistant, project, capture, all.",
-        doubt=_no_toolset,
+        problem=_toolsets_problem,
     )
     access_key: str = setting(
         "", "The owner's key to `mindhold serve`.", aliases=("MEMENTO_ACCESS_KEY",), secret=True

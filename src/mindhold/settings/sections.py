@@ -22,10 +22,10 @@ def setting(
     aliases: tuple[str, ...] = (),
     least: float | None = None,
     most: float | None = None,
-    doubt: Callable[[Any], str] | None = None,
+    problem: Callable[[Any], str] | None = None,
     secret: bool = False,
 ) -> Any:
-    """A `secret` is never shown. `doubt` says what is wrong with a value of the right type; nothing when it will do."""
+    """Declare one setting. A `secret` is never shown. `problem` says what is wrong with a value of the right type; empty if it is fine."""
     return field(
         default=default,
         repr=not secret,
@@ -34,14 +34,14 @@ def setting(
             "aliases": aliases,
             "least": least,
             "most": most,
-            "doubt": doubt,
+            "problem": problem,
             "secret": secret,
         },
     )
 
 
 PASSPHRASE = "backup.passphrase"
-_LONGEST = 10_000  # bytes; what is longer is no passphrase
+_LONGEST_PASSPHRASE = 10_000  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class BackupSettings:
 
 
 def first_line(path: Path) -> str | None:
-    """None where there is none to be read."""
+    """The first line of a file; None if it is empty or can't be read."""
     try:
-        if not path.is_file():  # a pipe would never end
+        if not path.is_file():  # reading a pipe would never end
             return None
         with path.open("rb") as file:
-            lines = file.read(_LONGEST).decode("utf-8-sig").splitlines()
+            lines = file.read(_LONGEST_PASSPHRASE).decode("utf-8-sig").splitlines()
     except (OSError, ValueError):
         return None
     return lines[0] if lines and lines[0] else None
@@ -93,11 +93,11 @@ KINDS = (
 
 
 def comma_list(value: str) -> tuple[str, ...]:
-    """What stands between the commas."""
+    """The parts of a comma-separated list, without empty ones."""
     return tuple(part for part in (piece.strip() for piece in value.split(",")) if part)
 
 
-def _no_kinds(value: str) -> str:
+def _kinds_problem(value: str) -> str:
     unknown = [name for name in comma_list(value) if name not in KINDS]
     return f"no list of what is captured: {unknown[0]!r} is none of {', '.join(KINDS)}" if unknown else ""
 
@@ -105,7 +105,7 @@ def _no_kinds(value: str) -> str:
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
     enabled: bool = setting(True, "Whether what Claude Code's hooks report is captured.")
-    kinds: str = setting("", "What is captured, by commas; empty means everything.", doubt=_no_kinds)
+    kinds: str = setting("", "What is captured, by commas; empty means everything.", problem=_kinds_problem)
     exclude: str = setting(
         "", "Folders whose conversations are never read, by commas; * and ? stand for anything in them."
     )
@@ -157,7 +157,7 @@ class CaptureSettings:
 AGENTS = ("claude", "codex", "gemini", "cursor")
 
 
-def _no_agents(value: str) -> str:
+def _agents_problem(value: str) -> str:
     unknown = [name for name in comma_list(value) if name not in AGENTS]
     return f"no list of agents: {unknown[0]!r} is none of {', '.join(AGENTS)}" if unknown else ""
 
@@ -171,7 +171,7 @@ class HistorySettings:
         aliases=("CLAUDE_CONFIG_DIR",),
     )
     agents: str = setting(
-        "claude,codex,gemini,cursor", "Whose conversations are read, by commas.", doubt=_no_agents
+        "claude,codex,gemini,cursor", "Whose conversations are read, by commas.", problem=_agents_problem
     )
     codex_dir: str = setting("", "Codex CLI's folder; empty means ~/.codex.", aliases=("CODEX_HOME",))
     gemini_dir: str = setting("", "Gemini CLI's folder; empty means ~/.gemini.")
@@ -240,12 +240,14 @@ class RlmSettings:
 
 
 Provider = Literal["none", "anthropic", "openai", "compatible", "claude_cli", "gemini_cli"]
-_RUNG = re.compile(r"(?P<provider>[a-z_]+)(?: *: *(?P<model>[^\s@]\S*?))?(?: *@ *(?P<address>https?://\S+))?")
+_CHOICE = re.compile(
+    r"(?P<provider>[a-z_]+)(?: *: *(?P<model>[^\s@]\S*?))?(?: *@ *(?P<address>https?://\S+))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """Whom to ask, by which model and where; empty parts are as the provider usually has them."""
+    """A provider, its model and its address; empty parts are the provider's usual ones."""
 
     provider: Provider
     model: str = ""
@@ -253,29 +255,29 @@ class ModelChoice:
 
 
 def origin_of(address: str) -> tuple[str, str, int | None]:
-    """Which server an address is of: a key that is meant for one is nobody else's business."""
+    """Scheme, host and port of an address. A key is sent to one origin only."""
     try:
         parts = urlsplit(address.strip())
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:  # no address: nobody's
+    except ValueError:  # not an address
         return address, "", None
     return parts.scheme, parts.hostname or "", port
 
 
 def fallbacks(value: str) -> tuple[ModelChoice, ...]:
-    """`claude_cli, compatible:qwen3@http://localhost:11434/v1`, read. Raises ValueError, saying what is wrong."""
-    found = []
+    """Parse a list such as `claude_cli, compatible:qwen3@http://localhost:11434/v1`. Raises ValueError, saying what is wrong."""
+    choices = []
     for part in filter(None, (piece.strip() for piece in value.split(","))):
-        read = _RUNG.fullmatch(part)
-        known = [name for name in get_args(Provider) if name != "none"]
-        if read is None or read["provider"] not in known:
-            raise ValueError(f"{part!r} is none of {', '.join(known)}, with :MODEL and @ADDRESS where wanted")
-        provider = cast("Provider", read["provider"])
-        found.append(ModelChoice(provider, read["model"] or "", read["address"] or ""))
-    return tuple(found)
+        match = _CHOICE.fullmatch(part)
+        names = [name for name in get_args(Provider) if name != "none"]
+        if match is None or match["provider"] not in names:
+            raise ValueError(f"{part!r} is none of {', '.join(names)}, with :MODEL and @ADDRESS where wanted")
+        provider = cast("Provider", match["provider"])
+        choices.append(ModelChoice(provider, match["model"] or "", match["address"] or ""))
+    return tuple(choices)
 
 
-def _no_fallback(value: str) -> str:
+def _fallback_problem(value: str) -> str:
     try:
         fallbacks(value)
     except ValueError as error:
@@ -295,7 +297,7 @@ class LlmSettings:
         "",
         "Who is asked next where the provider fails, by commas: a provider, with :MODEL and @ADDRESS where it needs them, such as "
         "claude_cli, compatible:qwen3@http://localhost:11434/v1.",
-        doubt=_no_fallback,
+        problem=_fallback_problem,
     )
     model: str = setting("auto", "Which model; auto takes the provider's usual one.")
     base_url: str = setting("", "Address of the service; empty means the provider's own.")
@@ -336,14 +338,14 @@ class LlmSettings:
 
 
 def hour_of(text: str) -> time:
-    """Raises ValueError."""
+    """The time of day that a text such as 03:00 names. Raises ValueError."""
     hours, _, minutes = text.strip().partition(":")
     if not (hours.isdecimal() and minutes.isdecimal() and len(minutes) == 2):
         raise ValueError(text)
     return time(int(hours), int(minutes))
 
 
-def _no_hour(text: str) -> str:
+def _hour_problem(text: str) -> str:
     try:
         hour_of(text)
     except ValueError:
@@ -354,7 +356,7 @@ def _no_hour(text: str) -> str:
 @dataclass(frozen=True, slots=True)
 class MaintenanceSettings:
     schedule: bool = setting(True, "Whether maintenance runs every night by itself, where something runs.")
-    hour: str = setting("03:00", "At what time of the person's day it is due.", doubt=_no_hour)
+    hour: str = setting("03:00", "At what time of the person's day it is due.", problem=_hour_problem)
     idle_minutes: int = setting(
         5,
         "How long nobody may have called for it to begin; it waits for that, but not for hours.",
@@ -402,7 +404,7 @@ class RecapSettings:
     longest_tokens: int = setting(400, "Most tokens of one summary.", least=80, most=2_000)
 
 
-def _no_address(value: str) -> str:
+def _address_problem(value: str) -> str:
     if not value:
         return ""
     try:
@@ -421,7 +423,7 @@ class RemoteSettings:
         "",
         "Address of a `mindhold serve` that commands ask, instead of the store on this machine; empty means none. The "
         "MCP server and the hooks of this machine keep to its own store.",
-        doubt=_no_address,
+        problem=_address_problem,
     )
     key: str = setting(
         "",

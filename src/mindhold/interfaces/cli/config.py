@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from mindhold.interfaces.cli.output import neutral, plural
 from mindhold.interfaces.cli.session import CARRY_OVER, CliSession
 from mindhold.model.errors import InvalidInput, SettingsError, StoreReadOnly
 from mindhold.model.scope import GLOBAL, LOCAL
-from mindhold.settings.assistant_file import IgnoredSetting, TranslatedSetting, translate
+from mindhold.settings.assistant_file import AssistantSettings, IgnoredSetting, TranslatedSetting, translate
 from mindhold.settings.loader import (
     HIDDEN,
     SECTIONS,
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 def settings_file(session: CliSession) -> Path:
-    """Found without reading it: it may be what is wrong."""
+    """The path of config.toml, found without reading it: the file may be what is wrong."""
     home = session.arguments.get("home")
     settings = Settings(home=Path(home).expanduser().absolute()) if home else Settings()
     return settings.config_file
 
 
 def put_values(path: Path, values: Mapping[str, Any]) -> None:
-    """Write these settings, all of them or none. Raises SettingsError, StoreReadOnly."""
+    """Write settings to the file, all of them or none. Raises SettingsError, StoreReadOnly."""
 
     def with_values(document: TOMLDocument) -> None:
         for key, value in values.items():
@@ -71,7 +71,7 @@ def _put(document: TOMLDocument, key: str, value: Any, path: Path) -> None:
 
 
 def edit_file(path: Path, change: Callable[[TOMLDocument], None]) -> None:
-    """Change it and write it, if that makes a difference. Raises SettingsError, StoreReadOnly."""
+    """Apply a change to the file and write it if it differs. Raises SettingsError, StoreReadOnly."""
     import tomlkit
     from tomlkit.exceptions import ParseError
 
@@ -91,7 +91,7 @@ def edit_file(path: Path, change: Callable[[TOMLDocument], None]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all, for the owner only: mkstemp makes files 0600."""
+    """Write the file atomically, readable by its owner only: mkstemp makes files 0600."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -110,7 +110,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def reset_hook_cache(session: CliSession, key: str) -> None:
-    """What hooks tell lies ready, made by the settings before: it is blank at once, and a worker makes it anew."""
+    """Empty the hook caches, which were made with the old setting, and have a worker write them again."""
     from mindhold.hooks.hook_cache_writer import blank_caches
     from mindhold.hooks.worker_start import start_cache_worker
 
@@ -125,25 +125,15 @@ def reset_hook_cache(session: CliSession, key: str) -> None:
 
 
 def warn_about_local_records(session: CliSession) -> None:
-    """The new store doesn't know what is in the file."""
-    left = session.launcher.leftover(session.loaded()).memories
-    if left:
-        kept = f"The local file keeps its {plural(left, 'memory')}, which the new store doesn't have"
-        session.console.note(f"{kept}: {CARRY_OVER}")
+    """Note that the memories of the local file are not in the new store."""
+    count = session.launcher.leftover(session.loaded()).memories
+    if count:
+        note = f"The local file keeps its {plural(count, 'memory')}, which the new store doesn't have"
+        session.console.note(f"{note}: {CARRY_OVER}")
 
 
-LARGEST = 1_000_000  # bytes; what is larger is no file of settings
-SOME_LEFT = 1
-
-
-@dataclass(slots=True)
-class _Plan:
-    """What the file comes to, checked."""
-
-    taken: list[TranslatedSetting] = field(default_factory=list)
-    left: list[IgnoredSetting] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    wrong: bool = False
+LARGEST = 1_000_000  # bytes of a file of settings
+SOME_INVALID = 1  # exit status
 
 
 @command(
@@ -161,25 +151,29 @@ def import_config(session: CliSession, file: Path, dry_run: bool) -> int:
 
     What it sets is shown, and every word that isn't known is named. Comments and all other settings of config.toml stay.
     """
-    plan = _checked(_read(file), str(file))
+    translation, valid = _checked(_read(file), str(file))
     path = settings_file(session)
-    before = values_in_file(path)
-    fresh = {one.key: one.value for one in plan.taken if before.get(one.key) != one.value}
-    if fresh and not dry_run:
-        put_values(path, fresh)
-        for key in fresh:
+    present = values_in_file(path)
+    changes = {
+        setting.key: setting.value
+        for setting in translation.settings
+        if present.get(setting.key) != setting.value
+    }
+    if changes and not dry_run:
+        put_values(path, changes)
+        for key in changes:
             reset_hook_cache(session, key)
     if session.console.json:
-        session.console.document(_import_document(plan, fresh, path, dry_run=dry_run))
+        session.console.document(_import_document(translation, changes, path, dry_run=dry_run))
     else:
-        _print(session, plan, fresh, path, dry_run=dry_run)
-    if fresh.get("store.mode", LOCAL) != LOCAL and not dry_run:
+        _print(session, translation, changes, path, dry_run=dry_run)
+    if changes.get("store.mode", LOCAL) != LOCAL and not dry_run:
         warn_about_local_records(session)
-    if fresh.get("scope", GLOBAL) != GLOBAL:
+    if changes.get("scope", GLOBAL) != GLOBAL:
         session.console.note(
-            f"If there is no such scope yet: mindhold scopes create {neutral(fresh['scope'])!r}"
+            f"If there is no such scope yet: mindhold scopes create {neutral(changes['scope'])!r}"
         )
-    return SOME_LEFT if plan.wrong else 0
+    return 0 if valid else SOME_INVALID
 
 
 def _read(file: Path) -> Mapping[str, Any]:
@@ -196,57 +190,73 @@ def _read(file: Path) -> Mapping[str, Any]:
     return document
 
 
-def _checked(document: Mapping[str, Any], source: str) -> _Plan:
-    found = translate(document)
-    plan = _Plan(left=list(found.left), unknown=list(found.unknown))
-    for one in found.taken:
-        if not is_setting(one.key):
-            plan.left.append(IgnoredSetting(one.said, f"this version has no setting {one.key}"))
+def _checked(document: Mapping[str, Any], source: str) -> tuple[AssistantSettings, bool]:
+    """The settings of the document whose values are valid, the others as ignored; and whether all were valid."""
+    translation, valid = translate(document), True
+    settings, translation.settings = translation.settings, []
+    for setting in settings:
+        if not is_setting(setting.key):
+            reason = f"this version has no setting {setting.key}"
+            translation.ignored.append(IgnoredSetting(setting.name, reason))
             continue
         try:
-            value = checked_value(one.key, one.value, source=source)
+            value = checked_value(setting.key, setting.value, source=source)
         except SettingsError as error:
-            plan.left.append(IgnoredSetting(one.said, error.message))
-            plan.wrong = True
+            translation.ignored.append(IgnoredSetting(setting.name, error.message))
+            valid = False
             continue
-        plan.taken.append(TranslatedSetting(one.key, value, one.said))
-    return plan
+        translation.settings.append(replace(setting, value=value))
+    return translation, valid
 
 
-def _shown_import(one: TranslatedSetting) -> Any:
-    return HIDDEN if is_secret(one.key) else one.value
+def _shown_import(setting: TranslatedSetting) -> Any:
+    return HIDDEN if is_secret(setting.key) else setting.value
 
 
-def _import_document(plan: _Plan, fresh: Mapping[str, Any], path: Path, *, dry_run: bool) -> dict[str, Any]:
+def _import_document(
+    translation: AssistantSettings, changes: Mapping[str, Any], path: Path, *, dry_run: bool
+) -> dict[str, Any]:
     return {
         "file": str(path),
         "dry_run": dry_run,
         "settings": [
-            {"key": one.key, "value": _shown_import(one), "from": one.said, "changed": one.key in fresh}
-            for one in plan.taken
+            {
+                "key": setting.key,
+                "value": _shown_import(setting),
+                "from": setting.name,
+                "changed": setting.key in changes,
+            }
+            for setting in translation.settings
         ],
-        "left": [{"from": one.said, "why": one.why} for one in plan.left],
-        "unknown": plan.unknown,
+        "left": [{"from": setting.name, "why": setting.reason} for setting in translation.ignored],
+        "unknown": translation.unknown,
     }
 
 
-def _print(session: CliSession, plan: _Plan, fresh: Mapping[str, Any], path: Path, *, dry_run: bool) -> None:
+def _print(
+    session: CliSession,
+    translation: AssistantSettings,
+    changes: Mapping[str, Any],
+    path: Path,
+    *,
+    dry_run: bool,
+) -> None:
     console = session.console
-    for one in plan.taken:
-        value = _shown_import(one)
-        told = "true" if value is True else "false" if value is False else neutral(str(value))
-        mark = "" if one.key in fresh else "  (as it was)"
-        console.line(f"{one.key} = {told}  (from {neutral(one.said)}){mark}")
-    for left in plan.left:
-        console.line(f"not taken: {neutral(left.said)}: {neutral(left.why)}")
-    for said in plan.unknown:
-        console.line(f"not known: {neutral(said)}")
-    if not plan.taken:
+    for setting in translation.settings:
+        value = _shown_import(setting)
+        shown = "true" if value is True else "false" if value is False else neutral(str(value))
+        mark = "" if setting.key in changes else "  (as it was)"
+        console.line(f"{setting.key} = {shown}  (from {neutral(setting.name)}){mark}")
+    for ignored in translation.ignored:
+        console.line(f"not taken: {neutral(ignored.name)}: {neutral(ignored.reason)}")
+    for name in translation.unknown:
+        console.line(f"not known: {neutral(name)}")
+    if not translation.settings:
         console.line("Nothing in it is a setting here.")
-    elif not fresh:
+    elif not changes:
         console.line(f"{path} says all of it already.")
     else:
-        console.line(f"{'Would set' if dry_run else 'Set'} {len(fresh)} in {path}")
+        console.line(f"{'Would set' if dry_run else 'Set'} {len(changes)} in {path}")
 
 
 _NEGATIVE = re.compile(r"-\d+(\.\d+)?")
@@ -315,12 +325,12 @@ def get_config(session: CliSession, key: str) -> None:
 
 
 class _WithNumbers(Command):
-    """`-3` is a number here, and no option."""
+    """A command whose arguments may be negative numbers: `-3` is no option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        place = next((at for at, word in enumerate(args) if _NEGATIVE.fullmatch(word)), None)
-        if place is not None and "--" not in args:
-            args = [*args[:place], *args[place + 1 :], "--", args[place]]
+        at = next((index for index, word in enumerate(args) if _NEGATIVE.fullmatch(word)), None)
+        if at is not None and "--" not in args:
+            args = [*args[:at], *args[at + 1 :], "--", args[at]]
         return super().parse_args(ctx, args)
 
 
@@ -342,7 +352,7 @@ def set_config(session: CliSession, key: str, value: str | None) -> None:
     `-` reads the value from stdin. A secret that isn't given is asked for, and not shown: what stands in a command is
     kept by the shell, and other programs can see it.
     """
-    value = _given(session, key, value)
+    value = _value(session, key, value)
     path = write_setting(session, key, value)
     warn_if_overridden(session, key)
     secret = _info(session.loaded(), key).secret
@@ -394,7 +404,8 @@ def config_path(session: CliSession) -> None:
 config.add_command(import_config)
 
 
-def _given(session: CliSession, key: str, value: str | None) -> str:
+def _value(session: CliSession, key: str, value: str | None) -> str:
+    """The value of the argument, of stdin, or typed by the user."""
     if value == "-":
         return sys.stdin.read().strip()
     if value is not None:
@@ -403,8 +414,7 @@ def _given(session: CliSession, key: str, value: str | None) -> str:
         raise click.UsageError(f"{key} needs a value.")
     if session.console.json or sys.stdin is None or not sys.stdin.isatty():
         raise click.UsageError(f"{key} needs a value; `-` reads it from stdin.")
-    asked: str = click.prompt(key, hide_input=True, err=True)
-    return asked.strip()
+    return str(click.prompt(key, hide_input=True, err=True)).strip()
 
 
 def write_setting(session: CliSession, key: str, value: str) -> Path:
@@ -419,7 +429,7 @@ def write_setting(session: CliSession, key: str, value: str) -> Path:
 
 
 def warn_if_overridden(session: CliSession, key: str) -> None:
-    """A value in the file may be silent: the environment and arguments win."""
+    """Warn that the environment or an argument wins over the value in the file."""
     source = _info(session.loaded(), key).source
     if source != str(settings_file(session)):
         session.console.warn(f"note: {key} still comes from {source}, which wins over the file.")
@@ -434,10 +444,10 @@ def _info(loaded: LoadedSettings, key: str) -> SettingInfo:
 
 
 def _chosen(loaded: LoadedSettings, prefix: str | None, *, changed: bool) -> list[SettingInfo]:
-    found = [info for info in loaded if info.key.startswith(prefix or "")]
-    if not found and prefix:
+    infos = [info for info in loaded if info.key.startswith(prefix or "")]
+    if not infos and prefix:
         _info(loaded, prefix)  # raises, naming the nearest one
-    return [info for info in found if not changed or info.source != "default"]
+    return [info for info in infos if not changed or info.source != "default"]
 
 
 def _document(info: SettingInfo) -> dict[str, Any]:

@@ -356,7 +356,7 @@ class ServiceEmbedder:
     async def close(self) -> None:
         await self._line.close()
 
-    async def mindhold(self) -> None:
+    async def load_traits(self) -> None:
         """Take up what was measured once, so that it is known before the first text. Asks no service."""
         self._traits = self._traits or await self._book.traits()
 
@@ -386,7 +386,7 @@ class ServiceEmbedder:
         except TimeoutError as error:
             raise self._late() from error
         try:
-            await self.mindhold()
+            await self.load_traits()
             if self._traits is None:
                 self._traits = await self._measure(manner)
                 await self._book.keep_traits(self._traits)
