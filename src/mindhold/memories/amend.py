@@ -79,7 +79,7 @@ class AmendResult(Output):
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     previous_id: str | None = Field(default=None, description="Id of the memory that it replaced.")
-    memory: MemoryView
+    memory: MemoryView = Field(examples=[{"content": "Staging listens on port 5434."}])
     notice: str = Field(default="", description="A notice about this answer; usually empty.")
     etag: str = ""
 

@@ -402,7 +402,7 @@ class LayerView(Output):
     """A layer that was asked: L1 every keyword, L2 words, L3 vectors, or filter; and how many of the answers it found."""
 
     layer: str = Field(description="The layer: keywords, full text, vectors or filter.", examples=["L3"])
-    found: int
+    found: int = Field(description="How many results it found.", examples=[1])
 
 
 class RecallResult(Output):
@@ -410,13 +410,20 @@ class RecallResult(Output):
 
     hits: list[HitView] = Field(description="Results, the best first.")
     count: int = Field(description="Number of items in this answer.", examples=[1])
-    considered: int | None  # records within the filters; None where the first layer ended it
+    considered: int | None = Field(
+        description="How many memories the filters allow; null if keywords alone found enough.",
+        examples=[1523],
+    )
     tokens: int = Field(description="Number of tokens.", examples=[8])
     rung: str = Field(description="Search level: full text alone, or with vectors.", examples=["semantic"])
     notice: str = Field(default="", description="A notice about this answer; usually empty.")
     timeframe: TimeframeView | None = None
-    scopes: list[str] = []
-    layers: list[LayerView] = []  # in order; the last one ended it
+    scopes: list[str] = Field(
+        default=[], description="The scopes that were searched.", examples=[["shop", "Global"]]
+    )
+    layers: list[LayerView] = Field(
+        default=[], description="The layers in the order that they were asked.", examples=[[{}]]
+    )
     digest: DigestView | None = Field(
         default=None,
         description="A digest of all matches.",

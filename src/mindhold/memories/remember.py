@@ -84,11 +84,13 @@ class RememberResult(Output):
     )
     created: bool = Field(description="Whether something was created.", examples=[True])
     id: str | None = Field(default=None, description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
-    memory: MemoryView | None = None
+    memory: MemoryView | None = Field(default=None, examples=[{}])
     parts: list[str] = []
     superseded: list[str] = Field(default=[], description="Ids of the memories that it replaced.")
     links: list[LinkView] = Field(default=[], description="Linked memories.", examples=[[{}]])
-    linked: list[str] = []  # with whom
+    linked: list[str] = Field(
+        default=[], description="Ids of the linked memories.", examples=[["01m7gv9k5d2w8r6t1p0n4b3xya"]]
+    )
     redacted: dict[str, int] = Field(
         default={},
         description="How many secrets and personal data were replaced, by kind.",
