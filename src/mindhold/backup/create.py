@@ -339,39 +339,37 @@ class BackupInput(Input):
 
     name: str | None = Field(
         default=None,
-        description="What to call it; by the time where none is given.",
+        description="Name of the backup; the time if absent.",
         examples=["before-the-move"],
     )
     encrypt: bool | None = Field(
         default=None,
-        description="Whether it is encrypted, with the server's passphrase; as its settings say where none is said.",
+        description="Encrypt it with the server's passphrase; the setting decides if absent.",
     )
     without: list[str] = Field(
-        default=[], description="Stores that projects live in, and that are left out."
+        default=[], description="Stores to leave out, by storage mode."
     )  # stores that projects live in, and that may be left out
 
 
 class BackupView(Output):
     """One backup. `file` is its name in the folder of backups."""
 
-    file: str = Field(description="The file that it came from.", examples=["backup-20261116T103000Z.backup"])
+    file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
     path: str = Field(
-        description="The folder or file that is meant.",
+        description="Its folder or file.",
         examples=["/home/me/.mindhold/backups/backup-20261116T103000Z.backup"],
     )
-    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[1523])
-    links: int = Field(description="What it is linked with, or how many links there are.", examples=[310])
-    versions: int = Field(description="What it was before, or how many versions there are.", examples=[44])
+    memories: int = Field(description="Number of memories.", examples=[1523])
+    links: int = Field(description="Number of links.", examples=[310])
+    versions: int = Field(description="Number of versions.", examples=[44])
     scopes: int = Field(examples=[5])
     vectors: int = Field(examples=[1523])
-    entries: int = Field(description="Each entry with the memory that holds it.", examples=[61])
+    entries: int = Field(description="How many entries there are.", examples=[61])
     jobs: int = Field(examples=[2])
     encrypted: bool = Field(examples=[False])
     bytes: int = Field(examples=[48213])
     sha256: str = Field(examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"])
-    created: datetime = Field(
-        description="When it was made, or how many were.", examples=["2026-11-16T10:30:00Z"]
-    )
+    created: datetime = Field(description="When it was created.", examples=["2026-11-16T10:30:00Z"])
 
 
 class ListBackupsInput(Input):
@@ -381,18 +379,16 @@ class ListBackupsInput(Input):
 class BackupFileView(Output):
     """One file in the folder of backups."""
 
-    file: str = Field(description="The file that it came from.", examples=["backup-20261116T103000Z.backup"])
+    file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
     path: str = Field(
-        description="The folder or file that is meant.",
+        description="Its folder or file.",
         examples=["/home/me/.mindhold/backups/backup-20261116T103000Z.backup"],
     )
     bytes: int = Field(examples=[48213])
     sha256: str | None = Field(
         default=None, examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
     )  # None when the sum beside it is missing
-    created: datetime = Field(
-        description="When it was made, or how many were.", examples=["2026-11-16T10:30:00Z"]
-    )
+    created: datetime = Field(description="When it was created.", examples=["2026-11-16T10:30:00Z"])
     made: str = Field(
         examples=["daily"]
     )  # what for: by hand, daily, weekly, before a restore, before a scope was forgotten
@@ -460,7 +456,7 @@ class DropBackupInput(Input):
     """Which file of the folder of backups."""
 
     file: str = Field(
-        description="A name that the list of backups has.", examples=["backup-20261116T103000Z.backup"]
+        description="A file name from the list of backups.", examples=["backup-20261116T103000Z.backup"]
     )
 
 

@@ -117,7 +117,7 @@ class RestoreInput(Input):
 
     file: str | None = Field(
         default=None,
-        description="A name that the list of backups has.",
+        description="A file name from the list of backups.",
         examples=["backup-20261116T103000Z.backup"],
     )
 
@@ -125,14 +125,14 @@ class RestoreInput(Input):
 class RestoreResult(Output):
     """What came back; `skipped` were there already. `safety` is the backup that was made before."""
 
-    file: str = Field(description="The file that it came from.", examples=["backup-20261116T103000Z.backup"])
-    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[1523])
+    file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
+    memories: int = Field(description="Number of memories.", examples=[1523])
     skipped: int = Field(examples=[1500])
-    links: int = Field(description="What it is linked with, or how many links there are.", examples=[310])
-    versions: int = Field(description="What it was before, or how many versions there are.", examples=[44])
+    links: int = Field(description="Number of links.", examples=[310])
+    versions: int = Field(description="Number of versions.", examples=[44])
     scopes: int = Field(examples=[5])
     safety: str = Field(examples=["before-restore-20261116T103000Z.backup"])
-    note: str = Field(default="", description="What there is to say of it.")
+    note: str = Field(default="", description="A note about it.")
 
 
 async def _restore(context: Context, request: RestoreInput) -> RestoreResult:

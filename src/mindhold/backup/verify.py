@@ -126,7 +126,7 @@ class VerifyBackupsInput(Input):
 
     file: str | None = Field(
         default=None,
-        description="A name that the list of backups has.",
+        description="A file name from the list of backups.",
         examples=["backup-20261116T103000Z.backup"],
     )
     all: bool = False
@@ -135,12 +135,10 @@ class VerifyBackupsInput(Input):
 class ProofView(Output):
     """What came of restoring one to a temporary place. `problem` is empty where it is good."""
 
-    file: str = Field(description="The file that it came from.", examples=["backup-20261116T103000Z.backup"])
+    file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
     good: bool = Field(examples=[True])
     problem: str = ""
-    memories: int = Field(
-        default=0, description="The memories that are meant, or how many there are.", examples=[1523]
-    )
+    memories: int = Field(default=0, description="Number of memories.", examples=[1523])
     vectors: int = Field(default=0, examples=[1523])
     encrypted: bool = Field(default=False, examples=[False])
 

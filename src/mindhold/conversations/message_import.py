@@ -85,9 +85,7 @@ class MessageLine(Input):
     )
     session_id: str | None = Field(default=None, description="The session that it was said in.")
     timestamp: datetime | None = Field(default=None, description="When it was said.")
-    metadata: dict[str, Any] | None = Field(
-        default=None, description="Whatever else belongs to it, kept as it is given."
-    )
+    metadata: dict[str, Any] | None = Field(default=None, description="Free metadata, stored unchanged.")
     id: str | None = Field(default=None, description="Its id.")
 
 
@@ -103,7 +101,7 @@ class SaveMessagesInput(Input):
     )
     messages: list[MessageLine | None] = Field(
         max_length=MOST_AT_ONCE,
-        description="The messages.",
+        description="Messages.",
         examples=[
             [
                 {
@@ -116,11 +114,11 @@ class SaveMessagesInput(Input):
             ]
         ],
     )
-    first: int = Field(default=1, ge=1, le=MOST_LINES, description="The number of the first of them.")
+    first: int = Field(default=1, ge=1, le=MOST_LINES, description="Number of the first line.")
     idempotency_key: str | None = None
     embed: bool = Field(
         default=True,
-        description="Whether meanings are worked out at once; otherwise a job does it afterwards.",
+        description="Embed at once; otherwise a job does it later.",
     )
     create_project: bool = True
 
@@ -128,10 +126,10 @@ class SaveMessagesInput(Input):
 class LineError(Output):
     """What was wrong with one of them."""
 
-    line: int = Field(description="The line in its file, or among those that were sent.")
+    line: int = Field(description="Line number.")
     error: str
     code: str
-    advice: str = Field(default="", description="What can be done about it.")
+    advice: str = Field(default="", description="What to do about it.")
 
 
 class SaveMessagesResult(Output):
@@ -140,36 +138,35 @@ class SaveMessagesResult(Output):
     `message_ids` has one a message, null for what wasn't stored; none where too many came to name them.
     """
 
-    status: str = Field(default="saved", description="How it stands.", examples=["saved"])
-    imported: int = Field(description="How many were new.", examples=[1])
-    repeated: int = Field(
-        description="Whether, or how many, were there already under the same key.", examples=[0]
-    )
-    failed: int = Field(description="How many could not be done.", examples=[0])
+    status: str = Field(default="saved", description="Its status.", examples=["saved"])
+    imported: int = Field(description="How many new messages were stored.", examples=[1])
+    repeated: int = Field(description="How many existed already under the same key.", examples=[0])
+    failed: int = Field(description="How many failed.", examples=[0])
     indexed: int = Field(
-        description="Whether it can be found by meaning already.", examples=[1]
+        description="How many messages have vectors already.", examples=[1]
     )  # of those that were imported: found by meaning already
     quarantined: int = Field(
-        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+        description="How many were quarantined because they read like instructions.",
         examples=[0],
     )  # of those: kept, but never given to anybody
     redacted: int = Field(
         default=0,
-        description="Secrets and personal data that were replaced: their kinds, or how many texts had some.",
+        description="How many texts had secrets or personal data replaced.",
         examples=[0],
     )  # of those: with secrets or personal data that were replaced
-    errors: list[LineError] = Field(description="What was wrong, by line.", examples=[[]])
+    errors: list[LineError] = Field(description="Errors by line.", examples=[[]])
     message_ids: list[str | None] = Field(default=[], examples=[["01k8zj5v6n7q4x2m9c3d8e1f0g"]])
     embedding_model: str | None = Field(
         default=None,
-        description="The model that works out meanings; null where there is none.",
+        description="The embedding model; null if there is none.",
         examples=["all-MiniLM-L6-v2"],
     )
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
     project: str = Field(description="The project's name.", examples=["proj_123"])
-    seconds: float = Field(description="How long it may take, or took.", examples=[0.012])
+    seconds: float = Field(description="How many seconds it took.", examples=[0.012])
 
 
 async def _save(context: Context, request: SaveMessagesInput) -> SaveMessagesResult:

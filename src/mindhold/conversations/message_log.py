@@ -135,7 +135,7 @@ class MessageView(Output):
     session_id: str | None = Field(
         default=None, description="The session that it was said in.", examples=["abc-123"]
     )
-    truncated: bool = Field(default=False, description="Whether the text was cut.", examples=[False])
+    truncated: bool = Field(default=False, description="Whether the text was shortened.", examples=[False])
 
     @classmethod
     def of(cls, excerpt: MessageExcerpt) -> MessageView:
@@ -149,13 +149,13 @@ class WholeMessageView(MessageView):
 
     metadata: dict[str, Any] = Field(
         default={},
-        description="Whatever else belongs to it, kept as it is given.",
+        description="Free metadata, stored unchanged.",
         examples=[{"session_id": "abc-123"}],
     )
-    indexed: bool = Field(description="Whether it can be found by meaning already.", examples=[True])
+    indexed: bool = Field(description="Whether it has a vector already.", examples=[True])
     quarantined: bool = Field(
         default=False,
-        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+        description="Whether it reads like instructions: then it is stored but only shown by its id.",
         examples=[False],
     )  # it reads like instructions to its reader: shown by its id alone
 
@@ -185,18 +185,18 @@ class FoundView(Output):
     message_type: str = Field(description="Who said it.", examples=["assistant"])
     timestamp: datetime = Field(description="When it was said.", examples=["2025-11-25T14:20:00Z"])
     task_id: int | None = Field(default=None, description="The task that it belongs to.", examples=[38])
-    similarity: float = Field(description="How close in meaning, from 0 to 1.", examples=[0.89])
-    score: float = Field(description="How well it fits, from 0 to 1.", examples=[0.93])
+    similarity: float = Field(description="Similarity in meaning, from 0 to 1.", examples=[0.89])
+    score: float = Field(description="Relevance score, from 0 to 1.", examples=[0.93])
     metadata: dict[str, Any] = Field(
         default={},
-        description="Whatever else belongs to it, kept as it is given.",
+        description="Free metadata, stored unchanged.",
         examples=[{"session_id": "xyz-789", "context": "security-feature"}],
     )
-    kind: str = Field(description="What kind of thing it is.", examples=["episode"])
+    kind: str = Field(description="Its kind.", examples=["episode"])
     session_id: str | None = Field(
         default=None, description="The session that it was said in.", examples=["xyz-789"]
     )
-    truncated: bool = Field(default=False, description="Whether the text was cut.", examples=[False])
+    truncated: bool = Field(default=False, description="Whether the text was shortened.", examples=[False])
 
     @classmethod
     def of(cls, hit: Hit) -> FoundView:
@@ -227,9 +227,9 @@ class SaveMessageInput(Input):
     project: str | None = Field(
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
-    message_type: MessageType = Field(description="Who speaks.", examples=["user"])
+    message_type: MessageType = Field(description="Who said it.", examples=["user"])
     content: str = Field(
-        description="What was said. Its words stay; secrets, invisible characters and blanks at the ends of lines don't.",
+        description="The message's text. Secrets, invisible characters and trailing blanks are removed.",
         examples=["How do I implement authentication?"],
     )
     task_id: int | None = Field(
@@ -247,10 +247,10 @@ class SaveMessageInput(Input):
         ],
     )
     conversation: str | None = Field(
-        default=None, description="Names the conversation, before what the metadata says."
+        default=None, description="The conversation's id; overrides `session_id` in the metadata."
     )
     timestamp: datetime | None = Field(
-        default=None, description="When it was said, before what the metadata says."
+        default=None, description="When it was said; overrides `timestamp` in the metadata."
     )
     create_project: bool = True
 
@@ -259,25 +259,26 @@ class SaveMessageResult(Output):
     """The message's id, and whether it is found by meaning already; if not, that is caught up with later."""
 
     message_id: str = Field(description="The message's id.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ab"])
-    status: str = Field(default="saved", description="How it stands.", examples=["saved"])
-    indexed: bool = Field(description="Whether it can be found by meaning already.", examples=[True])
+    status: str = Field(default="saved", description="Its status.", examples=["saved"])
+    indexed: bool = Field(description="Whether it has a vector already.", examples=[True])
     embedding_model: str | None = Field(
         default=None,
-        description="The model that works out meanings; null where there is none.",
+        description="The embedding model; null if there is none.",
         examples=["all-MiniLM-L6-v2"],
     )
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
     project: str = Field(description="The project's name.", examples=["proj_123"])
     quarantined: bool = Field(
         default=False,
-        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+        description="Whether it reads like instructions: then it is stored but only shown by its id.",
         examples=[False],
     )  # it reads like instructions to its reader: kept, and shown by its id alone
     redacted: list[str] = Field(
         default=[],
-        description="Secrets and personal data that were replaced: their kinds, or how many texts had some.",
+        description="Kinds of secrets and personal data that were replaced.",
         examples=[[]],
     )  # kinds of secrets and personal data that were replaced
 
@@ -288,9 +289,9 @@ class RecentMessagesInput(Input):
     project: str | None = Field(
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
-    limit: int = Field(default=50, ge=1, le=200, description="How many at most.", examples=[50])
-    conversation: str | None = Field(default=None, description="Only of this session.")
-    task_id: int | None = Field(default=None, description="Only about this task.")
+    limit: int = Field(default=50, ge=1, le=200, description="Maximum number of results.", examples=[50])
+    conversation: str | None = Field(default=None, description="Only messages of this session.")
+    task_id: int | None = Field(default=None, description="Only messages of this task.")
     whole: bool = False  # as they were saved, not what a reader has room for
 
 
@@ -298,7 +299,7 @@ class RecentMessagesResult(Output):
     """The newest messages, oldest of them first."""
 
     messages: list[MessageView] = Field(
-        description="The messages.",
+        description="Messages.",
         examples=[
             [
                 {},
@@ -311,9 +312,10 @@ class RecentMessagesResult(Output):
             ]
         ],
     )
-    count: int = Field(description="How many there are in this answer.", examples=[2])
+    count: int = Field(description="Number of items in this answer.", examples=[2])
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
 
 
@@ -323,15 +325,17 @@ class ListMessagesInput(Input):
     project: str | None = Field(
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
-    limit: int = Field(default=50, ge=1, le=200, description="How many at most.", examples=[2])
+    limit: int = Field(default=50, ge=1, le=200, description="Maximum number of results.", examples=[2])
     cursor: str | None = Field(
-        default=None, max_length=LONGEST_WORD, description="`next` of the page before."
+        default=None, max_length=LONGEST_WORD, description="`next` of the previous page."
     )
-    conversation: str | None = Field(default=None, description="Only of this session.", examples=["abc-123"])
-    task_id: int | None = Field(default=None, description="Only about this task.")
-    since: datetime | None = Field(default=None, description="Said at or after.")
-    until: datetime | None = Field(default=None, description="Said before.")
-    order: Literal["newest", "oldest"] = Field(default="newest", description="Which come first.")
+    conversation: str | None = Field(
+        default=None, description="Only messages of this session.", examples=["abc-123"]
+    )
+    task_id: int | None = Field(default=None, description="Only messages of this task.")
+    since: datetime | None = Field(default=None, description="Only messages from this time on.")
+    until: datetime | None = Field(default=None, description="Only messages from before this time.")
+    order: Literal["newest", "oldest"] = Field(default="newest", description="Sort order.")
     whole: bool = False  # as they were saved; else of long ones the first part
 
 
@@ -339,7 +343,7 @@ class ListMessagesResult(Output):
     """A page; `next` continues it, whatever is written or deleted meanwhile, and is null on the last one."""
 
     messages: list[MessageView] = Field(
-        description="The messages.",
+        description="Messages.",
         examples=[
             [
                 {
@@ -354,11 +358,12 @@ class ListMessagesResult(Output):
     )
     next: str | None = Field(
         default=None,
-        description="Where the rest begins: give it as `cursor`. Null where this is all.",
+        description="The `cursor` of the next page; null on the last page.",
         examples=[None],
     )
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
 
 
@@ -369,7 +374,9 @@ class ShowMessageInput(Input):
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
     message_id: str = Field(
-        max_length=LONGEST_WORD, description="As saving told it.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ab"]
+        max_length=LONGEST_WORD,
+        description="The message's id, from the answer that saved it.",
+        examples=["01k2v9c3m4q8r7t6w5x1y0z2ab"],
     )
 
 
@@ -382,8 +389,8 @@ class SearchMessagesInput(Input):
     query: str = Field(
         description="A question in plain words.", examples=["authentication implementation patterns"]
     )
-    limit: int = Field(default=20, ge=1, le=100, description="How many at most.", examples=[20])
-    conversation: str | None = Field(default=None, description="Only of this session.")
+    limit: int = Field(default=20, ge=1, le=100, description="Maximum number of results.", examples=[20])
+    conversation: str | None = Field(default=None, description="Only messages of this session.")
     whole: bool = False  # as they were saved, not what a reader has room for
     summary: bool = True  # whether the project's summary is among what may be found
 
@@ -391,19 +398,20 @@ class SearchMessagesInput(Input):
 class SearchMessagesResult(Output):
     """The most relevant first."""
 
-    results: list[FoundView] = Field(description="What was found, the best first.")
+    results: list[FoundView] = Field(description="Results, the best first.")
     query_embedding_model: str | None = Field(
         default=None,
-        description="The model that worked out what the question means; null where words alone were compared.",
+        description="The embedding model of the query; null if only words were compared.",
         examples=["all-MiniLM-L6-v2"],
     )
     search_method: str = Field(
-        description="How it was found: `hybrid` by words and meanings, `full_text` by words alone.",
+        description="`hybrid` (full text and vectors) or `full_text`.",
         examples=["hybrid"],
     )
-    count: int = Field(description="How many there are in this answer.", examples=[1])
+    count: int = Field(description="Number of items in this answer.", examples=[1])
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
 
 
@@ -414,22 +422,23 @@ class DeleteMessagesInput(Input):
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
     message_id: str | None = Field(default=None, max_length=LONGEST_WORD, description="This message.")
-    conversation: str | None = Field(default=None, description="Those of this session.")
-    task_id: int | None = Field(default=None, description="Those about this task.", examples=[42])
-    before: datetime | None = Field(default=None, description="Those that were said before.")
-    force: bool = Field(default=False, description="Also what is kept for good: anchors, and permanent ones.")
+    conversation: str | None = Field(default=None, description="Messages of this session.")
+    task_id: int | None = Field(default=None, description="Messages of this task.", examples=[42])
+    before: datetime | None = Field(default=None, description="Messages from before this time.")
+    force: bool = Field(default=False, description="Also anchors and permanent memories.")
 
 
 class DeleteMessagesResult(Output):
     """How many went. What is kept for good was passed over, unless forced."""
 
-    deleted_count: int = Field(description="How many were deleted, for good.", examples=[42])
+    deleted_count: int = Field(description="How many messages were deleted.", examples=[42])
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
     kept_count: int = Field(default=0, examples=[0])
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty.", examples=[""]
+        default="", description="A notice about this answer; usually empty.", examples=[""]
     )  # of documents that couldn't be written
 
 

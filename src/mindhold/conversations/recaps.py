@@ -141,8 +141,8 @@ class RecapView(Output):
         examples=["Conversation of 2026-11-16, 24 messages.\nDecided:\n- user: We chose PostgreSQL 16."],
     )
     level: int = Field(examples=[1])
-    scope: str = Field(description="The scope that it is in.", examples=["shop"])
-    agent: str = Field(description="Whose it is.", examples=["default"])
+    scope: str = Field(description="Its scope.", examples=["shop"])
+    agent: str = Field(description="The agent that owns it.", examples=["default"])
     conversation: str | None = Field(
         default=None, description="The conversation that it belongs to.", examples=["abc-123"]
     )
@@ -151,8 +151,8 @@ class RecapView(Output):
     )  # of a long conversation, from 0 on; null where it tells of the whole
     start: datetime = Field(examples=["2026-11-02T08:15:00Z"])
     end: datetime = Field(examples=["2026-11-16T10:30:00Z"])
-    count: int = Field(description="How many there are in this answer.", examples=[24])
-    tokens: int = Field(description="How many tokens that is.", examples=[26])
+    count: int = Field(description="Number of items in this answer.", examples=[24])
+    tokens: int = Field(description="Number of tokens.", examples=[26])
     made_by: str = Field(examples=["rules"])  # rules or model
     message_refs: list[str] = Field(default=[], examples=[["01k2v9c3m4q8r7t6w5x1y0z2ab"]])
     archived: bool = Field(default=False, examples=[False])  # another one stands for it
@@ -183,7 +183,9 @@ class RecapInput(Input):
     """A conversation of the log, of the caller's own messages. No project means the scope that the call is made in."""
 
     conversation: str = Field(
-        max_length=LONGEST_WORD, description="As list_conversations names it.", examples=["abc-123"]
+        max_length=LONGEST_WORD,
+        description="The conversation's id, as list_conversations shows it.",
+        examples=["abc-123"],
     )
     project: str | None = Field(default=None, description="The project's name.", examples=["shop"])
 
@@ -193,25 +195,25 @@ class RecapResult(Output):
 
     recap: RecapView | None = Field(default=None, examples=[{}])
     made: bool = Field(default=False, examples=[True])
-    notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty.", examples=[""]
-    )
+    notice: str = Field(default="", description="A notice about this answer; usually empty.", examples=[""])
 
 
 class ListRecapsInput(Input):
     """Which summaries; those of all scopes unless one is named. The latest come first."""
 
     project: str | None = Field(default=None, description="The project's name.", examples=["shop"])
-    conversation: str | None = Field(default=None, max_length=LONGEST_WORD, description="Only of this one.")
+    conversation: str | None = Field(
+        default=None, max_length=LONGEST_WORD, description="Only this conversation."
+    )
     level: int | None = Field(
         default=None, ge=1, le=3, description="1 conversations, 2 months, 3 years.", examples=[1]
     )
-    when: str | None = Field(default=None, description="Only of this time, in words.")
-    since: datetime | None = Field(default=None, description="Ending at or after.")
-    until: datetime | None = Field(default=None, description="Ending before.")
-    archived: bool = Field(default=False, description="Also those that others stand for.")
-    limit: int = Field(default=20, ge=1, le=200, description="How many at most.", examples=[5])
-    cursor: str | None = Field(default=None, max_length=1_000, description="`next` of the page before.")
+    when: str | None = Field(default=None, description="Only this period, in words such as `last week`.")
+    since: datetime | None = Field(default=None, description="Only summaries that end at this time or later.")
+    until: datetime | None = Field(default=None, description="Only summaries that end before this time.")
+    archived: bool = Field(default=False, description="Also those that later summaries have replaced.")
+    limit: int = Field(default=20, ge=1, le=200, description="Maximum number of results.", examples=[5])
+    cursor: str | None = Field(default=None, max_length=1_000, description="`next` of the previous page.")
 
 
 class ListRecapsResult(Output):
@@ -220,7 +222,7 @@ class ListRecapsResult(Output):
     recaps: list[RecapView]
     next: str | None = Field(
         default=None,
-        description="Where the rest begins: give it as `cursor`. Null where this is all.",
+        description="The `cursor` of the next page; null on the last page.",
         examples=[None],
     )
 
@@ -229,11 +231,11 @@ class RecapMessagesInput(Input):
     """Which summary, by its id or the beginning of it."""
 
     id: str = Field(
-        description="Its id. A beginning that is unique will do where one is asked for.",
+        description="The memory's id, or a unique beginning of it.",
         examples=["01m7gv42a3fzcy3gb19vmek4q7"],
     )
-    offset: int = Field(default=0, ge=0, le=100_000, description="So many are passed over.")
-    limit: int = Field(default=50, ge=1, le=200, description="How many at most.", examples=[1])
+    offset: int = Field(default=0, ge=0, le=100_000, description="How many to skip.")
+    limit: int = Field(default=50, ge=1, le=200, description="Maximum number of results.", examples=[1])
 
 
 class RecapMessagesResult(Output):
@@ -241,29 +243,31 @@ class RecapMessagesResult(Output):
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     messages: list[MessageView] = Field(
-        description="The messages.",
+        description="Messages.",
         examples=[
             [{"content": "We chose PostgreSQL 16.", "timestamp": "2026-11-16T10:30:00Z", "task_id": None}]
         ],
     )
-    total: int = Field(description="How many there are in all.", examples=[24])
+    total: int = Field(description="Total number.", examples=[24])
 
 
 class ListConversationsInput(Input):
     """Those of the log, of all scopes unless one is named; or one of them, by its name."""
 
     project: str | None = Field(default=None, description="The project's name.", examples=["shop"])
-    conversation: str | None = Field(default=None, max_length=LONGEST_WORD, description="Only this one.")
-    limit: int = Field(default=20, ge=1, le=200, description="How many at most.", examples=[10])
+    conversation: str | None = Field(
+        default=None, max_length=LONGEST_WORD, description="Only this conversation."
+    )
+    limit: int = Field(default=20, ge=1, le=200, description="Maximum number of results.", examples=[10])
 
 
 class ConversationView(Output):
     """A conversation of the log: how much was said in it and when, and the summary that tells of it."""
 
     conversation: str = Field(description="The conversation that it belongs to.", examples=["abc-123"])
-    scope: str = Field(description="The scope that it is in.", examples=["shop"])
-    messages: int = Field(description="The messages.", examples=[24])
-    first: datetime = Field(description="The number of the first of them.", examples=["2026-11-02T08:15:00Z"])
+    scope: str = Field(description="Its scope.", examples=["shop"])
+    messages: int = Field(description="Number of messages.", examples=[24])
+    first: datetime = Field(description="When the first message was said.", examples=["2026-11-02T08:15:00Z"])
     last: datetime = Field(examples=["2026-11-16T10:30:00Z"])
     recap: RecapView | None = Field(default=None, examples=[{}])
 

@@ -303,7 +303,7 @@ class HistoryProjectsInput(Input):
 class HistoryProjectView(Output):
     """One folder that was worked in."""
 
-    path: str = Field(description="The folder or file that is meant.", examples=["/home/me/src/shop"])
+    path: str = Field(description="Its folder or file.", examples=["/home/me/src/shop"])
     session_count: int = Field(examples=[12])
     last_used: datetime = Field(examples=["2026-11-16T10:30:00Z"])
     total_size_mb: float = Field(examples=[4.2])

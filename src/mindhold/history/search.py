@@ -291,10 +291,10 @@ class SearchHistoryInput(Input):
     """What to look for. A project is named by its path, its folder's name, or a part that only it has."""
 
     query: str = Field(
-        description="What to look for, in your own words.", examples=["how did we fix the login"]
+        description="What to search for, in plain words.", examples=["how did we fix the login"]
     )
     project: str | None = Field(default=None, description="The project's name.")
-    limit: int = Field(default=5, ge=1, le=20, description="How many at most.", examples=[5])
+    limit: int = Field(default=5, ge=1, le=20, description="Maximum number of results.", examples=[5])
 
 
 class FindView(Output):
@@ -308,30 +308,24 @@ class FindView(Output):
     )
     project: str = Field(description="The project's name.", examples=["/home/me/src/shop"])
     title: str = Field(default="", examples=["Login fails behind the proxy"])  # as the timeline has it
-    summary: str = Field(
-        description="The project's summary, or a few words.", examples=["The cookie lacked SameSite."]
-    )
+    summary: str = Field(description="The summary.", examples=["The cookie lacked SameSite."])
     timestamp: datetime = Field(description="When it was said.", examples=["2026-11-16T10:30:00Z"])
     relevance: str = Field(examples=["high"])
     excerpt: str = Field(examples=["USER: why does the login fail?"])
     file: str | None = Field(
         default=None,
-        description="The file that it came from.",
+        description="Its file.",
         examples=["/home/me/.claude/projects/-home-me-src-shop/488c5296.jsonl"],
     )
-    line: int | None = Field(
-        default=None, description="The line in its file, or among those that were sent.", examples=[15]
-    )
+    line: int | None = Field(default=None, description="Line number.", examples=[15])
     source: str = Field(
-        description="Where it comes from.", examples=["transcript"]
+        description="Its source.", examples=["transcript"]
     )  # transcript, archive (its file is gone) or memory
     agent: str = Field(
-        default="", description="Whose it is.", examples=["claude"]
+        default="", description="The program whose transcript it is.", examples=["claude"]
     )  # claude, codex, gemini or cursor; empty of a memory
-    memory_id: str | None = Field(default=None, description="The record that holds it.")
-    memories: list[dict[str, str]] = Field(
-        default_factory=list, description="The memories that are meant, or how many there are."
-    )  # id, kind, content
+    memory_id: str | None = Field(default=None, description="Id of its memory.")
+    memories: list[dict[str, str]] = Field(default_factory=list, description="Memories.")  # id, kind, content
 
     @classmethod
     def of(cls, found: HistoryHit) -> FindView:
@@ -360,12 +354,12 @@ class SearchHistoryResult(Output):
     tell it, and `partial_results` are what it had found until then.
     """
 
-    results: list[FindView] = Field(description="What was found, the best first.")
+    results: list[FindView] = Field(description="Results, the best first.")
     total_sessions_searched: int = Field(examples=[214])
     suggestion: str | None = Field(default=None, description="What would have been better.")
     searched_with: str = Field(examples=["index"])
     error: str | None = None
-    message: str | None = Field(default=None, description="What there is to say of it.")
+    message: str | None = Field(default=None, description="A note about it.")
     resolution: str | None = None
     partial_results: list[dict[str, Any]] | None = None  # as results
 

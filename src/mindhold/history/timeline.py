@@ -181,12 +181,14 @@ class HistoryTimelineInput(Input):
         default=7,
         ge=1,
         le=3650,
-        description="How many days back, or what there is of each day.",
+        description="How many days to look back.",
         examples=[7],
     )
-    when: str = Field(default="", description="A time in words, such as `last week`.")
+    when: str = Field(default="", description="A period in words, such as `last week`.")
     project: str | None = Field(default=None, description="The project's name.")
-    limit: int = Field(default=MOST_SESSIONS, ge=1, le=MOST_SESSIONS, description="How many at most.")
+    limit: int = Field(
+        default=MOST_SESSIONS, ge=1, le=MOST_SESSIONS, description="Maximum number of results."
+    )
 
 
 class SessionView(Output):
@@ -197,16 +199,14 @@ class SessionView(Output):
     )
     project: str = Field(description="The project's name.", examples=["/home/me/src/shop"])
     title: str = Field(examples=["Login fails behind the proxy"])
-    summary: str = Field(
-        description="The project's summary, or a few words.", examples=["The cookie lacked SameSite."]
-    )
+    summary: str = Field(description="The summary.", examples=["The cookie lacked SameSite."])
     timestamp: datetime = Field(description="When it was said.", examples=["2026-11-16T10:30:00Z"])
     model: str | None = None
     source: str = Field(
-        description="Where it comes from.", examples=["transcript"]
+        description="Its source.", examples=["transcript"]
     )  # transcript, archive (its file is gone) or memory
     agent: str = Field(
-        default="", description="Whose it is.", examples=["claude"]
+        default="", description="The program whose transcript it is.", examples=["claude"]
     )  # claude, codex, gemini or cursor; empty of a memory
 
     @classmethod

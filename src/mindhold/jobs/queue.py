@@ -25,8 +25,8 @@ MOST_BROUGHT_FORWARD = 1000
 class ListJobsInput(Input):
     """Which states; all when none is named."""
 
-    states: list[JobState] = Field(default=[], description="In these states.")
-    limit: int = Field(default=50, ge=1, le=1000, description="How many at most.")
+    states: list[JobState] = Field(default=[], description="Only jobs in these states.")
+    limit: int = Field(default=50, ge=1, le=1000, description="Maximum number of results.")
 
 
 class ListJobsResult(Output):
@@ -43,12 +43,10 @@ class RunJobsInput(Input):
     `waiting` takes what failed and waits for its next attempt too, and memories without a vector.
     """
 
-    most: int = Field(default=1000, ge=1, description="How many jobs at most.", examples=[10])
-    seconds: float | None = Field(
-        default=None, gt=0, description="How long it may take, or took.", examples=[30]
-    )
-    scheduled: bool = Field(default=True, description="Also those that the schedule has.")
-    waiting: bool = Field(default=False, description="Also those that wait for their next attempt.")
+    most: int = Field(default=1000, ge=1, description="Maximum number of jobs.", examples=[10])
+    seconds: float | None = Field(default=None, gt=0, description="Time limit in seconds.", examples=[30])
+    scheduled: bool = Field(default=True, description="Also scheduled jobs.")
+    waiting: bool = Field(default=False, description="Also jobs that wait for their next attempt.")
 
 
 class RunJobsResult(Output):

@@ -255,11 +255,11 @@ class UndoAuditResult(Output):
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     restored: list[str] = Field(examples=[["01m7gv42a3fzcy3gb19vmek4q7"]])
-    count: int = Field(description="How many there are in this answer.", examples=[1])
+    count: int = Field(description="Number of items in this answer.", examples=[1])
     passed_over: int = Field(examples=[0])
-    note: str = Field(default="", description="What there is to say of it.")
+    note: str = Field(default="", description="A note about it.")
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # of documents that couldn't be written
 
 

@@ -235,7 +235,7 @@ MOST_NAMED = 1_000  # memories of one record in an answer
 class ListAuditInput(Input):
     """How many."""
 
-    limit: int = Field(default=20, ge=1, le=MOST, description="How many at most.", examples=[3])
+    limit: int = Field(default=20, ge=1, le=MOST, description="Maximum number of results.", examples=[3])
 
 
 class AuditInput(Input):
@@ -243,7 +243,7 @@ class AuditInput(Input):
 
     id: str = Field(
         min_length=1,
-        description="Its id. A beginning that is unique will do where one is asked for.",
+        description="The memory's id, or a unique beginning of it.",
         examples=["01m7gv42a3fzcy3gb19vmek4q7"],
     )
 
@@ -252,9 +252,7 @@ class AuditView(Output):
     """One run: what it did in words, how many of what, by whom, and how to get it back."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
-    when: datetime = Field(
-        description="A time in words, such as `last week`.", examples=["2026-11-16T10:30:00Z"]
-    )
+    when: datetime = Field(description="When it happened.", examples=["2026-11-16T10:30:00Z"])
     what: str = Field(examples=["retention"])
     who: str = Field(examples=["system"])
     operations: list[str] = Field(examples=[["archived 20 messages that summaries stand for"]])
@@ -262,7 +260,7 @@ class AuditView(Output):
     back: str = Field(
         examples=["mindhold audit undo 01m7gv42a3fzcy3gb19vmek4q7"]
     )  # how to get back what went; empty where nothing did
-    scope: str = Field(default="", description="The scope that it is in.")
+    scope: str = Field(default="", description="Its scope.")
     files: list[str] = []  # in the folder of backups
     undone: datetime | None = None
 
@@ -287,13 +285,13 @@ class TouchedView(Output):
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     what: str = Field(examples=["archived"])
-    why: str = Field(description="Why it was found, or what was done.", examples=["a summary stands for it"])
+    why: str = Field(description="The reason.", examples=["a summary stands for it"])
 
 
 class ShowAuditResult(AuditView):
     """With the first of the memories that it concerns."""
 
-    memories: list[TouchedView] = Field(description="The memories that are meant, or how many there are.")
+    memories: list[TouchedView] = Field(description="Memories.")
     more: int = 0
 
 

@@ -241,7 +241,7 @@ class SideView(Output):
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     content: str = Field(description="The text.", examples=["Staging listens on port 5432."])
     occurred: datetime = Field(description="When it happened.", examples=["2026-11-02T08:15:00Z"])
-    importance: float = Field(description="How much it matters, from 0 to 1.", examples=[0.5])
+    importance: float = Field(description="Importance, from 0 to 1.", examples=[0.5])
 
 
 class ContradictionView(Output):
@@ -261,15 +261,15 @@ class ContradictionView(Output):
         ]
     )
     found_by: str = Field(examples=["rules"])
-    confidence: float = Field(description="How sure it is, from 0 to 1.", examples=[0.7])
-    similarity: float = Field(description="How close in meaning, from 0 to 1.", examples=[0.93])
+    confidence: float = Field(description="Confidence, from 0 to 1.", examples=[0.7])
+    similarity: float = Field(description="Similarity in meaning, from 0 to 1.", examples=[0.93])
     found: datetime = Field(examples=["2026-11-16T10:30:00Z"])
 
 
 class ListContradictionsInput(Input):
     """How many of each."""
 
-    limit: int = Field(default=50, ge=1, le=1000, description="How many at most.", examples=[10])
+    limit: int = Field(default=50, ge=1, le=1000, description="Maximum number of results.", examples=[10])
 
 
 class ListContradictionsResult(Output):
@@ -285,7 +285,7 @@ class ContradictionInput(Input):
     id: str = Field(
         min_length=1,
         max_length=64,
-        description="Its id. A beginning that is unique will do where one is asked for.",
+        description="The memory's id, or a unique beginning of it.",
         examples=["7c1e09ab"],
     )
 

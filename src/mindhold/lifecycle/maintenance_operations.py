@@ -56,10 +56,10 @@ MOST_NAMED = 50  # memories in each list of an answer; the report has more
 class ConsolidateInput(Input):
     """All stages unless some are named. A dry run changes nothing and tells what would be done."""
 
-    dry_run: bool = Field(default=False, description="Only say what would be done.", examples=[True])
+    dry_run: bool = Field(default=False, description="Only report what would be done.", examples=[True])
     stages: tuple[str, ...] = Field(default=(), description="Only these stages.")
     seconds: float | None = Field(
-        default=None, gt=0, le=86_400, description="How long it may take, or took."
+        default=None, gt=0, le=86_400, description="Time limit in seconds."
     )  # as life.seconds has it
 
 
@@ -72,7 +72,7 @@ class StageView(Output):
     stage: str = Field(examples=["decay"])
     changed: int = Field(examples=[12])
     detail: str = Field(examples=["12 faded"])
-    seconds: float = Field(default=0.0, description="How long it may take, or took.", examples=[0.2])
+    seconds: float = Field(default=0.0, description="How many seconds it took.", examples=[0.2])
     more: bool = False
     looked: int = Field(default=0, examples=[1523])
     counts: dict[str, int] = {}
@@ -94,9 +94,7 @@ class ToldView(Output):
     """A memory that something was done to, and why."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
-    why: str = Field(
-        description="Why it was found, or what was done.", examples=["nobody asked for it in 90 days"]
-    )
+    why: str = Field(description="The reason.", examples=["nobody asked for it in 90 days"])
 
     @classmethod
     def of(cls, told: StageExample) -> ToldView:
@@ -115,24 +113,26 @@ class ConsolidateResult(Output):
     The lists name the first memories that were archived, erased, found stale, or changed otherwise; `counts` has all.
     """
 
-    stages: list[StageView] = Field(description="Only these stages.")
+    stages: list[StageView] = Field(description="The stages that ran.")
     operations: list[str] = Field(examples=[["decay: 12 faded"]])
-    seconds: float = Field(description="How long it may take, or took.", examples=[0.4])
+    seconds: float = Field(description="How many seconds it took.", examples=[0.4])
     archived: list[ToldView] = Field(default=[], examples=[[{}]])
     erased: list[ToldView] = []
     stale: list[ToldView] = []
     others: list[OtherView] = []
     counts: dict[str, int] = Field(default={}, examples=[{"archived": 1}])
-    dry_run: bool = Field(default=False, description="Only say what would be done.")
+    dry_run: bool = Field(default=False, description="Only report what would be done.")
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # why nothing was done
 
 
 class ReportsInput(Input):
     """How many."""
 
-    limit: int = Field(default=10, ge=1, le=MOST_REPORTS, description="How many at most.", examples=[3])
+    limit: int = Field(
+        default=10, ge=1, le=MOST_REPORTS, description="Maximum number of results.", examples=[3]
+    )
 
 
 class ReportView(ConsolidateResult):
@@ -262,13 +262,13 @@ _FOUND = frozenset({"stale", "doubtful"})  # and not done
 class MaintainInput(Input):
     """All steps unless some are named; without the backup where that is false. A dry run changes nothing."""
 
-    dry_run: bool = Field(default=False, description="Only say what would be done.", examples=[True])
+    dry_run: bool = Field(default=False, description="Only report what would be done.", examples=[True])
     steps: tuple[str, ...] = Field(default=(), description="Only these steps.")
     backup: bool = Field(
-        default=True, description="Whether a backup that is due is made first.", examples=[False]
+        default=True, description="Whether to make a backup first if one is due.", examples=[False]
     )
     seconds: float | None = Field(
-        default=None, gt=0, le=86_400, description="How long it may take, or took."
+        default=None, gt=0, le=86_400, description="Time limit in seconds."
     )  # as maintenance.seconds has it
 
 
@@ -278,7 +278,7 @@ class StepView(Output):
     step: str = Field(examples=["consolidate"])
     changed: int = Field(examples=[20])
     detail: str = Field(examples=["duplicates: 20 merged"])
-    seconds: float = Field(default=0.0, description="How long it may take, or took.", examples=[0.4])
+    seconds: float = Field(default=0.0, description="How many seconds it took.", examples=[0.4])
     more: bool = False
     counts: dict[str, int] = Field(default={}, examples=[{"merged": 20}])
     code: str = ""
@@ -302,13 +302,13 @@ class StepView(Output):
 class MaintainResult(Output):
     """Every step that ran; `operations` are the changes by name, empty when there was nothing to do."""
 
-    steps: list[StepView] = Field(description="Which steps; all where none is named.")
+    steps: list[StepView] = Field(description="The steps that ran.")
     operations: list[str] = Field(examples=[["removed_20_duplicate_entries"]])
-    failed: list[str] = Field(default=[], description="How many could not be done.")
-    seconds: float = Field(description="How long it may take, or took.", examples=[0.6])
-    dry_run: bool = Field(default=False, description="Only say what would be done.", examples=[True])
+    failed: list[str] = Field(default=[], description="What failed.")
+    seconds: float = Field(description="How many seconds it took.", examples=[0.6])
+    dry_run: bool = Field(default=False, description="Only report what would be done.", examples=[True])
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # why nothing was done
 
 

@@ -285,25 +285,21 @@ class StatusInput(Input):
 class StatusResult(Output):
     """How things are."""
 
-    version: str = Field(description="Which version it is.", examples=["0.1.0"])
+    version: str = Field(description="The version.", examples=["0.1.0"])
     store: dict[str, Any] = Field(examples=[{"kind": "sqlite"}])
-    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[1523])
+    memories: int = Field(description="Number of memories.", examples=[1523])
     by_status: dict[str, int] = Field(examples=[{"active": 1523}])
     by_kind: dict[str, int] = Field(examples=[{"fact": 900, "episode": 623}])
     by_scope: dict[str, int] = Field(
-        description="How many there are in each scope.", examples=[{"Global": 23, "shop": 1500}]
+        description="Number of memories by scope.", examples=[{"Global": 23, "shop": 1500}]
     )
-    embedded: int = Field(
-        description="Whether it can be found by meaning already, or how many can.", examples=[1523]
-    )
+    embedded: int = Field(description="How many memories have vectors.", examples=[1523])
     model: str | None = Field(examples=["all-MiniLM-L6-v2"])
     models: list[str] = Field(examples=[["all-MiniLM-L6-v2"]])
-    rung: str = Field(
-        description="What the answer stands on: words alone, or meanings too.", examples=["semantic"]
-    )
+    rung: str = Field(description="Search level: full text alone, or with vectors.", examples=["semantic"])
     jobs: dict[str, int] = Field(examples=[{"waiting": 1}])
     dead_jobs: list[str] = Field(examples=[[]])
-    notice: str = Field(description="What you should know about this answer; mostly empty.", examples=[""])
+    notice: str = Field(description="A notice about this answer; usually empty.", examples=[""])
     service_calls: int = 0  # of embedding services, today
     service_tokens: int = 0
     service_dollars: float = 0.0
@@ -322,7 +318,7 @@ class StatusResult(Output):
     storage: dict[str, dict[str, Any]] = {}  # by mode, the stores in use: state, detail, projects, copies
     backup: dict[str, Any] = Field(
         default={},
-        description="Where the copy was put that was made first; of a status, how things are with backups.",
+        description="State of the backups.",
     )  # the last one, its file, how many there are, what went wrong, what restores left
 
 

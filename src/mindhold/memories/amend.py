@@ -53,28 +53,24 @@ class AmendInput(Input):
     """
 
     id: str = Field(
-        description="Its id. A beginning that is unique will do where one is asked for.",
+        description="The memory's id, or a unique beginning of it.",
         examples=["01m7gv42a3fzcy3gb19vmek4q7"],
     )
     content: str | None = Field(
-        default=None, description="The text, as it was said.", examples=["Staging listens on port 5434."]
+        default=None, description="The text.", examples=["Staging listens on port 5434."]
     )
-    kind: Kind | None = Field(default=None, description="What kind of thing it is.")
-    topic: str | None = Field(default=None, description="What it is about, in a word or two.")
-    tags: list[str] | None = Field(default=None, description="Words that it is sorted by.")
-    keywords: list[str] | None = Field(default=None, description="Words under which it should be found.")
+    kind: Kind | None = Field(default=None, description="Its kind.")
+    topic: str | None = Field(default=None, description="Topic, in a word or two.")
+    tags: list[str] | None = Field(default=None, description="Tags.")
+    keywords: list[str] | None = Field(default=None, description="Keywords for search.")
     importance: float | None = Field(
-        default=None, ge=0, le=1, description="How much it matters, from 0 to 1.", examples=[0.8]
+        default=None, ge=0, le=1, description="Importance, from 0 to 1.", examples=[0.8]
     )
-    anchor: bool | None = Field(default=None, description="Whether it never fades.")
-    permanent: bool | None = Field(default=None, description="Whether it is kept whatever happens.")
+    anchor: bool | None = Field(default=None, description="Whether it is an anchor, which never fades.")
+    permanent: bool | None = Field(default=None, description="Whether it is kept permanently.")
     occurred: datetime | None = Field(default=None, description="When it happened.")
-    metadata: dict[str, Any] | None = Field(
-        default=None, description="Whatever else belongs to it, kept as it is given."
-    )
-    supersedes: bool = Field(
-        default=False, description="Whether a new memory takes its place, or which it replaced."
-    )
+    metadata: dict[str, Any] | None = Field(default=None, description="Free metadata, stored unchanged.")
+    supersedes: bool = Field(default=False, description="Store a new memory that supersedes this one.")
     expected: str | None = None
 
 
@@ -82,9 +78,9 @@ class AmendResult(Output):
     """The memory as it is now; `previous_id` is the one that it superseded."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
-    previous_id: str | None = Field(default=None, description="The one that it replaced.")
-    memory: MemoryView
-    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
+    previous_id: str | None = Field(default=None, description="Id of the memory that it replaced.")
+    memory: MemoryView = Field(examples=[{"content": "Staging listens on port 5434."}])
+    notice: str = Field(default="", description="A notice about this answer; usually empty.")
     etag: str = ""
 
 

@@ -79,50 +79,50 @@ class StoreInput(Input):
     Hashtags in the text are tags.
     """
 
-    content: str = Field(description="The text, as it was said.", examples=["The login page is done. #login"])
+    content: str = Field(description="The text.", examples=["The login page is done. #login"])
     scope: str | None = Field(
-        default=None, description="The scope that is meant; without one, the server's own.", examples=["shop"]
+        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
     )
     create_scope: bool = Field(
-        default=False, description="Make the scope where there is none of that name."
+        default=False, description="Create the scope if it does not exist."
     )  # make the scope when there is none of that name
-    tags: list[str] = Field(default=[], description="Words that it is sorted by.")
-    source: str = Field(default="", description="Where it comes from.", examples=["conversation"])
-    speaker: MessageType = Field(default="user", description="Who said it, of a message.")
+    tags: list[str] = Field(default=[], description="Tags.")
+    source: str = Field(default="", description="Its source.", examples=["conversation"])
+    speaker: MessageType = Field(default="user", description="Who said it, if it is a message.")
     conversation: str | None = Field(
         default=None, description="The conversation that it belongs to."
     )  # the call's own when not given
-    dialect: str = Field(default="", description="The contract that it came by.")
+    dialect: str = Field(default="", description="The contract through which it was stored.")
 
 
 class StoreResult(Output):
     """What became of it, and where it is. `reason` says why in that scope, where none was named."""
 
     outcome: Literal["stored", "duplicate", "noise"] = Field(
-        description="What became of it.", examples=["stored"]
+        description="What was done with it.", examples=["stored"]
     )
-    created: bool = Field(description="When it was made, or how many were.", examples=[True])
+    created: bool = Field(description="Whether something was created.", examples=[True])
     stored_as: Literal["message", "summary", "profile", "note"] = Field(examples=["message"])
-    scope: str = Field(description="The scope that it is in.", examples=["shop"])
+    scope: str = Field(description="Its scope.", examples=["shop"])
     id: str | None = Field(default=None, description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     reason: str = ""
-    tags: list[str] = Field(default=[], description="Words that it is sorted by.", examples=[["login"]])
+    tags: list[str] = Field(default=[], description="Tags.", examples=[["login"]])
     parts: list[str] = []
-    superseded: list[str] = Field(default=[], description="Those that it replaces.")
+    superseded: list[str] = Field(default=[], description="Ids of the memories that it replaced.")
     redacted: list[str] = Field(
         default=[],
-        description="Secrets and personal data that were replaced: their kinds, or how many texts had some.",
+        description="Kinds of secrets and personal data that were replaced.",
     )  # kinds of secrets and personal data that were replaced
     quarantined: bool = Field(
         default=False,
-        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+        description="Whether it reads like instructions: then it is stored but only shown by its id.",
     )
     embedded: bool = Field(
         default=False,
-        description="Whether it can be found by meaning already, or how many can.",
+        description="Whether it has a vector already.",
         examples=[True],
     )
-    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
+    notice: str = Field(default="", description="A notice about this answer; usually empty.")
 
 
 async def _store(context: Context, request: StoreInput) -> StoreResult:

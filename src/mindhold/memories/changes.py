@@ -134,7 +134,7 @@ class RecentChangesInput(Input):
     topics: Annotated[list[Topic], BeforeValidator(_split)] = Field(
         default=list(Topic),
         min_length=1,
-        description="What to listen to: `memories`, `jobs`.",
+        description="Topics to listen to: `memories`, `jobs`.",
         examples=[["memories", "jobs"]],
     )
     since: datetime | None = None

@@ -124,15 +124,13 @@ def _short(text: str, longest: int) -> str:
 class DigestView(Output):
     """What many memories are, in few words; `words` says it in a line, but for the summary."""
 
-    count: int = Field(description="How many there are in this answer.")
-    kinds: dict[str, int] = Field(description="Of these kinds.")
-    topics: list[str] = Field(description="What to listen to: `memories`, `jobs`.")
-    tags: list[str] = Field(description="Words that it is sorted by.")
+    count: int = Field(description="Number of items in this answer.")
+    kinds: dict[str, int] = Field(description="Number of memories by kind.")
+    topics: list[str] = Field(description="Topics to listen to: `memories`, `jobs`.")
+    tags: list[str] = Field(description="Tags.")
     start: datetime | None = None
     end: datetime | None = None
-    summary: str = Field(
-        default="", description="The project's summary, or a few words."
-    )  # the newest one among them
+    summary: str = Field(default="", description="The summary.")  # the newest one among them
     words: str
 
     @classmethod

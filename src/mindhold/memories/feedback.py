@@ -301,20 +301,20 @@ class FeedbackInput(Input):
     tool_name: str = Field(
         min_length=1, max_length=LONGEST_NAME, description="The tool that was used.", examples=["recall"]
     )
-    relevant: bool = Field(description="Whether what was found had to do with it.", examples=[True])
-    sufficient: bool = Field(description="Whether it was enough.", examples=[False])
+    relevant: bool = Field(description="Whether the answer was relevant.", examples=[True])
+    sufficient: bool = Field(description="Whether the answer was sufficient.", examples=[False])
     suggestion: str = Field(
         default="", max_length=LONGEST_FEEDBACK, description="What would have been better."
     )
     context: str = Field(default="", max_length=LONGEST_FEEDBACK, description="What it was used for.")
     conversation: str | None = Field(default=None, description="The conversation that it belongs to.")
     trigger: Literal["sampled", "voluntary"] = Field(
-        default="voluntary", description="Why the summary is updated."
+        default="voluntary", description="What prompted the feedback."
     )
     memories: list[str] = Field(
         default=[],
         max_length=MOST_MEMORIES,
-        description="The memories that are meant, or how many there are.",
+        description="Ids of memories.",
         examples=[["01m7gv42a3fzcy3gb19vmek4q7"]],
     )
 
@@ -334,9 +334,9 @@ class FeedbackReportInput(Input):
 class TallyView(Output):
     """Of so many verdicts, how many found the answers relevant, sufficient, and both."""
 
-    count: int = Field(description="How many there are in this answer.")
-    relevant: int = Field(description="Whether what was found had to do with it.")
-    sufficient: int = Field(description="Whether it was enough.")
+    count: int = Field(description="Number of items in this answer.")
+    relevant: int = Field(description="How many answers were relevant.")
+    sufficient: int = Field(description="How many answers were sufficient.")
     served: int
     share: float | None = None  # of both; None where nobody said anything
 
@@ -356,7 +356,7 @@ class RemarkView(Output):
 
     text: str
     context: str = Field(description="What it was used for.")
-    when: datetime = Field(description="A time in words, such as `last week`.")
+    when: datetime = Field(description="When it happened.")
 
     @classmethod
     def of(cls, remark: Remark) -> RemarkView:
@@ -386,7 +386,7 @@ class ToolReportView(Output):
 class TaskReportView(Output):
     """How whole conversations went, and the newest of what was liked and what was not."""
 
-    count: int = Field(description="How many there are in this answer.", examples=[3])
+    count: int = Field(description="Number of items in this answer.", examples=[3])
     succeeded: int = Field(examples=[3])
     share: float | None = Field(default=None, examples=[1.0])
     highlights: list[str] = Field(examples=[[]])

@@ -29,7 +29,7 @@ T = TypeVar("T")
 class TimeframeView(Output):
     """The range that a phrase of time was understood as; half-open."""
 
-    phrase: str = Field(description="A time in words, such as `last week`.", examples=["last week"])
+    phrase: str = Field(description="A period in words, such as `last week`.", examples=["last week"])
     start: datetime | None = Field(examples=["2026-11-09T00:00:00Z"])
     end: datetime | None = Field(examples=["2026-11-16T00:00:00Z"])
     words: str = Field(examples=["Mon 2026-11-09 to Sun 2026-11-15"])
@@ -40,7 +40,7 @@ class ShowInput(Input):
     """Which memory, by its id or the beginning of it."""
 
     id: str = Field(
-        description="Its id. A beginning that is unique will do where one is asked for.",
+        description="The memory's id, or a unique beginning of it.",
         examples=["01m7gv42a3fzcy3gb19vmek4q7"],
     )
 
@@ -49,63 +49,55 @@ class ShowResult(Output):
     """One memory with its links and earlier versions."""
 
     memory: MemoryView
-    links: list[LinkedView] = Field(
-        description="What it is linked with, or how many links there are.", examples=[[]]
-    )
-    versions: list[VersionView] = Field(
-        description="What it was before, or how many versions there are.", examples=[[]]
-    )
+    links: list[LinkedView] = Field(description="Linked memories.", examples=[[]])
+    versions: list[VersionView] = Field(description="Its versions.", examples=[[]])
     etag: str = ""  # what an amendment of it as it is here may expect
 
 
 class Filtering(Input):
     """Which memories are listed."""
 
-    scope: str | None = Field(
-        default=None, description="The scope that is meant; without one, the server's own."
-    )
+    scope: str | None = Field(default=None, description="The scope; the server's default scope if absent.")
     everywhere: bool = Field(
-        default=True, description="In every scope that you may see, instead of this one and those above it."
+        default=True, description="Search every scope that you may see, not only this one and its parents."
     )
-    tags: list[str] = Field(default=[], max_length=MOST_LABELS, description="Words that it is sorted by.")
+    tags: list[str] = Field(default=[], max_length=MOST_LABELS, description="Tags.")
     tags_any: bool = Field(
-        default=False, description="Any of the tags, instead of every one."
+        default=False, description="Match any of the tags instead of all."
     )  # any of them, instead of each
-    kinds: list[Kind] = Field(default=[], description="Of these kinds.")
-    topic: str | None = Field(default=None, description="What it is about, in a word or two.")
-    statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1, description="Of these statuses.")
-    when: str | None = Field(default=None, description="A time in words, such as `last week`.")
-    since: datetime | None = Field(default=None, description="Nothing older than this.")
-    until: datetime | None = Field(default=None, description="Nothing newer than this.")
-    minimum_trust: float = Field(
-        default=0.0, ge=0, le=1, description="Leave out what is trusted less than this, from 0 to 1."
-    )
+    kinds: list[Kind] = Field(default=[], description="Only these kinds.")
+    topic: str | None = Field(default=None, description="Topic, in a word or two.")
+    statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1, description="Only these statuses.")
+    when: str | None = Field(default=None, description="A period in words, such as `last week`.")
+    since: datetime | None = Field(default=None, description="Only memories from this time on.")
+    until: datetime | None = Field(default=None, description="Only memories from before this time.")
+    minimum_trust: float = Field(default=0.0, ge=0, le=1, description="Minimum trust, from 0 to 1.")
 
 
 class ListInput(Filtering):
     """Which memories, in which order; `cursor` is the `next` of the page before, `after` the id that it ended with."""
 
-    order: Order = Field(default=Order.NEWEST, description="In which order.")
-    limit: int = Field(default=20, ge=1, le=1000, description="How many at most.")
+    order: Order = Field(default=Order.NEWEST, description="Sort order.")
+    limit: int = Field(default=20, ge=1, le=1000, description="Maximum number of results.")
     after: str | None = Field(
         default=None,
-        description="The id that the page before ended with; `cursor` does the same, and outlives it.",
+        description="Last id of the previous page. `cursor` does the same and stays valid if that memory is deleted.",
     )  # or a cursor
-    cursor: str | None = Field(default=None, description="Where to go on: `next` of the answer before.")
+    cursor: str | None = Field(default=None, description="`next` of the previous page.")
 
 
 class ListResult(Output):
     """A page, and how many match in all. `next` stays where it is, whatever is written meanwhile."""
 
-    memories: list[MemoryView] = Field(description="The memories that are meant, or how many there are.")
-    total: int = Field(description="How many there are in all.", examples=[1])
+    memories: list[MemoryView] = Field(description="Memories.")
+    total: int = Field(description="Total number.", examples=[1])
     next: str | None = Field(
         default=None,
-        description="Where the rest begins: give it as `cursor`. Null where this is all.",
+        description="The `cursor` of the next page; null on the last page.",
         examples=[None],
     )
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # which stores don't answer
 
 
@@ -113,7 +105,7 @@ class TagsInput(Input):
     """In which scope; everywhere when none is named."""
 
     scope: str | None = Field(
-        default=None, description="The scope that is meant; without one, the server's own.", examples=["shop"]
+        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
     )
 
 
@@ -121,10 +113,10 @@ class TagsResult(Output):
     """Tags and how many memories have each, the most used first."""
 
     tags: dict[str, int] = Field(
-        description="Words that it is sorted by.", examples=[{"network": 12, "billing": 4}]
+        description="Number of memories by tag.", examples=[{"network": 12, "billing": 4}]
     )
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # which stores don't answer
 
 

@@ -226,28 +226,28 @@ class ForgetInput(Input):
     More than a few that nobody named by id need `confirm`, if a query found them or if they go for good.
     """
 
-    ids: list[str] = Field(default=[], description="The ids of those that are meant.")
-    query: str | None = Field(default=None, description="What to look for, in your own words.")
-    tags: list[str] = Field(default=[], max_length=MOST_LABELS, description="Words that it is sorted by.")
-    topic: str | None = Field(default=None, description="What it is about, in a word or two.")
-    scope: str | None = Field(
-        default=None, description="The scope that is meant; without one, the server's own."
-    )
+    ids: list[str] = Field(default=[], description="Ids of memories.")
+    query: str | None = Field(default=None, description="What to search for, in plain words.")
+    tags: list[str] = Field(default=[], max_length=MOST_LABELS, description="Tags.")
+    topic: str | None = Field(default=None, description="Topic, in a word or two.")
+    scope: str | None = Field(default=None, description="The scope; the server's default scope if absent.")
     everywhere: bool = Field(
-        default=True, description="In every scope that you may see, instead of this one and those above it."
+        default=True, description="Search every scope that you may see, not only this one and its parents."
     )  # without a scope: in all of them, or in those that the call sees
-    force: bool = Field(default=False, description="Also what is kept for good: anchors, and permanent ones.")
-    hard: bool = Field(default=False, description="For good, with every trace, instead of put away.")
-    confirm: bool = Field(default=False, description="Say that it is meant: without it nothing is done.")
+    force: bool = Field(default=False, description="Also anchors and permanent memories.")
+    hard: bool = Field(
+        default=False, description="Erase permanently, with every trace; otherwise it can be restored."
+    )
+    confirm: bool = Field(default=False, description="Must be true; otherwise candidates are only listed.")
     missing_ok: bool = Field(
-        default=False, description="An unknown id is no error."
+        default=False, description="Ignore unknown ids."
     )  # an unknown id or scope is no error
     backup: bool = Field(
         default=True,
-        description="Where the copy was put that was made first; of a status, how things are with backups.",
+        description="Whether a backup was made first.",
     )  # of a whole scope that goes, a copy is put aside first
     drop_scope: bool = Field(
-        default=False, description="A whole scope that goes for good goes with its name."
+        default=False, description="Also delete the scope itself when all of it is erased."
     )  # a whole scope that goes for good goes with its name, if nothing else is in it
 
 
@@ -256,29 +256,29 @@ class CandidateView(Output):
 
     id: str = Field(description="Its id.")
     content: str = Field(description="The text.")
-    score: float = Field(description="How well it fits, from 0 to 1.")
+    score: float = Field(description="Relevance score, from 0 to 1.")
 
 
 class ForgetResult(Output):
     """What was forgotten; the receipt when it was for good. Candidates mean that nothing was: confirm first."""
 
     forgotten: list[str] = Field(examples=[["01m7gv42a3fzcy3gb19vmek4q7"]])
-    count: int = Field(description="How many there are in this answer.", examples=[1])
-    hard: bool = Field(description="For good, with every trace, instead of put away.", examples=[False])
+    count: int = Field(description="Number of items in this answer.", examples=[1])
+    hard: bool = Field(
+        description="Erase permanently, with every trace; otherwise it can be restored.", examples=[False]
+    )
     receipt: ReceiptView | None = None
     candidates: list[CandidateView] = Field(
-        default=[], description="What would be forgotten: say `confirm` to do it."
+        default=[], description="Memories that would be forgotten with `confirm`."
     )
-    note: str = Field(
-        default="", description="What there is to say of it.", examples=["Marked as forgotten."]
-    )
+    note: str = Field(default="", description="A note about it.", examples=["Marked as forgotten."])
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # of documents that couldn't be written
-    scope: str | None = Field(default=None, description="The scope that it is in.")
+    scope: str | None = Field(default=None, description="Its scope.")
     backup: str | None = Field(
         default=None,
-        description="Where the copy was put that was made first; of a status, how things are with backups.",
+        description="The backup that was made first.",
     )
     kept: list[str] = []  # passed over, for they are kept for good
 
@@ -286,14 +286,14 @@ class ForgetResult(Output):
 class UnforgetInput(Input):
     """Which to bring back."""
 
-    ids: list[str] = Field(min_length=1, description="The ids of those that are meant.")
+    ids: list[str] = Field(min_length=1, description="Ids of memories.")
 
 
 class UnforgetResult(Output):
     """What is back."""
 
-    memories: list[MemoryView] = Field(description="The memories that are meant, or how many there are.")
-    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
+    memories: list[MemoryView] = Field(description="Memories.")
+    notice: str = Field(default="", description="A notice about this answer; usually empty.")
 
 
 async def _forget(context: Context, request: ForgetInput) -> ForgetResult:

@@ -53,14 +53,14 @@ class LinkInput(Input):
     """Two ends and what the first is to the second."""
 
     origin: str = Field(
-        description="Its id. A beginning that is unique will do where one is asked for.",
+        description="The memory's id, or a unique beginning of it.",
         examples=["01m7gv42a3fzcy3gb19vmek4q7"],
     )
     target: str = Field(
         description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
     )
     relation: Relation = Field(
-        default=Relation.RELATED, description="How the one stands to the other.", examples=["caused_by"]
+        default=Relation.RELATED, description="Kind of the link.", examples=["caused_by"]
     )
 
 
@@ -68,20 +68,20 @@ class LinkResult(Output):
     """The link, and whether it is new."""
 
     link: LinkView
-    created: bool = Field(description="When it was made, or how many were.", examples=[True])
+    created: bool = Field(description="Whether something was created.", examples=[True])
 
 
 class UnlinkInput(Input):
     """Two ends; every relation unless one is named."""
 
     origin: str = Field(
-        description="Its id. A beginning that is unique will do where one is asked for.",
+        description="The memory's id, or a unique beginning of it.",
         examples=["01m7gv42a3fzcy3gb19vmek4q7"],
     )
     target: str = Field(
         description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
     )
-    relation: Relation | None = Field(default=None, description="How the one stands to the other.")
+    relation: Relation | None = Field(default=None, description="Kind of the link.")
 
 
 class UnlinkResult(Output):
@@ -180,14 +180,14 @@ class ExploreInput(Input):
     """Where to begin, how far to go, along which relations."""
 
     start: str = Field(
-        description="Its id. A beginning that is unique will do where one is asked for.",
+        description="The memory's id, or a unique beginning of it.",
         examples=["01m7gv42a3fzcy3gb19vmek4q7"],
     )
-    depth: int = Field(default=1, ge=1, le=5, description="How many links away.", examples=[2])
+    depth: int = Field(default=1, ge=1, le=5, description="Number of links from the start.", examples=[2])
     relations: list[Relation] = Field(
-        default=[Relation.CAUSED_BY, Relation.RESOLVED_BY], description="Along links of these kinds only."
+        default=[Relation.CAUSED_BY, Relation.RESOLVED_BY], description="Only follow links of these kinds."
     )
-    limit: int = Field(default=50, ge=1, le=500, description="How many at most.")
+    limit: int = Field(default=50, ge=1, le=500, description="Maximum number of results.")
 
 
 class NodeView(Output):
@@ -195,10 +195,10 @@ class NodeView(Output):
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     content: str = Field(description="The text.", examples=["Staging listens on port 5433."])
-    kind: str = Field(description="What kind of thing it is.", examples=["fact"])
-    topic: str = Field(description="What it is about, in a word or two.", examples=["staging"])
-    importance: float = Field(description="How much it matters, from 0 to 1.", examples=[0.6])
-    depth: int = Field(description="How many links away.", examples=[0])
+    kind: str = Field(description="Its kind.", examples=["fact"])
+    topic: str = Field(description="Topic, in a word or two.", examples=["staging"])
+    importance: float = Field(description="Importance, from 0 to 1.", examples=[0.6])
+    depth: int = Field(description="Number of links from the start.", examples=[0])
 
 
 class ExploreResult(Output):

@@ -176,30 +176,28 @@ class Effectiveness(Input):
 class ReflectInput(Input):
     """What a conversation came to."""
 
-    summary: str = Field(
-        description="The project's summary, or a few words.", examples=["Moved staging to another port."]
-    )
+    summary: str = Field(description="The summary.", examples=["Moved staging to another port."])
     conversation: str | None = Field(
         default=None, description="The conversation that it belongs to.", examples=["abc-123"]
     )
     decisions: list[str] = Field(
         default=[],
         max_length=MOST_POINTS,
-        description="What was decided.",
+        description="Decisions.",
         examples=[["Staging listens on port 5433."]],
     )
     errors_resolved: list[str] = Field(
         default=[], max_length=MOST_POINTS, description="Errors that were resolved, and how."
     )
     new_procedures: list[str] = Field(
-        default=[], max_length=MOST_POINTS, description="Ways of doing something that were learnt."
+        default=[], max_length=MOST_POINTS, description="Procedures that were learned."
     )
-    open_questions: list[str] = Field(default=[], max_length=MOST_POINTS, description="What is still open.")
+    open_questions: list[str] = Field(default=[], max_length=MOST_POINTS, description="Open questions.")
     scope: str | None = Field(
-        default=None, description="The scope that is meant; without one, the server's own.", examples=["shop"]
+        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
     )
     create_scope: bool = Field(
-        default=False, description="Make the scope where there is none of that name."
+        default=False, description="Create the scope if it does not exist."
     )  # where there is none of that name
     effectiveness: Effectiveness | None = Field(
         default=None, description="How the work went, and which tools helped."
@@ -209,24 +207,22 @@ class ReflectInput(Input):
 class ReflectCounts(Output):
     """How many memories of each sort were stored now."""
 
-    summary: int = Field(default=0, description="The project's summary, or a few words.", examples=[1])
-    decisions: int = Field(default=0, description="What was decided.", examples=[1])
-    errors_resolved: int = Field(default=0, description="Errors that were resolved, and how.")
-    new_procedures: int = Field(default=0, description="Ways of doing something that were learnt.")
-    open_questions: int = Field(default=0, description="What is still open.")
+    summary: int = Field(default=0, description="How many summaries were stored.", examples=[1])
+    decisions: int = Field(default=0, description="How many decisions were stored.", examples=[1])
+    errors_resolved: int = Field(default=0, description="How many resolved errors were stored.")
+    new_procedures: int = Field(default=0, description="How many procedures were stored.")
+    open_questions: int = Field(default=0, description="How many open questions were stored.")
 
 
 class ReflectResult(Output):
     """What it became: the summary's id first. `ids` has those that were known already as well."""
 
-    ids: list[str] = Field(
-        description="The ids of those that are meant.", examples=[["01m7gv42a3fzcy3gb19vmek4q7"]]
-    )
+    ids: list[str] = Field(description="Ids of memories.", examples=[["01m7gv42a3fzcy3gb19vmek4q7"]])
     stored: int = Field(examples=[2])
     duplicates: int = Field(examples=[0])
     quarantined: int = Field(
         default=0,
-        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+        description="How many were quarantined because they read like instructions.",
     )  # of all: kept, but never given to anybody, for they read like instructions
     counts: ReflectCounts
     conversation: str | None = Field(

@@ -63,52 +63,52 @@ class RememberManyInput(Input):
 
     items: list[Annotated[RememberInput, WrapValidator(_item)]] = Field(
         max_length=MOST_AT_ONCE,
-        description="The memories, each with the fields of a single one.",
+        description="The memories to store, each with the fields of a single one.",
         examples=[[{"content": "Staging listens on port 5433."}, {"content": "Parcels leave on Mondays."}]],
     )
     scope: str | None = Field(
-        default=None, description="The scope that is meant; without one, the server's own.", examples=["shop"]
+        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
     )
-    create_scope: bool = Field(default=False, description="Make the scope where there is none of that name.")
+    create_scope: bool = Field(default=False, description="Create the scope if it does not exist.")
     conversation: str | None = Field(default=None, description="The conversation that it belongs to.")
-    dialect: str = Field(default="", description="The contract that it came by.")
+    dialect: str = Field(default="", description="The contract through which it was stored.")
     idempotency_key: str | None = None  # of all of them together: one that failed is sent with another
-    dry_run: bool = Field(default=False, description="Only say what would be done.")
+    dry_run: bool = Field(default=False, description="Only report what would be done.")
 
 
 class RememberResult(Output):
     """What became of it; or, as `would_store` and without an id, what a dry run would do."""
 
     outcome: Literal["stored", "duplicate", "noise", "failed", "would_store"] = Field(
-        description="What became of it.", examples=["stored"]
+        description="What was done with it.", examples=["stored"]
     )
-    created: bool = Field(description="When it was made, or how many were.", examples=[True])
+    created: bool = Field(description="Whether something was created.", examples=[True])
     id: str | None = Field(default=None, description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
-    memory: MemoryView | None = None
+    memory: MemoryView | None = Field(default=None, examples=[{}])
     parts: list[str] = []
-    superseded: list[str] = Field(default=[], description="Those that it replaces.")
-    links: list[LinkView] = Field(
-        default=[], description="What it is linked with, or how many links there are.", examples=[[{}]]
+    superseded: list[str] = Field(default=[], description="Ids of the memories that it replaced.")
+    links: list[LinkView] = Field(default=[], description="Linked memories.", examples=[[{}]])
+    linked: list[str] = Field(
+        default=[], description="Ids of the linked memories.", examples=[["01m7gv9k5d2w8r6t1p0n4b3xya"]]
     )
-    linked: list[str] = []  # with whom
     redacted: dict[str, int] = Field(
         default={},
-        description="Secrets and personal data that were replaced: their kinds, or how many texts had some.",
+        description="How many secrets and personal data were replaced, by kind.",
     )
     quarantined: bool = Field(
         default=False,
-        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+        description="Whether it reads like instructions: then it is stored but only shown by its id.",
     )
-    suspicious: list[str] = Field(default=[], description="Why it is doubted.")
+    suspicious: list[str] = Field(default=[], description="Why it is suspicious.")
     embedded: bool = Field(
         default=False,
-        description="Whether it can be found by meaning already, or how many can.",
+        description="Whether it has a vector already.",
         examples=[True],
     )
     repeated: bool = Field(
-        default=False, description="Whether, or how many, were there already under the same key."
+        default=False, description="Whether it existed already under the same key."
     )  # the first answer to this idempotency key
-    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
+    notice: str = Field(default="", description="A notice about this answer; usually empty.")
     error: str | None = None
     error_code: str | None = None
 
@@ -127,10 +127,10 @@ class RememberResult(Output):
 class RememberManyResult(Output):
     """One answer an item, in order."""
 
-    results: list[RememberResult] = Field(description="What was found, the best first.")
-    created: int = Field(description="When it was made, or how many were.", examples=[1])
-    failed: int = Field(default=0, description="How many could not be done.", examples=[0])
-    dry_run: bool = Field(default=False, description="Only say what would be done.")
+    results: list[RememberResult] = Field(description="The result for each item, in order.")
+    created: int = Field(description="How many were created.", examples=[1])
+    failed: int = Field(default=0, description="How many failed.", examples=[0])
+    dry_run: bool = Field(default=False, description="Only report what would be done.")
 
 
 async def _remember(context: Context, request: RememberInput) -> RememberResult:

@@ -368,7 +368,7 @@ class SpendInput(Input):
         default=7,
         ge=1,
         le=KEPT.days,
-        description="How many days back, or what there is of each day.",
+        description="How many days to look back.",
         examples=[7],
     )
 
@@ -378,13 +378,13 @@ class ShareView(Output):
 
     name: str = Field(description="Its name.", examples=["2026-11-16"])
     calls: int = Field(examples=[4])
-    failed: int = Field(description="How many could not be done.", examples=[0])
+    failed: int = Field(description="How many failed.", examples=[0])
     tokens_in: int = Field(examples=[3100])
     tokens_out: int = Field(examples=[420])
     dollars: float = Field(examples=[0.0084])
     unpriced: int = Field(examples=[0])
     memories: list[str] = Field(
-        description="The memories that are meant, or how many there are.",
+        description="Ids of memories.",
         examples=[["01m7gv42a3fzcy3gb19vmek4q7"]],
     )  # that the calls were about, or led to
 
@@ -407,7 +407,7 @@ class ShareView(Output):
 class BudgetView(Output):
     """What language models were asked for today (UTC), and what is left; no limit where `daily_dollars` is 0."""
 
-    tokens: int = Field(description="How many tokens that is.", examples=[3520])
+    tokens: int = Field(description="Number of tokens.", examples=[3520])
     daily_tokens: int = Field(examples=[100000])
     tokens_left: int = Field(examples=[96480])
     dollars: float = Field(examples=[0.0084])
@@ -418,10 +418,10 @@ class BudgetView(Output):
 class SpendResult(Output):
     """The newest day first; purposes and models with the dearest first."""
 
-    days: list[ShareView] = Field(description="How many days back, or what there is of each day.")
+    days: list[ShareView] = Field(description="One entry per day.")
     purposes: list[ShareView] = Field(examples=[[{"name": "summary"}]])
     models: list[ShareView] = Field(examples=[[{"name": "claude-haiku"}]])
-    total: ShareView = Field(description="How many there are in all.", examples=[{"name": ""}])
+    total: ShareView = Field(description="The sum of all.", examples=[{"name": ""}])
     today: BudgetView
 
 

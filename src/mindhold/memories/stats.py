@@ -27,23 +27,23 @@ class StatsInput(Input):
 class ToolFeedback(Output):
     """What was said of one tool: how many answers were relevant and sufficient, of how many."""
 
-    relevant: int = Field(description="Whether what was found had to do with it.")
-    sufficient: int = Field(description="Whether it was enough.")
-    count: int = Field(description="How many there are in this answer.")
+    relevant: int = Field(description="How many answers were relevant.")
+    sufficient: int = Field(description="How many answers were sufficient.")
+    count: int = Field(description="Number of items in this answer.")
 
 
 class TaskFeedback(Output):
     """How many conversations were said to have reached what they were for, of how many."""
 
     succeeded: int = Field(examples=[3])
-    count: int = Field(description="How many there are in this answer.", examples=[3])
+    count: int = Field(description="Number of items in this answer.", examples=[3])
 
 
 class SpendView(Output):
     """What language models were asked for today (UTC), by everybody, and how much they may be."""
 
     calls: int = Field(examples=[4])
-    failed: int = Field(description="How many could not be done.", examples=[0])
+    failed: int = Field(description="How many failed.", examples=[0])
     tokens_in: int = Field(examples=[3100])
     tokens_out: int = Field(examples=[420])
     daily_tokens: int = Field(examples=[100000])
@@ -53,8 +53,8 @@ class ServiceSpendView(Output):
     """What embedding services were asked for today (UTC), by everybody; no cap where `daily_tokens` is 0."""
 
     calls: int = Field(examples=[0])
-    failed: int = Field(description="How many could not be done.", examples=[0])
-    tokens: int = Field(description="How many tokens that is.", examples=[0])
+    failed: int = Field(description="How many failed.", examples=[0])
+    tokens: int = Field(description="Number of tokens.", examples=[0])
     dollars: float = Field(examples=[0.0])
     daily_tokens: int = Field(examples=[0])
 
@@ -62,25 +62,23 @@ class ServiceSpendView(Output):
 class StatsResult(Output):
     """Counts of active memories unless they say otherwise."""
 
-    total: int = Field(description="How many there are in all.", examples=[1523])
+    total: int = Field(description="Total number.", examples=[1523])
     by_status: dict[str, int] = Field(examples=[{"active": 1523}])
     by_kind: dict[str, int] = Field(examples=[{"fact": 900, "episode": 623}])
     by_tier: dict[str, int] = Field(examples=[{"warm": 1523}])
     by_scope: dict[str, int] = Field(
-        description="How many there are in each scope.", examples=[{"Global": 23, "shop": 1500}]
+        description="Number of memories by scope.", examples=[{"Global": 23, "shop": 1500}]
     )
     by_agent: dict[str, int] = Field(examples=[{"default": 1523}])
     by_source: dict[str, int] = Field(
         examples=[{"messages": 1200, "notes": 300, "summaries": 20, "profile_facts": 3}]
     )  # messages, notes, summaries, profile_facts
-    embedded: int = Field(
-        description="Whether it can be found by meaning already, or how many can.", examples=[1523]
-    )
+    embedded: int = Field(description="How many memories have vectors.", examples=[1523])
     embedded_ratio: float = Field(examples=[1.0])
     anchors: int = Field(examples=[2])
     unverified: int = Field(examples=[0])  # that wait to be evaluated
     pending_contradictions: int = Field(examples=[1])  # pairs that wait for somebody to decide
-    links: int = Field(description="What it is linked with, or how many links there are.", examples=[310])
+    links: int = Field(description="Number of links.", examples=[310])
     conversations: int = Field(examples=[12])
     feedback: dict[str, ToolFeedback] = Field(
         examples=[{"recall": {"relevant": 9, "sufficient": 8, "count": 10}}]
@@ -91,14 +89,12 @@ class StatsResult(Output):
     bytes_used: int = Field(examples=[48213000])
     megabytes: float = Field(examples=[48.21])
     model: str | None = None
-    rung: str = Field(
-        description="What the answer stands on: words alone, or meanings too.", examples=["semantic"]
-    )
+    rung: str = Field(description="Search level: full text alone, or with vectors.", examples=["semantic"])
     jobs: dict[str, int] = Field(examples=[{}])
     models_today: SpendView
     services_today: ServiceSpendView
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # which stores don't answer
 
 

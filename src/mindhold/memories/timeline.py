@@ -94,12 +94,11 @@ class TimelineInput(Filtering):
     it has the first and the last ones, and a digest of all.
     """
 
-    minimum_trust: float = Field(
-        default=LEAST_TRUST, ge=0, le=1, description="Leave out what is trusted less than this, from 0 to 1."
-    )
-    limit: int = Field(default=50, ge=1, le=1000, description="How many at most.")
+    minimum_trust: float = Field(default=LEAST_TRUST, ge=0, le=1, description="Minimum trust, from 0 to 1.")
+    limit: int = Field(default=50, ge=1, le=1000, description="Maximum number of results.")
     overview: bool = Field(
-        default=False, description="Of more than fit the first, the last and a digest; a time must be named."
+        default=False,
+        description="If there are too many, return the first, the last and a digest. Needs a period.",
     )
 
 
@@ -107,30 +106,30 @@ class DayView(Output):
     """One day, oldest memory first."""
 
     date: Annotated[date, Field(examples=["2026-11-16"])]
-    memories: list[MemoryView] = Field(description="The memories that are meant, or how many there are.")
+    memories: list[MemoryView] = Field(description="Memories.")
 
 
 class TimelineResult(Output):
     """Days from old to new. `total` is how many there are, of an overview; not all are here where there is a digest."""
 
-    days: list[DayView] = Field(description="How many days back, or what there is of each day.")
-    count: int = Field(description="How many there are in this answer.", examples=[1])
+    days: list[DayView] = Field(description="One entry per day.")
+    count: int = Field(description="Number of items in this answer.", examples=[1])
     timeframe: TimeframeView | None = None
-    total: int | None = Field(default=None, description="How many there are in all.")
+    total: int | None = Field(default=None, description="Total number.")
     digest: DigestView | None = Field(
         default=None,
-        description="What all of them are, in few words: where only filters are stated, if it is asked for.",
+        description="A digest of all matches.",
     )
-    note: str = Field(default="", description="What there is to say of it.")
+    note: str = Field(default="", description="A note about it.")
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # which stores don't answer
 
 
 class InterpretTimeInput(Input):
     """What people call a time: "last week"."""
 
-    phrase: str = Field(description="A time in words, such as `last week`.", examples=["last week"])
+    phrase: str = Field(description="A period in words, such as `last week`.", examples=["last week"])
 
 
 async def _timeline(context: Context, request: TimelineInput) -> TimelineResult:

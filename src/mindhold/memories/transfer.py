@@ -215,9 +215,7 @@ class ExportInput(Input):
     """
 
     path: str | None = None
-    scope: str | None = Field(
-        default=None, description="The scope that is meant; without one, the server's own."
-    )
+    scope: str | None = Field(default=None, description="The scope; the server's default scope if absent.")
     format: Literal["jsonl", "json", "markdown", "csv"] = "jsonl"
     memory_mcp: bool = False
 

@@ -75,41 +75,35 @@ class MemoryView(View):
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     content: str = Field(description="The text.", examples=["Staging listens on port 5433."])
-    kind: str = Field(description="What kind of thing it is.", examples=["fact"])
-    scope: str = Field(description="The scope that it is in.", examples=["shop"])
-    agent: str = Field(description="Whose it is.", examples=["default"])
-    status: str = Field(description="How it stands.", examples=["active"])
-    topic: str = Field(default="", description="What it is about, in a word or two.", examples=["staging"])
-    tags: list[str] = Field(default=[], description="Words that it is sorted by.", examples=[["network"]])
-    keywords: list[str] = Field(default=[], description="Words under which it should be found.")
-    importance: float = Field(description="How much it matters, from 0 to 1.", examples=[0.6])
-    confidence: float = Field(description="How sure it is, from 0 to 1.", examples=[1.0])
-    trust: float = Field(description="How far it is trusted, from 0 to 1.", examples=[1.0])
-    tier: str = Field(
-        description="How close at hand it is kept: hot, warm, cold or permanent.", examples=["warm"]
-    )
-    anchor: bool = Field(description="Whether it never fades.", examples=[False])
-    uses: int = Field(description="How often it was of use.", examples=[3])
+    kind: str = Field(description="Its kind.", examples=["fact"])
+    scope: str = Field(description="Its scope.", examples=["shop"])
+    agent: str = Field(description="The agent that owns it.", examples=["default"])
+    status: str = Field(description="Its status.", examples=["active"])
+    topic: str = Field(default="", description="Topic, in a word or two.", examples=["staging"])
+    tags: list[str] = Field(default=[], description="Tags.", examples=[["network"]])
+    keywords: list[str] = Field(default=[], description="Keywords for search.")
+    importance: float = Field(description="Importance, from 0 to 1.", examples=[0.6])
+    confidence: float = Field(description="Confidence, from 0 to 1.", examples=[1.0])
+    trust: float = Field(description="Trust, from 0 to 1.", examples=[1.0])
+    tier: str = Field(description="Storage tier: hot, warm, cold or permanent.", examples=["warm"])
+    anchor: bool = Field(description="Whether it is an anchor, which never fades.", examples=[False])
+    uses: int = Field(description="How often it was used.", examples=[3])
     shown: int = 0  # how often it was put before somebody who had not asked for it
     utility: float = 1.0  # by evaluation, and then by importance and use
     usefulness: float = 0.0  # -1 to 1, by the verdicts of those who were given it
-    tokens: int = Field(description="How many tokens that is.", examples=[8])
-    created: datetime = Field(
-        description="When it was made, or how many were.", examples=["2026-11-16T10:30:00Z"]
-    )
-    updated: datetime = Field(description="When it was changed last.", examples=["2026-11-16T10:30:00Z"])
+    tokens: int = Field(description="Number of tokens.", examples=[8])
+    created: datetime = Field(description="When it was created.", examples=["2026-11-16T10:30:00Z"])
+    updated: datetime = Field(description="When it was last changed.", examples=["2026-11-16T10:30:00Z"])
     occurred: datetime = Field(description="When it happened.", examples=["2026-11-16T10:30:00Z"])
     last_used: datetime | None = None
     verified: datetime | None = None  # when it was found worth keeping
     review: datetime | None = None  # when upkeep looks at it next
-    supersedes: str | None = Field(
-        default=None, description="Whether a new memory takes its place, or which it replaced."
-    )
+    supersedes: str | None = Field(default=None, description="What it supersedes.")
     merged_from: list[str] = []
-    provenance: dict[str, Any] = Field(default={}, description="Where it came from.")
-    metadata: dict[str, Any] = Field(
-        default={}, description="Whatever else belongs to it, kept as it is given."
+    provenance: dict[str, Any] = Field(
+        default={}, description="Its origin: contract, conversation, file and line."
     )
+    metadata: dict[str, Any] = Field(default={}, description="Free metadata, stored unchanged.")
     embedded_by: str | None = None
     content_hash: str = Field(examples=["2f6c0b9e5a14d3c7"])
 
@@ -138,12 +132,10 @@ class LinkView(View):
     target: str = Field(
         description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
     )
-    relation: str = Field(description="How the one stands to the other.", examples=["caused_by"])
+    relation: str = Field(description="Kind of the link.", examples=["caused_by"])
     weight: float = Field(examples=[1.0])
     automatic: bool = Field(examples=[False])
-    created: datetime = Field(
-        description="When it was made, or how many were.", examples=["2026-11-16T10:30:00Z"]
-    )
+    created: datetime = Field(description="When it was created.", examples=["2026-11-16T10:30:00Z"])
 
     @classmethod
     def of(cls, link: Link) -> LinkView:
@@ -156,8 +148,8 @@ class LinkedView(View):
 
     link: LinkView
     id: str = Field(description="Its id.")
-    kind: str = Field(description="What kind of thing it is.")
-    status: str = Field(description="How it stands.")
+    kind: str = Field(description="Its kind.")
+    status: str = Field(description="Its status.")
     content: str = Field(description="The text.")
 
     @classmethod
@@ -184,53 +176,47 @@ class HitView(View):
     """One memory that answers."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
-    score: float = Field(description="How well it fits, from 0 to 1.", examples=[0.8312])
+    score: float = Field(description="Relevance score, from 0 to 1.", examples=[0.8312])
     similarity: float | None = Field(
-        description="How close in meaning, from 0 to 1.", examples=[0.7741]
+        description="Similarity in meaning, from 0 to 1.", examples=[0.7741]
     )  # cosine with the question, where both have a vector
     layer: str = Field(
-        description="What found it: every keyword, words, vectors, or the filter alone.", examples=["L3"]
+        description="The layer that found it: keywords, full text, vectors or filter.", examples=["L3"]
     )  # what found it: L1 every keyword, L2 words, L3 vectors, or filter
-    why: list[str] = Field(description="Why it was found, or what was done.", examples=[["meaning", "words"]])
+    why: list[str] = Field(description="Why it was found.", examples=[["meaning", "words"]])
     content: str = Field(description="The text.", examples=["Staging listens on port 5433."])
-    truncated: bool = Field(description="Whether the text was cut.", examples=[False])
-    tokens: int = Field(description="How many tokens that is.", examples=[8])
-    kind: str = Field(description="What kind of thing it is.", examples=["fact"])
-    scope: str = Field(description="The scope that it is in.", examples=["shop"])
-    agent: str = Field(description="Whose it is.", examples=["default"])
-    status: str = Field(description="How it stands.", examples=["active"])
-    topic: str = Field(description="What it is about, in a word or two.", examples=["staging"])
-    tags: list[str] = Field(description="Words that it is sorted by.", examples=[["network"]])
-    keywords: list[str] = Field(
-        description="Words under which it should be found.", examples=[["staging", "port"]]
-    )
-    importance: float = Field(description="How much it matters, from 0 to 1.", examples=[0.6])
-    confidence: float = Field(description="How sure it is, from 0 to 1.", examples=[1.0])
-    trust: float = Field(description="How far it is trusted, from 0 to 1.", examples=[1.0])
-    tier: str = Field(
-        description="How close at hand it is kept: hot, warm, cold or permanent.", examples=["warm"]
-    )
-    anchor: bool = Field(description="Whether it never fades.", examples=[False])
+    truncated: bool = Field(description="Whether the text was shortened.", examples=[False])
+    tokens: int = Field(description="Number of tokens.", examples=[8])
+    kind: str = Field(description="Its kind.", examples=["fact"])
+    scope: str = Field(description="Its scope.", examples=["shop"])
+    agent: str = Field(description="The agent that owns it.", examples=["default"])
+    status: str = Field(description="Its status.", examples=["active"])
+    topic: str = Field(description="Topic, in a word or two.", examples=["staging"])
+    tags: list[str] = Field(description="Tags.", examples=[["network"]])
+    keywords: list[str] = Field(description="Keywords for search.", examples=[["staging", "port"]])
+    importance: float = Field(description="Importance, from 0 to 1.", examples=[0.6])
+    confidence: float = Field(description="Confidence, from 0 to 1.", examples=[1.0])
+    trust: float = Field(description="Trust, from 0 to 1.", examples=[1.0])
+    tier: str = Field(description="Storage tier: hot, warm, cold or permanent.", examples=["warm"])
+    anchor: bool = Field(description="Whether it is an anchor, which never fades.", examples=[False])
     access: int = Field(examples=[3])  # how often it was recalled before
-    created: datetime = Field(
-        description="When it was made, or how many were.", examples=["2026-11-16T10:30:00Z"]
-    )
-    updated: datetime = Field(description="When it was changed last.", examples=["2026-11-16T10:30:00Z"])
+    created: datetime = Field(description="When it was created.", examples=["2026-11-16T10:30:00Z"])
+    updated: datetime = Field(description="When it was last changed.", examples=["2026-11-16T10:30:00Z"])
     occurred: datetime = Field(description="When it happened.", examples=["2026-11-16T10:30:00Z"])
-    provenance: dict[str, Any] = Field(description="Where it came from.", examples=[{}])
-    metadata: dict[str, Any] = Field(
-        description="Whatever else belongs to it, kept as it is given.", examples=[{}]
-    )  # empty when it is long: `show` has all of it
-    contradicts: list[str] = Field(default=[], description="Older memories that say otherwise.")  # ids
-    contradicted_by: list[str] = Field(default=[], description="Newer memories that say otherwise.")
-    superseded_by: list[str] = Field(default=[], description="The one that replaced it.")
-    links: list[LinkedView] = Field(
-        default=[], description="What it is linked with, or how many links there are."
+    provenance: dict[str, Any] = Field(
+        description="Its origin: contract, conversation, file and line.", examples=[{}]
     )
+    metadata: dict[str, Any] = Field(
+        description="Free metadata, stored unchanged.", examples=[{}]
+    )  # empty when it is long: `show` has all of it
+    contradicts: list[str] = Field(default=[], description="Older memories that contradict it.")  # ids
+    contradicted_by: list[str] = Field(default=[], description="Newer memories that contradict it.")
+    superseded_by: list[str] = Field(default=[], description="Ids of the memories that replaced it.")
+    links: list[LinkedView] = Field(default=[], description="Linked memories.")
     before: list[TurnView] = []
     after: list[TurnView] = Field(
         default=[],
-        description="The id that the page before ended with; `cursor` does the same, and outlives it.",
+        description="Messages after it.",
     )
 
     @property
@@ -278,15 +264,13 @@ class VersionView(View):
 
     number: int
     content: str = Field(description="The text.")
-    kind: str = Field(description="What kind of thing it is.")
-    topic: str = Field(description="What it is about, in a word or two.")
-    tags: list[str] = Field(description="Words that it is sorted by.")
-    importance: float = Field(description="How much it matters, from 0 to 1.")
+    kind: str = Field(description="Its kind.")
+    topic: str = Field(description="Topic, in a word or two.")
+    tags: list[str] = Field(description="Tags.")
+    importance: float = Field(description="Importance, from 0 to 1.")
     occurred: datetime = Field(description="When it happened.")
-    tier: str = Field(description="How close at hand it is kept: hot, warm, cold or permanent.")
-    metadata: dict[str, Any] = Field(
-        default={}, description="Whatever else belongs to it, kept as it is given."
-    )
+    tier: str = Field(description="Storage tier: hot, warm, cold or permanent.")
+    metadata: dict[str, Any] = Field(default={}, description="Free metadata, stored unchanged.")
     amended: datetime
     amended_by: str
 
@@ -299,9 +283,7 @@ class VersionView(View):
 class ReceiptView(View):
     """Proof of an erasure: what was removed from each place, and what a second look found there."""
 
-    ids: list[str] = Field(
-        description="The ids of those that are meant.", examples=[["01m7gv42a3fzcy3gb19vmek4q7"]]
-    )
+    ids: list[str] = Field(description="Ids of memories.", examples=[["01m7gv42a3fzcy3gb19vmek4q7"]])
     removed: dict[str, int] = Field(examples=[{"memories": 1, "vectors": 1, "text": 1, "links": 1}])
     remaining: dict[str, int] = Field(examples=[{"memories": 0, "vectors": 0, "text": 0, "links": 0}])
     empty: bool = Field(examples=[True])
@@ -331,21 +313,19 @@ class JobView(View):
 
     id: str = Field(description="Its id.", examples=["reindex_01jxq3k5v6w7x8y9z0a1b2c3d4"])
     name: str = Field(description="Its name.", examples=["reindex"])
-    state: str = Field(description="How it stands.", examples=["running"])
+    state: str = Field(description="Its status.", examples=["running"])
     attempts: int = Field(examples=[1])
     most_attempts: int = Field(examples=[5])
-    created: datetime = Field(
-        description="When it was made, or how many were.", examples=["2026-11-02T08:15:00Z"]
-    )
-    due: datetime = Field(description="When it is to run.", examples=["2026-11-02T08:15:00Z"])
+    created: datetime = Field(description="When it was created.", examples=["2026-11-02T08:15:00Z"])
+    due: datetime = Field(description="When it will run.", examples=["2026-11-02T08:15:00Z"])
     finished: datetime | None = None
     error: str | None = None
     result: dict[str, Any] | None = None
     progress: float | None = Field(
-        default=None, description="How far it is, from 0 to 1.", examples=[0.4202]
+        default=None, description="Progress, from 0 to 1.", examples=[0.4202]
     )  # from 0 to 1, of those that tell
     done: int | None = Field(default=None, description="How many are done.", examples=[640])
-    total: int | None = Field(default=None, description="How many there are in all.", examples=[1523])
+    total: int | None = Field(default=None, description="Total number.", examples=[1523])
 
     @classmethod
     def of(cls, job: Job, progress: Progress | None = None) -> JobView:

@@ -81,49 +81,45 @@ class RememberInput(Input):
     at all and tells what it would do.
     """
 
-    content: str = Field(description="The text, as it was said.", examples=["Staging listens on port 5433."])
-    kind: Kind = Field(default=Kind.NOTE, description="What kind of thing it is.", examples=["fact"])
+    content: str = Field(description="The text.", examples=["Staging listens on port 5433."])
+    kind: Kind = Field(default=Kind.NOTE, description="Its kind.", examples=["fact"])
     scope: str | None = Field(
-        default=None, description="The scope that is meant; without one, the server's own.", examples=["shop"]
+        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
     )
     create_scope: bool = Field(
-        default=False, description="Make the scope where there is none of that name."
+        default=False, description="Create the scope if it does not exist."
     )  # make the scope when there is none of that name
-    topic: str = Field(default="", description="What it is about, in a word or two.", examples=["staging"])
-    tags: list[str] = Field(default=[], description="Words that it is sorted by.")
-    keywords: list[str] = Field(default=[], description="Words under which it should be found.")
-    importance: float | None = Field(
-        default=None, ge=0, le=1, description="How much it matters, from 0 to 1."
-    )
-    confidence: float = Field(default=1.0, ge=0, le=1, description="How sure it is, from 0 to 1.")
+    topic: str = Field(default="", description="Topic, in a word or two.", examples=["staging"])
+    tags: list[str] = Field(default=[], description="Tags.")
+    keywords: list[str] = Field(default=[], description="Keywords for search.")
+    importance: float | None = Field(default=None, ge=0, le=1, description="Importance, from 0 to 1.")
+    confidence: float = Field(default=1.0, ge=0, le=1, description="Confidence, from 0 to 1.")
     occurred: datetime | None = Field(default=None, description="When it happened.")
-    anchor: bool = Field(default=False, description="Whether it never fades.")
-    permanent: bool = Field(default=False, description="Whether it is kept whatever happens.")
-    source: str = Field(default="", description="Where it comes from.")
-    dialect: str = Field(default="", description="The contract that it came by.")
+    anchor: bool = Field(default=False, description="Whether it is an anchor, which never fades.")
+    permanent: bool = Field(default=False, description="Whether it is kept permanently.")
+    source: str = Field(default="", description="Its source.")
+    dialect: str = Field(default="", description="The contract through which it was stored.")
     conversation: str | None = Field(
         default=None, description="The conversation that it belongs to."
     )  # the call's own when not given
-    session_only: bool = Field(default=False, description="Only for this conversation; it goes with it.")
+    session_only: bool = Field(default=False, description="Keep it only until the conversation ends.")
     position: int | None = Field(
-        default=None, ge=0, le=LARGEST_NUMBER, description="Its place in its conversation."
+        default=None, ge=0, le=LARGEST_NUMBER, description="Position in the conversation."
     )
-    file: str | None = Field(default=None, description="The file that it came from.")
+    file: str | None = Field(default=None, description="Its file.")
     line: int | None = Field(
         default=None,
         ge=0,
         le=LARGEST_NUMBER,
-        description="The line in its file, or among those that were sent.",
+        description="Line number.",
     )
-    metadata: dict[str, Any] = Field(
-        default={}, description="Whatever else belongs to it, kept as it is given."
-    )
-    linked_to: list[str] = Field(default=[], description="Ids of memories that it is linked with.")
+    metadata: dict[str, Any] = Field(default={}, description="Free metadata, stored unchanged.")
+    linked_to: list[str] = Field(default=[], description="Ids of memories to link it to.")
     keep_noise: bool = Field(default=False, description="Store it even if it looks like small talk.")
     idempotency_key: str | None = Field(
-        default=None, description="A key of your own: the same call again gets the first answer."
+        default=None, description="An idempotency key: the same call again gets the first answer."
     )
-    dry_run: bool = Field(default=False, description="Only say what would be done.")
+    dry_run: bool = Field(default=False, description="Only report what would be done.")
 
 
 class WriteOutcome(StrEnum):

@@ -120,13 +120,13 @@ class ProjectContextInput(Input):
     project: str | None = Field(
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
-    query: str | None = Field(default=None, description="What to look for, in your own words.")
-    recent: int = Field(default=50, ge=0, le=200, description="How many of the newest messages.")
-    related: int = Field(default=20, ge=0, le=100, description="How many of the most relevant messages.")
+    query: str | None = Field(default=None, description="What to search for, in plain words.")
+    recent: int = Field(default=50, ge=0, le=200, description="Number of newest messages.")
+    related: int = Field(default=20, ge=0, le=100, description="Number of most relevant messages.")
     token_budget: int = Field(
         default=USUAL_BUDGET,
         ge=LEAST_BUDGET,
-        description="How many tokens the answer may take.",
+        description="Maximum number of tokens of the answer.",
         examples=[4000],
     )
 
@@ -140,12 +140,10 @@ class ProjectContextResult(Output):
     project: str = Field(description="The project's name.", examples=["proj_123"])
     summary: str | None = Field(
         default=None,
-        description="The project's summary, or a few words.",
+        description="The summary.",
         examples=["# Summary of proj_123\n\nA task management system."],
     )
-    summary_version: int = Field(
-        default=0, description="Which version of the summary this made.", examples=[1]
-    )
+    summary_version: int = Field(default=0, description="The summary's version.", examples=[1])
     recent_messages: list[MessageView] = Field(
         examples=[
             [
@@ -160,11 +158,12 @@ class ProjectContextResult(Output):
         ]
     )
     rag_results: list[FoundView]
-    tokens: int = Field(description="How many tokens that is.", examples=[410])
-    token_budget: int = Field(description="How many tokens the answer may take.", examples=[4000])
+    tokens: int = Field(description="Number of tokens.", examples=[410])
+    token_budget: int = Field(description="Maximum number of tokens of the answer.", examples=[4000])
     left_out: str = Field(default="", examples=[""])
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
 
 
@@ -184,41 +183,42 @@ class ProjectStatsResult(Output):
     """
 
     total_messages: int = Field(description="How many messages there are.", examples=[842])
-    indexed_messages: int = Field(description="How many can be found by meaning.", examples=[842])
-    unindexed_messages: int = Field(description="How many wait to be indexed.", examples=[0])
+    indexed_messages: int = Field(description="How many messages have vectors.", examples=[842])
+    unindexed_messages: int = Field(description="How many messages are not indexed yet.", examples=[0])
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
     embedding_model: str | None = Field(
         default=None,
-        description="The model that works out meanings; null where there is none.",
+        description="The embedding model; null if there is none.",
         examples=["all-MiniLM-L6-v2"],
     )
     embedding_dimensions: int | None = Field(
-        default=None, description="The numbers in one of its vectors.", examples=[384]
+        default=None, description="Number of dimensions of a vector.", examples=[384]
     )
     collection_name: str | None = Field(
         default=None, description="The collection or table that the messages are in.", examples=[None]
     )
     vector_index_name: str | None = Field(
-        default=None, description="The name of the index of meanings.", examples=[None]
+        default=None, description="Name of the vector index.", examples=[None]
     )
     chromadb_collection: str | None = Field(
-        default=None, description="The name of this project's part of the index.", examples=["vector_code"]
+        default=None, description="Name of the project's part of the vector index.", examples=["vector_code"]
     )
     chromadb_location: str | None = Field(
         default=None,
-        description="The file that the index is in.",
+        description="File of the vector index.",
         examples=["/home/me/.mindhold/data/mindhold.db"],
     )
     oldest_message: datetime | None = Field(
-        default=None, description="When the oldest message was said.", examples=["2025-10-15T09:00:00Z"]
+        default=None, description="Time of the oldest message.", examples=["2025-10-15T09:00:00Z"]
     )
     newest_message: datetime | None = Field(
-        default=None, description="When the newest message was said.", examples=["2025-11-27T11:00:00Z"]
+        default=None, description="Time of the newest message.", examples=["2025-11-27T11:00:00Z"]
     )
     index_health: Literal["healthy", "degraded", "rebuilding"] = Field(
-        description="Whether every message can be found: `healthy`, `degraded` or `rebuilding`.",
+        description="State of the index: `healthy`, `degraded` or `rebuilding`.",
         examples=["healthy"],
     )
     index_note: str = Field(default="", examples=[""])  # why it is not healthy

@@ -310,11 +310,9 @@ class MigrateProjectInput(Input):
 
     project: str = Field(description="The project's id, which is its name.", examples=["shop"])
     to: StorageMode | None = Field(default=None, description="The store to move to.", examples=["postgres"])
-    drop_source: bool = Field(
-        default=False, description="Delete what the move leaves behind, once it is verified."
-    )
+    drop_source: bool = Field(default=False, description="Delete the source copy once the move is verified.")
     forget_copy: StorageMode | None = Field(
-        default=None, description="Delete the hidden copy in this store, and move nothing."
+        default=None, description="Only delete the hidden copy in this store; move nothing."
     )
 
 
@@ -322,12 +320,12 @@ class MigrateProjectResult(Output):
     """What was moved. Counts and the sum of content hashes were the same in both stores at the end."""
 
     project: str = Field(description="The project's name.", examples=["shop"])
-    source: str = Field(description="Where it comes from.", examples=["local"])
-    target: str = Field(description="The memory that the link leads to.", examples=["postgres"])
+    source: str = Field(description="The store that it was moved from.", examples=["local"])
+    target: str = Field(description="The store that it was moved to.", examples=["postgres"])
     moved: bool = Field(examples=[True])  # False when it was there already
-    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[1523])
-    versions: int = Field(description="What it was before, or how many versions there are.", examples=[44])
-    links: int = Field(description="What it is linked with, or how many links there are.", examples=[310])
+    memories: int = Field(description="Number of memories.", examples=[1523])
+    versions: int = Field(description="Number of versions.", examples=[44])
+    links: int = Field(description="Number of links.", examples=[310])
     vectors: int = Field(examples=[1523])
     content_sum: str = Field(examples=["f539effe897eb305"])
     copied: int = Field(examples=[1523])
@@ -337,7 +335,7 @@ class MigrateProjectResult(Output):
     kept_in: list[str] = Field(default=[], examples=[["local"]])  # where hidden copies are
     dropped: int = 0
     spared: int = 0  # in copies that were to be dropped: memories that the project doesn't have
-    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
+    notice: str = Field(default="", description="A notice about this answer; usually empty.")
 
 
 async def _migrate(context: Context, request: MigrateProjectInput) -> MigrateProjectResult:

@@ -26,13 +26,13 @@ MOST_SHOWN = 20
 class ProjectSettings(Output):
     """What can be changed of a project."""
 
-    description: str = Field(description="What it is for, in a few words.", examples=["What we sell"])
+    description: str = Field(description="A short description.", examples=["What we sell"])
     active: bool = Field(
-        description="Whether it is in use; what is put away keeps its memories.", examples=[True]
+        description="Whether it is in use. An inactive one keeps its memories.", examples=[True]
     )
-    parent: str | None = Field(description="The scope above it.", examples=[None])
-    keywords: list[str] = Field(description="Words under which it should be found.", examples=[[]])
-    path: str | None = Field(description="The folder or file that is meant.", examples=["/home/me/src/shop"])
+    parent: str | None = Field(description="Its parent scope.", examples=[None])
+    keywords: list[str] = Field(description="Keywords for search.", examples=[[]])
+    path: str | None = Field(description="Its folder or file.", examples=["/home/me/src/shop"])
 
 
 class ProjectView(Output):
@@ -40,25 +40,19 @@ class ProjectView(Output):
 
     id: str = Field(description="Its id.", examples=["shop"])  # its name, by which it is asked for
     name: str = Field(description="Its name.", examples=["shop"])
-    storage_mode: str = Field(description="Where the project's memory is kept.", examples=["local"])
+    storage_mode: str = Field(description="Where the project's memory is stored.", examples=["local"])
     memories: int | None = Field(
-        description="The memories that are meant, or how many there are.", examples=[1523]
+        description="Number of memories.", examples=[1523]
     )  # None where its store doesn't answer
-    created: datetime = Field(
-        description="When it was made, or how many were.", examples=["2026-11-02T08:15:00Z"]
-    )
+    created: datetime = Field(description="When it was created.", examples=["2026-11-02T08:15:00Z"])
     settings: ProjectSettings
-    description: str = Field(
-        default="", description="What it is for, in a few words.", examples=["What we sell"]
-    )
+    description: str = Field(default="", description="A short description.", examples=["What we sell"])
     active: bool = Field(
         default=True,
-        description="Whether it is in use; what is put away keeps its memories.",
+        description="Whether it is in use. An inactive one keeps its memories.",
         examples=[True],
     )
-    path: str | None = Field(
-        default=None, description="The folder or file that is meant.", examples=["/home/me/src/shop"]
-    )
+    path: str | None = Field(default=None, description="Its folder or file.", examples=["/home/me/src/shop"])
     identity: str | None = Field(
         default=None, examples=["/home/me/src/shop/.git"]
     )  # the git common directory, or the real path
@@ -96,12 +90,10 @@ class CreateProjectInput(Input):
 
     name: str = Field(description="Its name.", examples=["shop"])
     storage_mode: StorageMode | None = Field(
-        default=None, description="Where the project's memory is kept.", examples=["local"]
+        default=None, description="Where the project's memory is stored.", examples=["local"]
     )
-    path: str | None = Field(default=None, description="Its folder on the server's machine.")
-    description: str = Field(
-        default="", description="What it is for, in a few words.", examples=["What we sell"]
-    )
+    path: str | None = Field(default=None, description="The project's folder on the server.")
+    description: str = Field(default="", description="A short description.", examples=["What we sell"])
 
 
 class OpenFolderInput(Input):
@@ -137,17 +129,17 @@ class ChangeProjectInput(Input):
 
     name: str = Field(description="The project's id, which is its name.", examples=["shop"])
     description: str | None = Field(
-        default=None, description="What it is for, in a few words.", examples=["What we sell, and where"]
+        default=None, description="A short description.", examples=["What we sell, and where"]
     )
     active: bool | None = Field(
         default=None,
-        description="Whether it is in use; what is put away keeps its memories.",
+        description="Whether it is in use. An inactive one keeps its memories.",
         examples=[True],
     )
-    parent: str | None = Field(default=None, description="The scope above it.")
-    keywords: list[str] | None = Field(default=None, description="Words under which it should be found.")
+    parent: str | None = Field(default=None, description="Its parent scope.")
+    keywords: list[str] | None = Field(default=None, description="Keywords for search.")
     path: str | None = Field(
-        default=None, description="Where its folder on the server's machine is now; empty for none."
+        default=None, description="The project's new folder on the server; empty for none."
     )
 
 
@@ -157,7 +149,7 @@ class DeleteProjectInput(Input):
     name: str = Field(description="The project's id, which is its name.", examples=["shop"])
     confirm: str = Field(
         default="",
-        description="The project's name once more: without it nothing is deleted.",
+        description="The project's name again; otherwise nothing is deleted.",
         examples=["shop"],
     )
 
@@ -170,13 +162,13 @@ class DeleteProjectResult(Output):
 
     id: str = Field(description="Its id.", examples=["shop"])
     name: str = Field(description="Its name.", examples=["shop"])
-    storage_mode: str = Field(description="Where the project's memory is kept.", examples=["local"])
-    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[1523])
+    storage_mode: str = Field(description="Where the project's memory is stored.", examples=["local"])
+    memories: int = Field(description="Number of memories.", examples=[1523])
     export: str = Field(examples=["/home/me/.mindhold/export/scope-shop-20261116T103000Z-4kq7zp.jsonl"])
     removed: dict[str, int] = Field(default={}, examples=[{"memories": 1523, "vectors": 1523}])
     remaining: dict[str, int] = Field(default={}, examples=[{"memories": 0, "vectors": 0}])
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # of documents that couldn't be written
 
 

@@ -389,7 +389,7 @@ class ReindexProjectInput(Input):
     project: str | None = Field(
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
-    force: bool = Field(default=False, description="Also what is done already.", examples=[False])
+    force: bool = Field(default=False, description="Also index what is indexed already.", examples=[False])
 
 
 class ReindexProjectResult(Output):
@@ -399,13 +399,11 @@ class ReindexProjectResult(Output):
     """
 
     status: Literal["reindexing_started", "nothing_to_do"] = Field(
-        description="How it stands.", examples=["reindexing_started"]
+        description="Its status.", examples=["reindexing_started"]
     )
     total_messages: int = Field(description="How many messages there are.", examples=[1523])
-    messages_to_index: int = Field(description="How many of them this will index.", examples=[15])
-    estimated_time_seconds: int = Field(
-        description="How long it will take, as far as can be told.", examples=[8]
-    )
+    messages_to_index: int = Field(description="How many messages will be indexed.", examples=[15])
+    estimated_time_seconds: int = Field(description="Estimated duration in seconds.", examples=[8])
     job_id: str | None = Field(
         default=None, description="The job's id.", examples=["reindex_01jxq3k5v6w7x8y9z0a1b2c3d4"]
     )
@@ -429,16 +427,14 @@ class ReindexStatusResult(Output):
     """How far it is. What has a vector keeps it, whatever becomes of the job."""
 
     job_id: str = Field(description="The job's id.", examples=["reindex_01jxq3k5v6w7x8y9z0a1b2c3d4"])
-    status: Stage = Field(description="How it stands.", examples=["cancelled"])
-    progress: float = Field(description="How far it is, from 0 to 1.", examples=[0.4202])  # from 0 to 1
+    status: Stage = Field(description="Its status.", examples=["cancelled"])
+    progress: float = Field(description="Progress, from 0 to 1.", examples=[0.4202])  # from 0 to 1
     done: int = Field(description="How many are done.", examples=[640])
-    total: int = Field(description="How many there are in all.", examples=[1523])
+    total: int = Field(description="Total number.", examples=[1523])
     estimated_time_seconds: int = Field(
-        description="How long it will take, as far as can be told.", examples=[0]
+        description="Estimated duration in seconds.", examples=[0]
     )  # that are left
-    created: datetime = Field(
-        description="When it was made, or how many were.", examples=["2026-11-02T08:15:00Z"]
-    )
+    created: datetime = Field(description="When it was created.", examples=["2026-11-02T08:15:00Z"])
     finished: datetime | None = None
     error: str | None = None
 

@@ -37,23 +37,21 @@ class ScopeView(Output):
     """One scope."""
 
     name: str = Field(description="Its name.", examples=["work"])
-    description: str = Field(description="What it is for, in a few words.", examples=["The day job"])
-    kind: str = Field(description="What kind of thing it is.", examples=["general"])
-    parent: str | None = Field(description="The scope above it.", examples=[None])
+    description: str = Field(description="A short description.", examples=["The day job"])
+    kind: str = Field(description="Its kind.", examples=["general"])
+    parent: str | None = Field(description="Its parent scope.", examples=[None])
     active: bool = Field(
-        description="Whether it is in use; what is put away keeps its memories.", examples=[True]
+        description="Whether it is in use. An inactive one keeps its memories.", examples=[True]
     )
     memories: int | None = Field(
-        description="The memories that are meant, or how many there are.", examples=[42]
+        description="Number of memories.", examples=[42]
     )  # None where its store doesn't answer
     sees: list[str] = Field(examples=[["work", "Global"]])
-    children: list[str] = Field(description="The scopes within it.", examples=[["shop"]])
-    keywords: list[str] = Field(description="Words under which it should be found.", examples=[["office"]])
-    created: datetime = Field(
-        description="When it was made, or how many were.", examples=["2026-11-02T08:15:00Z"]
-    )
+    children: list[str] = Field(description="Its child scopes.", examples=[["shop"]])
+    keywords: list[str] = Field(description="Keywords for search.", examples=[["office"]])
+    created: datetime = Field(description="When it was created.", examples=["2026-11-02T08:15:00Z"])
     kinds: dict[str, int] = Field(
-        default={}, description="Of these kinds.", examples=[{"fact": 30, "decision": 12}]
+        default={}, description="Number of memories by kind.", examples=[{"fact": 30, "decision": 12}]
     )
 
     @classmethod
@@ -84,7 +82,7 @@ class ListScopesResult(Output):
 
     scopes: list[ScopeView]
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # which stores don't answer
 
 
@@ -98,12 +96,10 @@ class CreateScopeInput(Input):
     """A new scope."""
 
     name: str = Field(description="Its name.", examples=["work"])
-    description: str = Field(
-        default="", description="What it is for, in a few words.", examples=["The day job"]
-    )
-    kind: str = Field(default="general", description="What kind of thing it is.")
-    parent: str | None = Field(default=None, description="The scope above it.")
-    keywords: list[str] = Field(default=[], description="Words under which it should be found.")
+    description: str = Field(default="", description="A short description.", examples=["The day job"])
+    kind: str = Field(default="general", description="Its kind.")
+    parent: str | None = Field(default=None, description="Its parent scope.")
+    keywords: list[str] = Field(default=[], description="Keywords for search.")
 
 
 class ChangeScopeInput(Input):
@@ -111,20 +107,20 @@ class ChangeScopeInput(Input):
 
     name: str = Field(description="Its name.", examples=["work"])
     description: str | None = Field(
-        default=None, description="What it is for, in a few words.", examples=["All about the day job"]
+        default=None, description="A short description.", examples=["All about the day job"]
     )
-    parent: str | None = Field(default=None, description="The scope above it.")
+    parent: str | None = Field(default=None, description="Its parent scope.")
     active: bool | None = Field(
-        default=None, description="Whether it is in use; what is put away keeps its memories."
+        default=None, description="Whether it is in use. An inactive one keeps its memories."
     )
-    keywords: list[str] | None = Field(default=None, description="Words under which it should be found.")
+    keywords: list[str] | None = Field(default=None, description="Keywords for search.")
 
 
 class RenameScopeInput(Input):
     """Old name, new name."""
 
     name: str = Field(description="Its name.", examples=["work"])
-    new_name: str = Field(description="What it is called from now on.", examples=["office"])
+    new_name: str = Field(description="The new name.", examples=["office"])
 
 
 class DeleteScopeInput(Input):
@@ -138,13 +134,13 @@ class DeleteScopeResult(Output):
     """What became of it."""
 
     name: str = Field(description="Its name.", examples=["work"])
-    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[42])
+    memories: int = Field(description="Number of memories.", examples=[42])
     export: str | None = Field(
         examples=["/home/me/.mindhold/export/scope-shop-20261116T103000Z-4kq7zp.jsonl"]
     )
     receipt: ReceiptView | None
     notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
+        default="", description="A notice about this answer; usually empty."
     )  # of documents that couldn't be written
 
 
@@ -283,24 +279,24 @@ class RetireScopeInput(Input):
     """Which. It is put aside and switched off; `delete` removes it and its memories for good besides."""
 
     name: str = Field(description="Its name.", examples=["work"])
-    delete: bool = Field(default=False, description="Remove it and what is in it for good besides.")
+    delete: bool = Field(default=False, description="Also delete the scope and its memories permanently.")
 
 
 class RetireScopeResult(Output):
     """What became of it; `backup` is a file in the folder of backups, `audit` the record that tells of it."""
 
     name: str = Field(description="Its name.", examples=["work"])
-    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[42])
+    memories: int = Field(description="Number of memories.", examples=[42])
     deleted: bool = Field(examples=[False])
     backup: str = Field(
-        description="Where the copy was put that was made first; of a status, how things are with backups.",
+        description="The backup that was made first.",
         examples=["scope-work-1a2b3c4d-20250601T030000Z.jsonl.gz"],
     )
     audit: str = Field(examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     export: str | None = None
     receipt: ReceiptView | None = None
-    note: str = Field(description="What there is to say of it.", examples=["Only who names it finds it."])
-    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
+    note: str = Field(description="A note about it.", examples=["Only who names it finds it."])
+    notice: str = Field(default="", description="A notice about this answer; usually empty.")
 
 
 class ReviveScopeInput(Input):

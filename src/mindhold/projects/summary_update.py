@@ -213,37 +213,40 @@ class ProjectSummaryResult(Output):
 
     project_id: str = Field(description="The project's id, which is its name.", examples=["proj_123"])
     summary: str = Field(
-        description="The project's summary, or a few words.",
+        description="The summary.",
         examples=[
             "# Summary of proj_123\n\nThis is a task management system.\n\n## Key decisions\n- Chose MongoDB Atlas for scalability\n- Implemented JWT authentication"
         ],
     )
     key_decisions: list[str] = Field(
         default=[],
-        description="What was decided, and why.",
+        description="Decisions and their reasons.",
         examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
     )
     tech_stack: list[str] = Field(
-        default=[], description="What it is built with.", examples=[["Python", "FastAPI"]]
+        default=[], description="Technologies that the project uses.", examples=[["Python", "FastAPI"]]
     )
     patterns: list[str] = Field(
-        default=[], description="How things are done here.", examples=[["Repository pattern for data access"]]
+        default=[],
+        description="Conventions and patterns of the project.",
+        examples=[["Repository pattern for data access"]],
     )
     gotchas: list[str] = Field(
-        default=[], description="What one has to mind.", examples=[["Check storage_mode before logging"]]
+        default=[], description="Pitfalls.", examples=[["Check storage_mode before logging"]]
     )
-    version: int = Field(description="Which version it is.", examples=[15])
+    version: int = Field(description="Version number.", examples=[15])
     last_updated: datetime | None = Field(
-        default=None, description="When it was written last.", examples=["2025-11-27T11:00:00Z"]
+        default=None, description="When it was last updated.", examples=["2025-11-27T11:00:00Z"]
     )
-    summary_length: int = Field(description="How many characters it has.", examples=[145])
+    summary_length: int = Field(description="Length of the summary in characters.", examples=[145])
     last_summarized_message_id: str | None = Field(
         default=None,
-        description="The last message that the summary covers: the next update goes on from there.",
+        description="Id of the last message that the summary covers; the next update continues from there.",
         examples=["01k2v9c3m4q8r7t6w5x1y0z2ac"],
     )
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
     etag: str = Field(examples=["15-1a2b3c4d"])
 
@@ -255,16 +258,16 @@ class UpdateSummaryInput(Input):
     project: str | None = Field(
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
-    trigger: Trigger = Field(description="Why the summary is updated.", examples=["important_decision"])
+    trigger: Trigger = Field(description="What triggered the update.", examples=["important_decision"])
     new_insights: str = Field(
-        description="What is new and should stand in the summary.",
+        description="New facts for the summary.",
         examples=[
             "Decided to use MongoDB Atlas for vector search due to better performance with 1024d embeddings and sub-200ms query times."
         ],
     )
     last_summarized_message_id: str | None = Field(
         default=None,
-        description="The last message that the summary covers: the next update goes on from there.",
+        description="Id of the last message that the summary covers; the next update continues from there.",
         examples=["msg_150"],
     )
     create_project: bool = True
@@ -274,26 +277,25 @@ class UpdateSummaryInput(Input):
 class UpdateSummaryResult(Output):
     """The summary's new version and size, and how it came about. `notice` says what didn't go as it should have."""
 
-    status: str = Field(default="updated", description="How it stands.", examples=["updated"])
-    summary_version: int = Field(description="Which version of the summary this made.", examples=[15])
-    summary_length: int = Field(description="How many characters it has.", examples=[11500])
-    last_updated: datetime = Field(description="When it was written last.", examples=["2025-11-27T11:00:00Z"])
+    status: str = Field(default="updated", description="Its status.", examples=["updated"])
+    summary_version: int = Field(description="The summary's version.", examples=[15])
+    summary_length: int = Field(description="Length of the summary in characters.", examples=[11500])
+    last_updated: datetime = Field(description="When it was last updated.", examples=["2025-11-27T11:00:00Z"])
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
     project: str = Field(description="The project's name.", examples=["proj_123"])
     messages_included: int = Field(
         description="How many messages were read for it.", examples=[12]
     )  # that were read for it: those since the last one that it knew of
     merged_by: Literal["rules", "model"] = Field(
-        description="Who worked it in: the model that is configured, or rules.", examples=["rules"]
+        description="What merged it: `model` or `rules`.", examples=["rules"]
     )
-    indexed: bool = Field(description="Whether it can be found by meaning already.", examples=[True])
-    notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty.", examples=[""]
-    )
+    indexed: bool = Field(description="Whether it has a vector already.", examples=[True])
+    notice: str = Field(default="", description="A notice about this answer; usually empty.", examples=[""])
     memory_id: str = Field(
-        description="The record that holds it.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ad"]
+        description="Id of its memory.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ad"]
     )  # the record that holds it
     etag: str = Field(examples=["15-1a2b3c4d"])
 
@@ -310,19 +312,19 @@ class ReplaceSummaryInput(Input):
     )
     key_decisions: list[str] | None = Field(
         default=None,
-        description="What was decided, and why.",
+        description="Decisions and their reasons.",
         examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
     )
     tech_stack: list[str] | None = Field(
-        default=None, description="What it is built with.", examples=[["Python", "FastAPI"]]
+        default=None, description="Technologies that the project uses.", examples=[["Python", "FastAPI"]]
     )
     patterns: list[str] | None = Field(
         default=None,
-        description="How things are done here.",
+        description="Conventions and patterns of the project.",
         examples=[["Repository pattern for data access"]],
     )
     gotchas: list[str] | None = Field(
-        default=None, description="What one has to mind.", examples=[["Check storage_mode before logging"]]
+        default=None, description="Pitfalls.", examples=[["Check storage_mode before logging"]]
     )
     create_project: bool = True
     expected: str | None = None
@@ -334,25 +336,26 @@ class ReplaceSummaryResult(Output):
     success: bool = Field(default=True, examples=[True])
     project: str = Field(description="The project's name.", examples=["proj_123"])
     summary: str = Field(
-        description="The project's summary, or a few words.",
+        description="The summary.",
         examples=["A task management system with a FastAPI backend."],
     )
     key_decisions: list[str] = Field(
-        description="What was decided, and why.",
+        description="Decisions and their reasons.",
         examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
     )
-    tech_stack: list[str] = Field(description="What it is built with.", examples=[["Python", "FastAPI"]])
+    tech_stack: list[str] = Field(
+        description="Technologies that the project uses.", examples=[["Python", "FastAPI"]]
+    )
     patterns: list[str] = Field(
-        description="How things are done here.", examples=[["Repository pattern for data access"]]
+        description="Conventions and patterns of the project.",
+        examples=[["Repository pattern for data access"]],
     )
-    gotchas: list[str] = Field(
-        description="What one has to mind.", examples=[["Check storage_mode before logging"]]
-    )
-    last_updated: datetime = Field(description="When it was written last.", examples=["2025-11-27T14:30:00Z"])
-    version: int = Field(description="Which version it is.", examples=[16])
-    storage_mode: str = Field(description="Where the project's memory is kept.", examples=["local"])
-    indexed: bool = Field(description="Whether it can be found by meaning already.", examples=[True])
-    memory_id: str = Field(description="The record that holds it.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ad"])
+    gotchas: list[str] = Field(description="Pitfalls.", examples=[["Check storage_mode before logging"]])
+    last_updated: datetime = Field(description="When it was last updated.", examples=["2025-11-27T14:30:00Z"])
+    version: int = Field(description="Version number.", examples=[16])
+    storage_mode: str = Field(description="Where the project's memory is stored.", examples=["local"])
+    indexed: bool = Field(description="Whether it has a vector already.", examples=[True])
+    memory_id: str = Field(description="Id of its memory.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ad"])
     etag: str = Field(examples=["16-9f2c61d0"])
 
 

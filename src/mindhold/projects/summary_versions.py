@@ -197,8 +197,8 @@ class SummaryVersionsInput(Input):
     project: str | None = Field(
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
-    limit: int = Field(default=50, ge=1, le=200, description="How many at most.", examples=[2])
-    cursor: str | None = Field(default=None, description="Where to go on: `next` of the answer before.")
+    limit: int = Field(default=50, ge=1, le=200, description="Maximum number of results.", examples=[2])
+    cursor: str | None = Field(default=None, description="`next` of the previous page.")
 
 
 class SummaryEditionView(Output):
@@ -207,30 +207,30 @@ class SummaryEditionView(Output):
     `merged_by` is rules, model, replaced, restored, or hand for what somebody amended past all of these.
     """
 
-    version: int = Field(description="Which version it is.", examples=[14])
-    summary_length: int = Field(description="How many characters it has.", examples=[145])
-    last_updated: datetime = Field(description="When it was written last.", examples=["2025-11-26T09:30:00Z"])
+    version: int = Field(description="Version number.", examples=[14])
+    summary_length: int = Field(description="Length of the summary in characters.", examples=[145])
+    last_updated: datetime = Field(description="When it was last updated.", examples=["2025-11-26T09:30:00Z"])
     replaced_at: datetime | None = Field(
         default=None,
-        description="When the next one took its place; null for the present one.",
+        description="When it was replaced; null for the current version.",
         examples=["2025-11-27T11:00:00Z"],
     )
     by: str = Field(examples=["default"])
-    trigger: str = Field(default="", description="Why the summary is updated.", examples=["session_end"])
+    trigger: str = Field(default="", description="What triggered the update.", examples=["session_end"])
     merged_by: str = Field(
         default="",
-        description="Who worked it in: the model that is configured, or rules.",
+        description="What merged it: `model` or `rules`.",
         examples=["rules"],
     )
     restored_version: int | None = Field(
-        default=None, description="The version that was taken from again.", examples=[None]
+        default=None, description="The version that was restored.", examples=[None]
     )
     last_summarized_message_id: str | None = Field(
         default=None,
-        description="The last message that the summary covers: the next update goes on from there.",
+        description="Id of the last message that the summary covers; the next update continues from there.",
         examples=["01k2v9c3m4q8r7t6w5x1y0z2ac"],
     )
-    current: bool = Field(description="Whether it is the present one.", examples=[False])
+    current: bool = Field(description="Whether it is the current version.", examples=[False])
 
 
 class SummaryVersionsResult(Output):
@@ -238,7 +238,7 @@ class SummaryVersionsResult(Output):
 
     project_id: str = Field(description="The project's id, which is its name.", examples=["proj_123"])
     versions: list[SummaryEditionView] = Field(
-        description="What it was before, or how many versions there are.",
+        description="Its versions.",
         examples=[
             [
                 {
@@ -252,16 +252,15 @@ class SummaryVersionsResult(Output):
             ]
         ],
     )
-    count: int = Field(
-        description="How many there are in this answer.", examples=[2]
-    )  # of all that there are
+    count: int = Field(description="Number of items in this answer.", examples=[2])  # of all that there are
     next: str | None = Field(
         default=None,
-        description="Where the rest begins: give it as `cursor`. Null where this is all.",
+        description="The `cursor` of the next page; null on the last page.",
         examples=[None],
     )
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
 
 
@@ -271,7 +270,7 @@ class SummaryVersionInput(Input):
     project: str | None = Field(
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
-    version: int = Field(ge=1, le=LARGEST_NUMBER, description="Which version it is.", examples=[14])
+    version: int = Field(ge=1, le=LARGEST_NUMBER, description="Version number.", examples=[14])
 
 
 class SummaryVersionResult(SummaryEditionView):
@@ -279,25 +278,27 @@ class SummaryVersionResult(SummaryEditionView):
 
     project_id: str = Field(description="The project's id, which is its name.", examples=["proj_123"])
     summary: str = Field(
-        description="The project's summary, or a few words.",
+        description="The summary.",
         examples=[
             "# Summary of proj_123\n\nThis is a task management system.\n\n## Key decisions\n- Chose MongoDB Atlas for scalability\n- Implemented JWT authentication"
         ],
     )
     key_decisions: list[str] = Field(
-        description="What was decided, and why.",
+        description="Decisions and their reasons.",
         examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
     )
-    tech_stack: list[str] = Field(description="What it is built with.", examples=[["Python", "FastAPI"]])
+    tech_stack: list[str] = Field(
+        description="Technologies that the project uses.", examples=[["Python", "FastAPI"]]
+    )
     patterns: list[str] = Field(
-        description="How things are done here.", examples=[["Repository pattern for data access"]]
+        description="Conventions and patterns of the project.",
+        examples=[["Repository pattern for data access"]],
     )
-    gotchas: list[str] = Field(
-        description="What one has to mind.", examples=[["Check storage_mode before logging"]]
-    )
+    gotchas: list[str] = Field(description="Pitfalls.", examples=[["Check storage_mode before logging"]])
     withheld: bool = Field(default=False, examples=[False])
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
 
 
@@ -308,10 +309,10 @@ class SummaryDiffInput(Input):
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
     from_version: int | None = Field(
-        default=None, ge=0, le=LARGEST_NUMBER, description="The version to begin with.", examples=[14]
+        default=None, ge=0, le=LARGEST_NUMBER, description="The older version.", examples=[14]
     )
     to_version: int | None = Field(
-        default=None, ge=0, le=LARGEST_NUMBER, description="The version to end with.", examples=[15]
+        default=None, ge=0, le=LARGEST_NUMBER, description="The newer version.", examples=[15]
     )
 
 
@@ -330,14 +331,15 @@ class SummaryDiffResult(Output):
     from_version: int = Field(examples=[14])
     to_version: int = Field(examples=[15])
     diff: str = Field(
-        description="As a unified diff; empty where there is no difference.",
+        description="A unified diff; empty if nothing differs.",
         examples=[
             "--- version 14\n+++ version 15\n@@ -5,2 +5,3 @@\n ## Key decisions\n - Chose MongoDB Atlas for scalability\n+- Implemented JWT authentication"
         ],
     )
     sections: list[SectionChangeView]
     storage_backend: str = Field(
-        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
     )
 
 
@@ -347,14 +349,14 @@ class RestoreSummaryInput(Input):
     project: str | None = Field(
         default=None, description="The project's id, which is its name.", examples=["proj_123"]
     )
-    version: int = Field(ge=1, le=LARGEST_NUMBER, description="Which version it is.", examples=[14])
+    version: int = Field(ge=1, le=LARGEST_NUMBER, description="Version number.", examples=[14])
     expected: str | None = None
 
 
 class RestoreSummaryResult(ReplaceSummaryResult):
     """The summary as it is now, the whole text as it is shown: a new version that says what the old one said."""
 
-    restored_version: int = Field(description="The version that was taken from again.", examples=[14])
+    restored_version: int = Field(description="The version that was restored.", examples=[14])
 
 
 async def _versions(context: Context, request: SummaryVersionsInput) -> SummaryVersionsResult:

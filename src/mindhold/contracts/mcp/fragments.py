@@ -551,7 +551,7 @@ FRAGMENTS = Contract(
         Tool(
             "context",
             "Load context",
-            "Gives preferences, known errors, procedures and this conversation's working memory. Context it once when a "
+            "Gives preferences, known errors, procedures and this conversation's working memory. Call it once when a "
             "conversation starts; for a subject use recall.",
             "context",
             ContextArguments,
@@ -610,7 +610,7 @@ FRAGMENTS = Contract(
         Tool(
             "reflect",
             "Reflect",
-            "Keeps what a conversation came to, each point as its own memory. Context it once, when the work ends.",
+            "Keeps what a conversation came to, each point as its own memory. Call it once, when the work ends.",
             "reflect",
             ReflectArguments,
             ReflectAnswer,

@@ -113,7 +113,7 @@ ONE = (
             {"query", "tags", "topic", "scope", "everywhere", "confirm", "missing_ok", "backup"}
         ),
         own_example={"id": ID, "hard": True},
-        descriptions={"id": "Its id. A beginning that is unique will do where one is asked for."},
+        descriptions={"id": "The memory's id, or a unique beginning of it."},
         differing_answer={"hard": True, "note": "Removed for good.", "receipt": {}},
     ),
     Resource(
@@ -125,7 +125,7 @@ ONE = (
         summary="Bring one forgotten memory back.",
         names={"id": "ids"},
         own_example={"id": ID},
-        descriptions={"id": "Its id. A beginning that is unique will do where one is asked for."},
+        descriptions={"id": "The memory's id, or a unique beginning of it."},
     ),
     Resource(
         method="GET",
