@@ -12,7 +12,7 @@ import pytest
 
 from mindhold.model.errors import ModelBroken, ModelMissing
 from mindhold.providers.embedding.onnx import OnnxEmbedder, places
-from mindhold.providers.model_folders import MODELS
+from mindhold.providers.model_folders import MODEL_FOLDERS
 from mindhold.providers.model_pull import pull
 from mindhold.testing.models import (
     HEADS,
@@ -160,7 +160,7 @@ async def test_a_damaged_model_is_named_with_the_way_out(
     with pytest.raises(ModelBroken, match="models pull tiny --force"):
         await OnnxEmbedder(tmp_path, "tiny").embed(["text"])
     with pytest.raises(ModelBroken):
-        MODELS.verify(tmp_path, "tiny")
+        MODEL_FOLDERS.verify(tmp_path, "tiny")
 
 
 def reference(weights: Tensors, ids: list[int]) -> np.ndarray:

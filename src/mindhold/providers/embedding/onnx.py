@@ -19,7 +19,7 @@ from mindhold.model.errors import ModelMissing
 from mindhold.model.ranking import Cosines
 from mindhold.ports.embedder import Matrix
 from mindhold.providers.embedding.base import combine, windows
-from mindhold.providers.model_folders import MODELS, InstalledModel, model_file, sha256_of
+from mindhold.providers.model_folders import MODEL_FOLDERS, InstalledModel, model_file, sha256_of
 
 GPU = "gpu"
 # As the runtime calls them; which of them it offers is a matter of the package that is installed.
@@ -179,7 +179,7 @@ class OnnxEmbedder:
     @property
     def dimensions(self) -> int:
         if not self._dimensions:
-            self._dimensions = MODELS.read(self._models_dir, self._model).dimensions
+            self._dimensions = MODEL_FOLDERS.read(self._models_dir, self._model).dimensions
         return self._dimensions
 
     @property
@@ -227,21 +227,21 @@ class OnnxEmbedder:
         return self._loaded
 
     def _open(self) -> _Loaded:
-        model = MODELS.read(self._models_dir, self._model)
+        model = MODEL_FOLDERS.read(self._models_dir, self._model)
         folder = self._models_dir / self._model
         if self._precision not in model.precisions:
             raise ModelMissing(
                 f"The model {self._model!r} is not installed in {self._precision}.",
                 advice=f"`mindhold models pull {self._model} --precision {self._precision}` makes it.",
             )
-        MODELS.check_sizes(self._models_dir / model.name, model)
+        MODEL_FOLDERS.check_sizes(self._models_dir / model.name, model)
         tokenizer = folder / "tokenizer.json"
         if sha256_of(tokenizer) != model.files[tokenizer.name].sha256:
-            raise MODELS.broken(self._model, f"{tokenizer.name} has changed since it was made")
+            raise MODEL_FOLDERS.broken(self._model, f"{tokenizer.name} has changed since it was made")
         try:
             session = open_session(folder / model_file(self._precision), device=self._device)
         except session_errors() as error:
-            raise MODELS.broken(self._model, "the runtime can't open it") from error
+            raise MODEL_FOLDERS.broken(self._model, "the runtime can't open it") from error
         return _Loaded(
             session=session,
             inputs=frozenset(entry.name for entry in session.get_inputs()),
@@ -265,9 +265,9 @@ class OnnxEmbedder:
             # The longest first, so that no thread is left with it at the end.
             list(self._side_by_side().map(fill, reversed(chosen)) if len(chosen) > 1 else map(fill, chosen))
         except session_errors() as error:
-            raise MODELS.broken(self._model, "the runtime failed on it") from error
+            raise MODEL_FOLDERS.broken(self._model, "the runtime failed on it") from error
         if not np.isfinite(vectors).all():
-            raise MODELS.broken(self._model, "its vectors are not numbers")
+            raise MODEL_FOLDERS.broken(self._model, "its vectors are not numbers")
         return _joined(vectors, encoded)
 
 
