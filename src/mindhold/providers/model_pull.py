@@ -175,7 +175,7 @@ class _Pull:
             source=source,
             precisions=precisions,
             files={name: file_fingerprint(ready / name) for name in names},
-            unrelated=conversion.spread_of(folder, path, traits=traits),
+            unrelated=conversion.measure_model(folder, path, traits=traits),
             query_prefix=traits.query_prefix,
             text_prefix=traits.text_prefix,
         )
@@ -296,7 +296,7 @@ def _find_installed(models_dir: Path, model: KnownModel, precision: str) -> Inst
 
 def _check_folder(folder: Path) -> Path:
     weights = (conversion.SAFETENSORS, *conversion.ONNX_NAMES)
-    missing = [name for name in conversion.NEEDED if not (folder / name).is_file()]
+    missing = [name for name in conversion.REQUIRED_FILES if not (folder / name).is_file()]
     if not any((folder / name).is_file() for name in weights):
         missing.append(f"{weights[0]} or {weights[1]}")
     if missing:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mindhold.ports.llm import Judgement
-from mindhold.providers.embedding.onnx import batches, open_session, session_errors, workers
+from mindhold.providers.embedding.onnx import batches, open_session, session_errors, worker_count
 from mindhold.providers.model_folders import (
     CLASSIFIER_FILE,
     CLASSIFIER_FOLDERS,
@@ -91,7 +91,9 @@ class OnnxClassifier:
         row_batches = list(batches([len(ids) for ids, _ in encoded], most_tokens=self._batch_tokens))
         try:
             if len(row_batches) > 1:
-                with ThreadPoolExecutor(workers(self._threads), thread_name_prefix="mindhold-nli") as pool:
+                with ThreadPoolExecutor(
+                    worker_count(self._threads), thread_name_prefix="mindhold-nli"
+                ) as pool:
                     list(pool.map(fill, reversed(row_batches)))
             else:
                 fill(row_batches[0])
