@@ -32,6 +32,9 @@ class Manifest(Protocol):
     def name(self) -> str: ...
 
     @property
+    def source(self) -> str: ...
+
+    @property
     def files(self) -> Mapping[str, ModelFile]: ...
 
 

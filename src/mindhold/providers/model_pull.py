@@ -35,8 +35,10 @@ from mindhold.providers.model_folders import (
     PARTIAL_FOLDER,
     PRECISIONS,
     TOKENIZER_FILE,
+    AnyManifest,
     InstalledClassifier,
     InstalledModel,
+    ModelFolders,
     file_fingerprint,
     model_file,
     sha256_of,
@@ -127,21 +129,28 @@ def pull(
             f"There is no precision {precision!r}.", advice=f"One of {', '.join(PRECISIONS)}."
         )
     model = _resolve(what)
-    partial = models_dir / PARTIAL_FOLDER / model.name
+    with _locked_folder(models_dir, model.name, progress) as partial:
+        installed = None if force else _find_installed(MODEL_FOLDERS, models_dir, model)
+        if installed is not None and precision in installed.precisions:
+            return installed
+        shutil.rmtree(partial / "ready", ignore_errors=True)
+        return _Pull(
+            model=model,
+            models_dir=models_dir,
+            partial=partial,
+            precision=precision,
+            hub=hub,
+            progress=progress,
+        ).run()
+
+
+@contextmanager
+def _locked_folder(models_dir: Path, name: str, progress: Progress) -> Iterator[Path]:
+    """Lock and yield the folder of unfinished files of one model. Raises ModelPullFailed for a disk that refuses."""
+    partial = models_dir / PARTIAL_FOLDER / name
     try:
-        with file_lock(partial.with_name(f"{model.name}.lock"), waiting=lambda: progress("wait", 0, None)):
-            installed = None if force else _find_installed(models_dir, model, precision)
-            if installed is not None:
-                return installed
-            shutil.rmtree(partial / "ready", ignore_errors=True)
-            return _Pull(
-                model=model,
-                models_dir=models_dir,
-                partial=partial,
-                precision=precision,
-                hub=hub,
-                progress=progress,
-            ).run()
+        with file_lock(partial.with_name(f"{name}.lock"), waiting=lambda: progress("wait", 0, None)):
+            yield partial
     except OSError as error:
         raise disk_error(error, models_dir) from error
     finally:
@@ -279,11 +288,13 @@ def _unlisted_model(name: str, source: Source) -> KnownModel:
     return KnownModel(name=name, sources=(source,))
 
 
-def _find_installed(models_dir: Path, model: KnownModel, precision: str) -> InstalledModel | None:
-    """Return the installed model if it is complete and the requested one."""
+def _find_installed(
+    folders: ModelFolders[AnyManifest], models_dir: Path, model: KnownModel | NamedClassifier
+) -> AnyManifest | None:
+    """Return the installed model if it is complete. Raises ModelPullFailed for another model of that name."""
     try:
-        installed = MODEL_FOLDERS.read(models_dir, model.name)
-        MODEL_FOLDERS.check_sizes(models_dir / installed.name, installed)
+        installed = folders.read(models_dir, model.name)
+        folders.check_sizes(models_dir / model.name, installed)
     except (ModelMissing, ModelBroken):
         return None
     if installed.source not in {str(source) for source in model.sources}:
@@ -291,7 +302,7 @@ def _find_installed(models_dir: Path, model: KnownModel, precision: str) -> Inst
             f"Another model is installed as {model.name!r} (from {installed.source}).",
             advice=f"`mindhold models remove {model.name}` first, or pull with `--force`.",
         )
-    return installed if precision in installed.precisions else None
+    return installed
 
 
 def _check_folder(folder: Path) -> Path:
@@ -388,25 +399,19 @@ def pull_classifier(
     model: NamedClassifier, models_dir: Path, *, precision: str, force: bool, hub: str, progress: Progress
 ) -> InstalledClassifier:
     """Install a classifier; a complete one is left alone unless forced, and downloads are kept until then. Raises ModelPullFailed."""
-    partial = models_dir / PARTIAL_FOLDER / model.name
-    try:
-        with file_lock(partial.with_name(f"{model.name}.lock"), waiting=lambda: progress("wait", 0, None)):
-            installed_already = None if force else _find_installed_classifier(models_dir, model)
-            if installed_already is not None:
-                return installed_already
-            folder, source, path = _fetch_any(
-                model, models_dir, partial, precision=precision, hub=hub, progress=progress
-            )
-            ready = partial / "ready"
-            shutil.rmtree(ready, ignore_errors=True)
-            installed = _prepare_classifier(model.name, folder, ready, source=source, path=path)
-            progress("install", 0, None)
-            install_folder(ready, models_dir / model.name, partial=partial)
+    with _locked_folder(models_dir, model.name, progress) as partial:
+        installed = None if force else _find_installed(CLASSIFIER_FOLDERS, models_dir, model)
+        if installed is not None:
             return installed
-    except OSError as error:
-        raise disk_error(error, models_dir) from error
-    finally:
-        drop_if_empty(models_dir / PARTIAL_FOLDER)
+        folder, source, path = _fetch_any(
+            model, models_dir, partial, precision=precision, hub=hub, progress=progress
+        )
+        ready = partial / "ready"
+        shutil.rmtree(ready, ignore_errors=True)
+        installed = _prepare_classifier(model.name, folder, ready, source=source, path=path)
+        progress("install", 0, None)
+        install_folder(ready, models_dir / model.name, partial=partial)
+        return installed
 
 
 def find_classifier(what: str) -> NamedClassifier | None:
@@ -437,20 +442,6 @@ def find_classifier_on_hub(
         f"{hub_address(HubSource(what), hub)}/{CONFIG_FILE}", folder / CONFIG_FILE, progress=progress
     )
     return model if fetched and is_classifier(folder) else None
-
-
-def _find_installed_classifier(models_dir: Path, model: NamedClassifier) -> InstalledClassifier | None:
-    try:
-        installed = CLASSIFIER_FOLDERS.read(models_dir, model.name)
-        CLASSIFIER_FOLDERS.check_sizes(models_dir / model.name, installed)
-    except (ModelMissing, ModelBroken):
-        return None
-    if installed.source not in {str(source) for source in model.sources}:
-        raise ModelPullFailed(
-            f"Another model is installed as {model.name!r} (from {installed.source}).",
-            advice=f"`mindhold models remove {model.name}` first, or pull with `--force`.",
-        )
-    return installed
 
 
 def _fetch_any(

@@ -8,7 +8,8 @@ import math
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -61,8 +62,25 @@ class Circuit:
         self._hold = 0.0
         self._trying = False
 
-    def enter(self) -> bool:
-        """Return whether this call is the trial of an open circuit. Raises the error that opened it while it is open."""
+    @contextmanager
+    def guard(self) -> Iterator[bool]:
+        """Guard a call: a ServiceFault opens the circuit and its error is raised, success closes it.
+
+        Yields whether the call is the trial of an open circuit. Raises the error that opened it while it is open.
+        """
+        trial = self._enter()
+        try:
+            yield trial
+        except ServiceFault as fault:
+            if fault.hold_seconds is not None:
+                self._open(fault.error, at_least=max(fault.hold_seconds, fault.after or 0.0))
+            raise fault.error from fault
+        finally:
+            if trial:
+                self._trying = False
+        self._error, self._hold = None, 0.0
+
+    def _enter(self) -> bool:
         if self._error is None:
             return False
         if self._trying or self._timing.now() < self._until:
@@ -70,21 +88,13 @@ class Circuit:
         self._trying = True
         return True
 
-    def open(self, error: ModelError, *, at_least: float = 0.0) -> None:
+    def _open(self, error: ModelError, *, at_least: float) -> None:
         """Open the circuit: 5 seconds at first, doubled up to a minute, or as long as the service asked for."""
         if self._error is None or self._trying:  # of many calls that fail at once, the first counts
             self._hold = min(LONGEST_HOLD, max(FIRST_HOLD, self._hold * 2))
         self._error = error
         hold = max(self._hold, min(at_least, LONGEST_RETRY_AFTER))
         self._until = max(self._until, self._timing.now() + hold)
-
-    def close(self) -> None:
-        """Close the circuit: the service works again."""
-        self._error, self._hold = None, 0.0
-
-    def end_trial(self) -> None:
-        """Let another call be the trial."""
-        self._trying = False
 
 
 class RateLimiter:
@@ -219,6 +229,13 @@ class ServiceFault(Exception):
         self.temporary = temporary
         self.after = after
         self.hold_seconds = hold_seconds  # None: the request was at fault, not the service
+
+
+def retry_delay(fault: ServiceFault, attempt: int, timing: Timing) -> float:
+    """Return the seconds before the next attempt: as long as the service asked for, else the backoff."""
+    if fault.after is not None:
+        return fault.after * (1 + timing.jitter() / 4)
+    return backoff_seconds(attempt, timing.jitter())
 
 
 class ServiceConnection:

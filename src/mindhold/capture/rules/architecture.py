@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from mindhold.capture.items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
-    announces_step,
+    announces,
     clean_sentence,
     count_names,
     is_hedged,
@@ -74,7 +74,7 @@ def _structure_candidate(sentence: Sentence) -> RuleCandidate | None:
     text = clean_sentence(sentence.text)
     if _FRAGMENT.match(text) or len(text.split()) < 6:
         return None
-    if announces_step(text) or is_hedged(text) or not stands_alone(text) or _NOT_BUILT.search(text):
+    if announces(text) or is_hedged(text) or not stands_alone(text) or _NOT_BUILT.search(text):
         return None
     if not (sentence.closing or (_STRONG.search(text) and _FILE.search(text))) or (
         _PAST.search(text) and not _NOW.search(text)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from mindhold.capture.items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
-    announces_step,
+    announces,
     clean_sentence,
     count_names,
     is_hedged,
@@ -423,7 +423,7 @@ def gotchas(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
             continue
         is_labelled = _LABEL.match(sentence.text) is not None
         text = clean_sentence(_LABEL.sub("", sentence.text))
-        if announces_step(text) or is_hedged(text) or _MOMENTARY.search(text):
+        if announces(text) or is_hedged(text) or _MOMENTARY.search(text):
             continue
         if _is_warning(text, sentence, is_labelled=is_labelled):
             yield RuleCandidate(Kind.GOTCHA, text, sentence.line, 0.8)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from mindhold.capture.items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
-    announces_step,
+    announces,
     clean_sentence,
     count_names,
     is_dangling,
@@ -156,7 +156,7 @@ def _stated_decision(sentence: Sentence) -> RuleCandidate | None:
         return None
     if own_choice:
         return RuleCandidate(Kind.DECISION, text, sentence.line, 0.65)
-    if announces_step(text) or not stands_alone(text):
+    if announces(text) or not stands_alone(text):
         return None
     return RuleCandidate(Kind.DECISION, text, sentence.line, 0.75 if sentence.closing else 0.6)
 

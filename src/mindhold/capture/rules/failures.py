@@ -11,7 +11,7 @@ from typing import Any
 from mindhold.capture.items import LONGEST, SIGNS, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
-    announces_step,
+    announces,
     clean_sentence,
     count_names,
     is_hedged,
@@ -252,7 +252,7 @@ def cause_of(sentences: Sequence[Sentence], failure: OpenFailure, *, until: int)
         if (
             len(text) > LONGEST_CAUSE
             or len(text) < 25
-            or announces_step(text)
+            or announces(text)
             or text.endswith("?")
             or not count_names(text)
         ):
@@ -476,7 +476,7 @@ def _resolution(sentences: Sequence[Sentence], *, first: int) -> str:
 def stated_causes(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
     """Yield what was said of a failure's cause, and of its fix."""
     for number, sentence in enumerate(sentences):
-        if sentence.role != Role.CLAUDE or sentence.speculative or announces_step(sentence.text):
+        if sentence.role != Role.CLAUDE or sentence.speculative or announces(sentence.text):
             continue
         text = clean_sentence(sentence.text)
         if is_hedged(text) or text.endswith("?"):
@@ -484,7 +484,7 @@ def stated_causes(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         if STRONG_CAUSE.search(sentence.text) and not reports_work(text) and not sentence.tentative:
             content = _cause_with_fix(sentences, number)
             weight = 0.75 if sentence.closing else 0.65
-        elif _THE_FIX.match(text) and count_names(text) and not announces_step(text):
+        elif _THE_FIX.match(text) and count_names(text) and not announces(text):
             content, weight = f"Fix: {_THE_FIX.sub('', text)}", 0.65
         elif (
             sentence.closing
@@ -509,7 +509,7 @@ def _cause_with_fix(sentences: Sequence[Sentence], number: int) -> str:
         return ""
     if after is None or after.line != sentence.line:
         return cause
-    if not _FIX_REPORT.search(after.text) or announces_step(after.text):
+    if not _FIX_REPORT.search(after.text) or announces(after.text):
         return with_cure(cause, [after], line=sentence.line)[0]
     fix = clean_sentence(after.text)
     return f"{cause} {fix}" if len(cause) + len(fix) < LONGEST else cause
@@ -554,7 +554,7 @@ def told_failures(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         if (
             len(text.split()) < FEWEST_WORDS - (not is_user)
             or is_hedged(text)
-            or announces_step(text)
+            or announces(text)
             or is_question(sentence.text)
             or not stands_alone_loosely(
                 _POINTING_END.sub("it", _FIRST_PERSON.sub("we", text) if is_user else text)

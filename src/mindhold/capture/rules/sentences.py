@@ -149,7 +149,7 @@ def is_hedged(text: str) -> bool:
     return _HEDGE.search(text) is not None
 
 
-def announces_step(text: str) -> bool:
+def announces(text: str) -> bool:
     """Whether it says what the speaker does next."""
     return _ANNOUNCEMENT.match(text) is not None
 
@@ -305,7 +305,7 @@ def _join_continuations(parts: Sequence[str]) -> Iterator[str]:
             pending
             and _CONTINUATION.match(part)
             and len(pending) + len(part) < LONGEST
-            and not (is_hedged(part) or announces_step(pending))
+            and not (is_hedged(part) or announces(pending))
         ):
             pending = f"{pending} {part}"
             continue

@@ -68,6 +68,18 @@ def combine(vectors: Matrix, lengths: Sequence[int]) -> Matrix:
     return (weighted / norm if norm else vectors[0]).astype(np.float32)
 
 
+def combine_windows(vectors: Matrix, lengths: Sequence[Sequence[int]]) -> Matrix:
+    """Combine the windows' vectors of each text; `lengths` lists the lengths of each text's windows."""
+    if len(vectors) == len(lengths):
+        return vectors
+    rows, start = [], 0
+    for text_lengths in lengths:
+        end = start + len(text_lengths)
+        rows.append(vectors[start] if end == start + 1 else combine(vectors[start:end], text_lengths))
+        start = end
+    return np.stack(rows)
+
+
 UNRELATED_QUESTIONS = (
     "Which editor does the team use?",
     "When is the rent due?",

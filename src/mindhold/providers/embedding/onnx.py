@@ -18,7 +18,7 @@ from mindhold.hooks.environment import silence_runtime
 from mindhold.model.errors import ModelMissing
 from mindhold.model.ranking import Cosines
 from mindhold.ports.embedder import Matrix
-from mindhold.providers.embedding.base import combine, windows
+from mindhold.providers.embedding.base import combine_windows, windows
 from mindhold.providers.model_folders import MODEL_FOLDERS, InstalledModel, model_file, sha256_of
 
 GPU = "gpu"
@@ -274,7 +274,7 @@ class OnnxEmbedder:
             raise MODEL_FOLDERS.broken(self._model, "the runtime failed on it") from error
         if not np.isfinite(vectors).all():
             raise MODEL_FOLDERS.broken(self._model, "its vectors are not numbers")
-        return _combine_windows(vectors, encoded)
+        return combine_windows(vectors, [[len(window) for window in parts] for parts in encoded])
 
 
 def batches(lengths: Sequence[int], *, most_tokens: int) -> Iterator[list[int]]:
@@ -287,17 +287,3 @@ def batches(lengths: Sequence[int], *, most_tokens: int) -> Iterator[list[int]]:
         batch.append(row)
     if batch:
         yield batch
-
-
-def _combine_windows(vectors: Matrix, encoded: Sequence[Sequence[Sequence[int]]]) -> Matrix:
-    if len(vectors) == len(encoded):
-        return vectors
-    combined = np.empty((len(encoded), vectors.shape[1]), dtype=np.float32)
-    start = 0
-    for row, parts in enumerate(encoded):
-        window_vectors = vectors[start : start + len(parts)]
-        combined[row] = (
-            window_vectors[0] if len(parts) == 1 else combine(window_vectors, [len(part) for part in parts])
-        )
-        start += len(parts)
-    return combined

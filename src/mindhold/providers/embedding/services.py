@@ -19,7 +19,7 @@ from mindhold.ports.embedder import Matrix, ServiceLedger, ServiceModelTraits, U
 from mindhold.providers.embedding.base import (
     UNRELATED_QUESTIONS,
     UNRELATED_STATEMENTS,
-    combine,
+    combine_windows,
     measure_unrelated,
     windows,
 )
@@ -32,9 +32,9 @@ from mindhold.providers.remote_service import (
     ServiceConnection,
     ServiceFault,
     Timing,
-    backoff_seconds,
     encodable,
     parse_json,
+    retry_delay,
 )
 
 
@@ -415,16 +415,7 @@ class ServiceEmbedder:
         vectors = np.concatenate(
             [await self._embed_batch(batch, mode) for batch in self._batches(all_windows)]
         )
-        if len(all_windows) == len(texts):
-            return vectors
-        rows, start = [], 0
-        for parts in windows_by_text:
-            text_vectors = vectors[start : start + len(parts)]
-            rows.append(
-                text_vectors[0] if len(parts) == 1 else combine(text_vectors, [part.tokens for part in parts])
-            )
-            start += len(parts)
-        return np.stack(rows)
+        return combine_windows(vectors, [[part.tokens for part in parts] for parts in windows_by_text])
 
     def _batches(self, flat: Sequence[TextWindow]) -> Iterator[Sequence[TextWindow]]:
         most_tokens = self._limits.batch_tokens
@@ -435,19 +426,10 @@ class ServiceEmbedder:
         return pack_batches(flat, most=self._limits.batch, most_tokens=most_tokens)
 
     async def _embed_batch(self, batch: Sequence[TextWindow], mode: _AskMode) -> Matrix:
-        trial = self._circuit.enter()
-        try:
+        with self._circuit.guard() as trial:
             reply = await self._send_recorded(batch, mode, trial=trial)
             self._check_length(reply.vectors.shape[1])
-        except ServiceFault as fault:
-            if fault.hold_seconds is not None:
-                self._circuit.open(fault.error, at_least=max(fault.hold_seconds, fault.after or 0.0))
-            raise fault.error from fault
-        finally:
-            if trial:
-                self._circuit.end_trial()
-        self._circuit.close()
-        return reply.vectors
+            return reply.vectors
 
     async def _send_recorded(
         self, batch: Sequence[TextWindow], mode: _AskMode, *, trial: bool
@@ -482,9 +464,7 @@ class ServiceEmbedder:
             except ServiceFault as fault:
                 call_count.failed += 1
                 attempts_left -= 1
-                delay = backoff_seconds(call_count.calls, timing.jitter())
-                if fault.after is not None:
-                    delay = fault.after * (1 + timing.jitter() / 4)
+                delay = retry_delay(fault, call_count.calls, timing)
                 if not fault.temporary or not attempts_left or timing.now() + delay >= deadline:
                     raise
                 await timing.sleep(delay)

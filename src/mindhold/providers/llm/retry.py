@@ -12,8 +12,8 @@ from mindhold.providers.remote_service import (
     ServiceFault,
     Timing,
     as_unsent,
-    backoff_seconds,
     encodable,
+    retry_delay,
 )
 
 
@@ -79,21 +79,10 @@ class RetryModel:
 
     async def complete_metered(self, prompt: str, *, system: str, most_tokens: int, meter: Meter) -> str:
         """Answer a prompt and report each attempt to the meter. Raises ModelError, at once while the circuit is open."""
-        trial = self._circuit.enter()
-        request = ModelRequest(encodable(prompt), encodable(system), min(most_tokens, self._most_output))
-        try:
-            answer = await self._ask_with_retries(
-                request, meter, attempts=1 if trial else self._transport.attempts
-            )
-        except ServiceFault as fault:
-            if fault.hold_seconds is not None:
-                self._circuit.open(fault.error, at_least=max(fault.hold_seconds, fault.after or 0.0))
-            raise fault.error from fault
-        finally:
-            if trial:
-                self._circuit.end_trial()
-        self._circuit.close()
-        return answer
+        with self._circuit.guard() as trial:
+            request = ModelRequest(encodable(prompt), encodable(system), min(most_tokens, self._most_output))
+            attempts = 1 if trial else self._transport.attempts
+            return await self._ask_with_retries(request, meter, attempts=attempts)
 
     async def _ask_with_retries(self, request: ModelRequest, meter: Meter, *, attempts: int) -> str:
         timing = self._timing
@@ -104,9 +93,7 @@ class RetryModel:
                 answer = await self._transport.ask(request, patience=max(0.1, deadline - timing.now()))
             except ServiceFault as fault:
                 await meter.failed(fault.error)
-                delay = backoff_seconds(attempt, timing.jitter())
-                if fault.after is not None:
-                    delay = fault.after * (1 + timing.jitter() / 4)
+                delay = retry_delay(fault, attempt, timing)
                 if not fault.temporary or attempt == attempts or timing.now() + delay >= deadline:
                     raise
                 await timing.sleep(delay)
