@@ -14,8 +14,8 @@ from front_door import Open, acting, everything, run
 from shelved_talks import Shelf, index, known
 from talks import append, claude, user, write
 
+from mindhold import locks
 from mindhold.app.application import App
-from mindhold.capture import journal as waiting
 from mindhold.capture.capture import CURSOR_PREFIX, CaptureEvent, cursor_key
 from mindhold.history import index_guard
 from mindhold.history.archive_room import archive_name, archive_prefix
@@ -96,7 +96,7 @@ async def test_a_capture_under_way_keeps_nothing(app: App, shelf: Shelf) -> None
 async def test_it_waits_for_a_capture_and_says_how_to_finish(
     app: App, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "CLAIM_ATTEMPTS", 1)
+    monkeypatch.setattr(locks, "WAIT_TRIES", 1)
     file = a_talk(shelf)
     await captured(app, file)
     key = cursor_key(CaptureEvent(FIRST, str(file), "", ""))
