@@ -15,7 +15,7 @@ from talks import Line, append, claude, ran, user, write
 
 from mindhold.app.application import App
 from mindhold.capture.capture import CAPTURE, CaptureResult
-from mindhold.capture.journal import PENDING
+from mindhold.capture.journal import PENDING_NAMESPACE
 from mindhold.capture.status import read_state
 from mindhold.memories.amend import AMEND
 from mindhold.memories.forget import FORGET
@@ -344,7 +344,7 @@ async def test_stopped_anywhere_and_run_again_everything_is_there_once(
         assert await contents(app, scope=folder.name) == [DECIDED, more], lives
         everyone = await contents(app, scope=folder.name, statuses=["active", "superseded"])
         assert everyone == [DECIDED, TABS, more], lives
-        assert await app.engine.store.entries(PENDING, now=app.engine.clock()) == []
+        assert await app.engine.store.entries(PENDING_NAMESPACE, now=app.engine.clock()) == []
         assert (await capture(later(second), own, folder)).outcome == "nothing"
         lives += 1
     assert lives > 8

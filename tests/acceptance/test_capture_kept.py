@@ -13,10 +13,17 @@ from front_door import Open, everything, run, stored
 from talks import Line, append, claude, user, write
 
 from mindhold.app.application import App
-from mindhold.capture.capture import CAPTURE, CURSOR, UNREADABLE, CaptureEvent, CaptureResult, cursor_key
+from mindhold.capture.capture import (
+    CAPTURE,
+    CURSOR_PREFIX,
+    UNREADABLE,
+    CaptureEvent,
+    CaptureResult,
+    cursor_key,
+)
 from mindhold.capture.condensation import CONDENSED_NAMESPACE as CONDENSED
 from mindhold.capture.condensation import condense
-from mindhold.capture.journal import PENDING
+from mindhold.capture.journal import PENDING_NAMESPACE
 from mindhold.capture.status import STATE_NAMESPACE as STATE
 from mindhold.capture.status import read_state, record_capture
 from mindhold.memories.forget import FORGET
@@ -171,7 +178,7 @@ def key_of(file: Path) -> str:
 async def test_a_cursor_of_another_version_is_no_end(app: App, file: Path, folder: Path, noted: str) -> None:
     write(file, *spoken(DECIDED))
     await capture(app, file, folder)
-    store, name = app.engine.store, CURSOR + key_of(file)
+    store, name = app.engine.store, CURSOR_PREFIX + key_of(file)
     if noted == "unknown":
         noted = json.dumps(json.loads(await store.cursor(name) or "") | {"depth": 3, "carried": 5})
     await store.set_cursor(name, noted)
@@ -186,12 +193,14 @@ async def test_a_cursor_of_another_version_is_no_end(app: App, file: Path, folde
 
 async def pend(app: App, file: Path, *, scope: str | None, **item: Any) -> None:
     """As one who is killed leaves it."""
-    old = await app.engine.store.cursor(CURSOR + key_of(file))
+    old = await app.engine.store.cursor(CURSOR_PREFIX + key_of(file))
     given = {"kind": "decision", "content": DECIDED, "line": 1, "tags": [], "depth": 3} | item
     next_ = json.dumps({"offset": 0, "line": 0, "mark": ""})
     value = {"old": old, "next": next_, "scope": scope, "items": [given], "more": 1}
     now = app.engine.clock()
-    await app.engine.store.put_entry(Entry(PENDING, key_of(file), value, now, now + timedelta(days=7)))
+    await app.engine.store.put_entry(
+        Entry(PENDING_NAMESPACE, key_of(file), value, now, now + timedelta(days=7))
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"kind": "insight"}, {"content": 5}, {"said": "then"}])
@@ -202,7 +211,7 @@ async def test_a_note_of_another_version_is_no_end(
     await pend(app, file, scope="shop", **wrong)
     assert (await capture(app, file, folder)).notice == UNREADABLE
     assert await contents(app) == [DECIDED]
-    assert await app.engine.store.entries(PENDING, now=app.engine.clock()) == []
+    assert await app.engine.store.entries(PENDING_NAMESPACE, now=app.engine.clock()) == []
 
 
 async def test_a_note_for_a_project_that_has_gone_is_no_end(app: App, file: Path, folder: Path) -> None:
@@ -225,7 +234,7 @@ async def test_nothing_of_a_deleted_project_is_left_and_its_state_follows_its_na
     assert [one.key for one in await app.engine.store.entries(CONDENSED, now=now)] == ["store"]
     await pend(app, file, scope="store")
     await run(app, DELETE_SCOPE, name="store")
-    for drawer in (PENDING, STATE, CONDENSED):
+    for drawer in (PENDING_NAMESPACE, STATE, CONDENSED):
         assert await app.engine.store.entries(drawer, now=now) == [], drawer
 
 
@@ -234,7 +243,7 @@ async def test_who_erases_erases_what_is_still_to_be_stored(app: App, file: Path
     done = await capture(app, file, folder)
     await pend(app, file, scope="shop")
     await run(app, FORGET, ids=done.stored, hard=True)
-    assert await app.engine.store.entries(PENDING, now=app.engine.clock()) == []
+    assert await app.engine.store.entries(PENDING_NAMESPACE, now=app.engine.clock()) == []
 
 
 async def test_captures_at_once_are_all_counted(app: App) -> None:

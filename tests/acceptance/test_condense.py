@@ -15,7 +15,7 @@ from front_door import Open, acting, at, everything, run, show, spoil, stored
 
 from mindhold.app.application import App
 from mindhold.capture.condensation import CONDENSE, CondenseResult, condensation_reason, condense
-from mindhold.capture.condensation_plan import DROPPED
+from mindhold.capture.condensation_plan import DROPPED_KEY
 from mindhold.capture.items import CAPTURED, SIGNS
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
 from mindhold.locks import claim
@@ -148,7 +148,7 @@ async def test_what_is_over_is_dropped_comes_back_and_is_pruned(app: App) -> Non
     answer = await condensed(later(app, 8))
     assert counts(answer) == {"dropped": 5}
     gone = (await show(later(app, 8), ids[0])).memory
-    assert (gone.status, DROPPED in gone.metadata, gone.confidence) == ("archived", True, 0.0)
+    assert (gone.status, DROPPED_KEY in gone.metadata, gone.confidence) == ("archived", True, 0.0)
     await run(later(app, 9), UNFORGET, ids=ids)
     assert (await show(app, ids[0])).memory.status == "active"
     assert counts(await condensed(later(app, 8 + 13))) == {}

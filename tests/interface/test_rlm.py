@@ -70,7 +70,7 @@ class Servers:
             call_seconds=call_seconds,
             start_seconds=start_seconds,
             environ=dict(os.environ),
-            desk=self.desk,
+            work_dir=self.desk,
             pause=self.pauses,
         )
         self._made.append(client)
@@ -171,7 +171,7 @@ async def test_where_it_writes_is_ours_to_say(servers: Servers, tmp_path: Path) 
     """What stands elsewhere would outlive what is forgotten."""
     elsewhere = tmp_path / "elsewhere"
     environ = dict(os.environ) | {"RLM_DATA_DIR": str(elsewhere)}
-    client = McpRlm(servers.command(), environ=environ, desk=servers.desk, start_seconds=PATIENT)
+    client = McpRlm(servers.command(), environ=environ, work_dir=servers.desk, start_seconds=PATIENT)
     await client.call("rlm_load_context", LOADED)
     await client.close()
     assert not elsewhere.exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mindhold.ports.transcripts import Role, TranscriptCursor, TranscriptRead, TranscriptStep
-from mindhold.providers.transcripts.cursor import CursorTranscripts, exported_at
+from mindhold.providers.transcripts.cursor import CursorTranscripts, parse_export_time
 
 EXPORT = """# Login without cookies
 _Exported on 5/3/2026 at 17:47:04 PDT from Cursor (2.4.27)_
@@ -115,7 +115,7 @@ def test_an_export_tells_who_said_what(source: CursorTranscripts, folder: Path, 
 def test_the_day_of_an_export_is_read_by_when_it_was_written(
     words: str, written: datetime, moment: datetime | None
 ) -> None:
-    assert exported_at(words, written) == moment
+    assert parse_export_time(words, written) == moment
 
 
 def test_an_export_without_a_day_is_as_old_as_its_file(source: CursorTranscripts, folder: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from mindhold.ports.transcripts import Role, TranscriptCursor, TranscriptRead, TranscriptStep
 from mindhold.providers.transcripts.gemini import GeminiTranscripts
-from mindhold.providers.transcripts.whole_files import MOST
+from mindhold.providers.transcripts.whole_files import MAX_BYTES
 
 SESSION = "5b1f0c1e-2a7b-4c0d-9f3e-0a1b2c3d4e5f"
 ROOT = "/code/shop"
@@ -286,7 +286,7 @@ def test_an_object_that_breaks_off_gives_what_stands_before(source: GeminiTransc
 def test_a_file_that_is_too_large_is_refused(source: GeminiTranscripts, file: Path) -> None:
     file.write_bytes(lines(head(), user("Go")))
     with file.open("r+b") as stream:
-        stream.truncate(MOST + 1)
+        stream.truncate(MAX_BYTES + 1)
     followed = follow(source, file)
     assert followed.steps == ()
     assert followed.about.too_long == (0,)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mindhold.model.errors import ModelBroken, ModelMissing
-from mindhold.providers.embedding.onnx import OnnxEmbedder, places
-from mindhold.providers.model_folders import MODELS
+from mindhold.providers.embedding.onnx import OnnxEmbedder, execution_providers
+from mindhold.providers.model_folders import MODEL_FOLDERS
 from mindhold.providers.model_pull import pull
 from mindhold.testing.models import (
     HEADS,
@@ -77,7 +77,7 @@ class TestFloat(EmbedderContract):
     ],
 )
 def test_where_it_computes(device: str, offered: list[str], chosen: list[str]) -> None:
-    assert places(device, offered) == chosen
+    assert execution_providers(device, offered) == chosen
 
 
 async def test_without_a_gpu_the_cpu_does_it(shared_models: Path) -> None:
@@ -160,7 +160,7 @@ async def test_a_damaged_model_is_named_with_the_way_out(
     with pytest.raises(ModelBroken, match="models pull tiny --force"):
         await OnnxEmbedder(tmp_path, "tiny").embed(["text"])
     with pytest.raises(ModelBroken):
-        MODELS.verify(tmp_path, "tiny")
+        MODEL_FOLDERS.verify(tmp_path, "tiny")
 
 
 def reference(weights: Tensors, ids: list[int]) -> np.ndarray:

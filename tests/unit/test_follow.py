@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mindhold.ports.transcripts import NoTranscripts, Role, TranscriptCursor, TranscriptRead, TranscriptStep
 from mindhold.providers.transcripts.claude import ClaudeTranscripts
 from mindhold.providers.transcripts.entries import LONGEST_LINE
-from mindhold.providers.transcripts.steps import BESIDE, LONGEST_JSON, LONGEST_RESULT
+from mindhold.providers.transcripts.steps import LONGEST_JSON_STEP, LONGEST_RESULT_STEP, MARGIN
 
 SESSION = "0b7c1d52-6d0e-4f4e-9a55-2f3f2d1c7a10"
 START = TranscriptCursor()
@@ -118,11 +118,11 @@ def test_what_a_tool_was_asked_for_is_told_in_short(
 
 def test_unknown_tools_and_long_results_are_bounded(file: Path) -> None:
     asked, gave = steps(file, call("mcp__x__y", text="long " * 1000), result("a" * 9_000 + "the end"))
-    assert (asked.enough, gave.enough) == (LONGEST_JSON, LONGEST_RESULT)
+    assert (asked.enough, gave.enough) == (LONGEST_JSON_STEP, LONGEST_RESULT_STEP)
     long = "a secret-part " * 9_000
     asked, gave = steps(file, call("mcp__x__y", text=long), result(long + "the end"))
-    assert LONGEST_JSON < len(asked.text) <= LONGEST_JSON + BESIDE
-    assert LONGEST_RESULT < len(gave.text) <= LONGEST_RESULT + BESIDE
+    assert LONGEST_JSON_STEP < len(asked.text) <= LONGEST_JSON_STEP + MARGIN
+    assert LONGEST_RESULT_STEP < len(gave.text) <= LONGEST_RESULT_STEP + MARGIN
     assert gave.text.endswith("the end")
     head, tail = gave.text.split("\n[...]\n")
     assert set(head.split()) == {"a", "secret-part"}  # no word was cut in two

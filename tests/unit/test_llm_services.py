@@ -72,7 +72,7 @@ async def make(server: LanguageServer, hours: Hours) -> AsyncIterator[Make]:
     def model(provider: str = "anthropic", *, key: str = KEY, wait: float = 30.0) -> RetryModel:
         chosen = PROVIDERS[provider]
         base = server.url if provider == "anthropic" else f"{server.url}/v1"
-        address = endpoint(base, plain_http=False, path=chosen.protocol.path, section="llm")
+        address = endpoint(base, plain_http=False, path=chosen.api.path, section="llm")
         way = ServiceTransport(chosen, model=MODELS[provider], address=address, key=key)
         made.append(RetryModel(provider, way, wait_seconds=wait, most_output=500, timing=hours.timing))
         return made[-1]
@@ -331,4 +331,4 @@ def test_a_whole_answer_is_read_block_by_block() -> None:
         {"type": "text", "text": "two"},
     ]
     document = {"content": blocks, "stop_reason": "end_turn"}
-    assert PROVIDERS["anthropic"].protocol.read(json.loads(json.dumps(document))) == "one two"
+    assert PROVIDERS["anthropic"].api.read(json.loads(json.dumps(document))) == "one two"

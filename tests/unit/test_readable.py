@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mindhold.capture.conversation_text import (
-    CHUNK,
-    OVERLAP,
+    CHUNK_CHARACTERS,
+    OVERLAP_CHARACTERS,
     chunks,
     is_excluded,
     is_own_call,
     readable,
-    redacted,
+    redact_steps,
     without_skipped_turns,
 )
 from mindhold.ports.transcripts import Role, TranscriptStep
@@ -55,7 +55,7 @@ def test_chunks_are_cut_between_messages_and_overlap() -> None:
     for before, after in zip(made, made[1:], strict=False):
         shared = [line for line in after.lines if line in before.lines]
         assert shared
-        assert sum(len(text) for _, text in shared) <= OVERLAP
+        assert sum(len(text) for _, text in shared) <= OVERLAP_CHARACTERS
         assert {text for _, text in after.lines if text in whole}
 
 
@@ -80,7 +80,7 @@ def test_no_chunk_is_too_long_and_every_step_is_in_one(parts: list[tuple[Role, s
 
 
 def test_chunks_hold_what_the_specification_says() -> None:
-    assert (CHUNK, OVERLAP) == (6_000, 500)
+    assert (CHUNK_CHARACTERS, OVERLAP_CHARACTERS) == (6_000, 500)
 
 
 def test_a_marked_turn_and_its_answer_are_left_out() -> None:
@@ -125,7 +125,7 @@ def test_our_own_calls_are_known_by_how_they_begin() -> None:
 
 
 def test_steps_lose_secrets_and_control_characters() -> None:
-    [safe] = redacted([step(Role.RESULT, "mail me at ada@example.org\x00\x1b[31m", tool="Bash")])
+    [safe] = redact_steps([step(Role.RESULT, "mail me at ada@example.org\x00\x1b[31m", tool="Bash")])
     assert safe.text == "mail me at [redacted:email]"
 
 
@@ -133,7 +133,7 @@ def test_secrets_are_taken_out_before_a_text_is_shortened() -> None:
     secret = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
     for cut in range(150, 200, 7):
         text = "x" * cut + f'"token":"{secret}"' + " and so on" * 100
-        [safe] = redacted([replace(step(Role.TOOL, text, tool="mcp__a__b"), enough=300)])
+        [safe] = redact_steps([replace(step(Role.TOOL, text, tool="mcp__a__b"), enough=300)])
         assert len(safe.text) == 300
         assert "ghp_" not in safe.text
 

@@ -23,8 +23,8 @@ from mindhold.ports.transcripts import (
     uuid_key,
 )
 from mindhold.providers.transcripts.claude import ClaudeTranscripts
-from mindhold.providers.transcripts.entries import LONGEST_LINE, MOST_NAMED
-from mindhold.providers.transcripts.reader import LONGEST_FOLDER, encoded
+from mindhold.providers.transcripts.entries import LONGEST_LINE, MAX_LISTED_LINES
+from mindhold.providers.transcripts.reader import LONGEST_FOLDER, folder_name
 
 CWD = "/home/me/code/web-shop"
 SESSION = "0b7c1d52-6d0e-4f4e-9a55-2f3f2d1c7a10"
@@ -60,7 +60,7 @@ def projects(tmp_path: Path) -> Path:
 @pytest.fixture
 def folder(projects: Path) -> Path:
     """Where the transcripts of CWD lie."""
-    made = projects / encoded(CWD)
+    made = projects / folder_name(CWD)
     made.mkdir()
     return made
 
@@ -205,7 +205,7 @@ def test_the_session_is_what_the_file_is_called_where_that_is_one(folder: Path) 
 
 def test_the_folder_is_the_one_that_the_file_lies_under(projects: Path) -> None:
     deep = "/home/me/" + "very-" * 60 + "deep"
-    for cwd, name in ((CWD, encoded(CWD)), (deep, encoded(deep)[:LONGEST_FOLDER] + "-1x2y3z")):
+    for cwd, name in ((CWD, folder_name(CWD)), (deep, folder_name(deep)[:LONGEST_FOLDER] + "-1x2y3z")):
         content = lines(said("user", "Hi", cwd="/tmp"), said("user", "Hi", cwd=cwd))
         assert about(projects / name, content).cwd == cwd
         assert about(projects / name / SESSION / "subagents", content, name="agent-1").cwd == cwd
@@ -271,7 +271,7 @@ def test_files_that_are_no_transcripts_have_bad_lines(folder: Path) -> None:
     followed = follow(put(folder / "s.jsonl", pretty + "\n"))
     assert followed.steps == ()
     assert followed.cursor.line == pretty.count("\n") + 1
-    assert followed.about.bad_lines == tuple(range(1, MOST_NAMED + 1))
+    assert followed.about.bad_lines == tuple(range(1, MAX_LISTED_LINES + 1))
     assert follow(put(folder / "t.jsonl", bytes(range(256)) * 100)).steps == ()
 
 
@@ -309,7 +309,9 @@ written = st.lists(
 @given(content=written, most_bytes=st.integers(1, 900), end=st.integers(0, 3))
 def test_pieces_tell_what_the_whole_tells(content: bytes, most_bytes: int, end: int) -> None:
     with TemporaryDirectory() as temporary:
-        path = put(Path(temporary) / "projects" / encoded(CWD) / "copy.jsonl", content[: len(content) - end])
+        path = put(
+            Path(temporary) / "projects" / folder_name(CWD) / "copy.jsonl", content[: len(content) - end]
+        )
         whole = follow(path).about
         pieces: list[TranscriptInfo] = []
         cursor, more = TranscriptCursor(), True

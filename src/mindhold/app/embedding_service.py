@@ -7,13 +7,13 @@ from mindhold.model.errors import SettingsError
 from mindhold.ports.cache import NO_SIDECAR, Cache
 from mindhold.ports.embedder import ServiceTerms
 from mindhold.ports.store import Clock, NewId, Store
-from mindhold.providers.embedding.base import cached, shared
+from mindhold.providers.embedding.base import with_cache, with_shared_cache
 from mindhold.providers.embedding.services import (
     PROVIDERS,
     BatchLimits,
     Service,
     ServiceEmbedder,
-    checked_size,
+    requested_size,
 )
 from mindhold.providers.remote_service import endpoint, host_of, is_loopback
 from mindhold.settings.schema import EmbeddingSettings, Settings
@@ -33,11 +33,11 @@ async def service_embedder(
         daily_tokens=chosen.daily_tokens,
         redact=settings.intake.redact,
     )
-    usage_log = EmbeddingServiceLog(store, clock=clock, new_id=new_id, model=service.name, terms=terms)
-    embedder = ServiceEmbedder(service, usage_log, bounds=_bounds(chosen, service))
+    book = EmbeddingServiceLog(store, clock=clock, new_id=new_id, model=service.name, terms=terms)
+    embedder = ServiceEmbedder(service, book, limits=_bounds(chosen, service))
     await embedder.load_traits()
     return VectorSource(
-        cached(shared(embedder, cache), chosen.cache_size),
+        with_cache(with_shared_cache(embedder, cache), chosen.cache_size),
         terms=terms,
         gate=adoption(store, service.name, clock=clock),
     )
@@ -58,9 +58,9 @@ def service_of(chosen: EmbeddingSettings) -> Service:
             path="/embeddings",
             section="embedding",
         ),
-        dialect=provider.dialect,
+        request_format=provider.request_format,
         key=_key(chosen),
-        size=checked_size(model, name, chosen.dimensions),
+        size=requested_size(model, name, chosen.dimensions),
         dimensions=model.dimensions,
     )
 

@@ -17,7 +17,7 @@ from mindhold.model.errors import ModelDenied, ModelError, ModelMissing, Setting
 from mindhold.ports.cache import NO_SIDECAR, Cache
 from mindhold.ports.llm import FREE, Classifier, FallbackModel, ModelLevel, ModelPrice, OwnModel, RlmServer
 from mindhold.ports.store import Clock, NewId, Store
-from mindhold.providers.embedding.base import HashingEmbedder, cached
+from mindhold.providers.embedding.base import HashingEmbedder, with_cache
 from mindhold.providers.embedding.onnx import OnnxEmbedder
 from mindhold.providers.model_registry import LocalModelRegistry
 from mindhold.providers.transcripts.claude import ClaudeTranscripts, CombinedTranscripts, TranscriptSource
@@ -190,8 +190,8 @@ def _by_service(chosen: LlmSettings) -> tuple[str, ModelTransport]:
     model = provider.usual if chosen.model == "auto" else chosen.model
     if not model:
         raise ModelMissing("llm.model is auto: name the model of the service.", advice="Set llm.model.")
-    path = provider.protocol.path
-    if path.startswith("/v1/"):  # the address may be given with or without /v1
+    path = provider.api.path
+    if path.startswith("/v1/"):  # its usual base has no version; one that has is meant the same
         base_url = base_url.strip().rstrip("/").removesuffix(path).removesuffix("/v1")
     address = endpoint(base_url, plain_http=chosen.plain_http, path=path, section="llm")
     key = _key(chosen)
@@ -239,7 +239,7 @@ def rlm_server(settings: Settings) -> RlmServer | None:
         call_seconds=chosen.timeout_seconds,
         tries=chosen.tries,
         environ=child_environment(),
-        desk=settings.home / RLM_FOLDER,
+        work_dir=settings.home / RLM_FOLDER,
         advice=advice,
     )
 
@@ -326,7 +326,7 @@ async def vector_source_of(
     embedder = OnnxEmbedder(
         settings.models_dir, name, threads=chosen.threads, device=chosen.device, precision=precision
     )
-    return VectorSource(cached(embedder, chosen.cache_size))
+    return VectorSource(with_cache(embedder, chosen.cache_size))
 
 
 def _usual_model(models: LocalModelRegistry, before: str) -> str | None:

@@ -40,18 +40,18 @@ from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.scopes import find_scope
 
-CONDENSED_NAMESPACE = "capture:condensed"  # by scope: what the last condensing left
-MOST = 20_000  # memories of a kind that are looked at
-TOKENS_A_MEMORY = 60  # of the answer
+CONDENSED_NAMESPACE = "capture:condensed"  # by scope: the state after the last condensation
+MAX_MEMORIES = 20_000  # memories of a kind that are read
+TOKENS_PER_MEMORY = 60  # of the answer
 RULES = "rules"
-OVER = "it told of work that is over"
-ENDED = "SessionEnd"
+OVER_REASON = "it told of work that is over"
+SESSION_END_EVENT = "SessionEnd"
 _KINDS = tuple(sorted(CAPTURED_KINDS))
 
 
 @dataclass(frozen=True, slots=True)
 class Condensation:
-    """What was done, or would be: `merged` became `made`, `replaced` had been denied by newer ones, `pruned` is gone."""
+    """The result, or the preview: `merged` became `made`, `replaced` were denied by newer ones, `pruned` are erased."""
 
     kept: int = 0
     merged: int = 0
@@ -65,41 +65,41 @@ class Condensation:
 
 
 async def condensation_reason(engine: Engine, scope: str, *, event: str, captures: int) -> str:
-    """Why what was captured in that scope is to be condensed after this event and so many captures; empty: it isn't."""
+    """Return why the scope's captured memories are condensed after this event and so many captures; empty: they aren't."""
     settings = engine.settings.capture
     if engine.settings.lifecycle_rules.keeps_all:
         return ""
-    if event == ENDED:
+    if event == SESSION_END_EVENT:
         return "a conversation ended"
     if captures > 0 and captures % settings.condense_every == 0:
         return f"{captures} captures"
-    noted = await engine.store.entry(CONDENSED_NAMESPACE, scope, now=engine.clock())
-    left = int(noted.value.get("active", 0)) if noted else 0
-    # What can't be condensed any further isn't looked at again for each capture.
-    most = max(settings.condense_above, left + settings.condense_every - 1)
-    active = await _active(engine, scope, most=most + 1)
-    return f"more than {most} memories" if active > most else ""
+    entry = await engine.store.entry(CONDENSED_NAMESPACE, scope, now=engine.clock())
+    last_active = int(entry.value.get("active", 0)) if entry else 0
+    # Memories that can't be condensed any further aren't checked again after each capture.
+    threshold = max(settings.condense_above, last_active + settings.condense_every - 1)
+    active = await _count_active(engine, scope, most=threshold + 1)
+    return f"more than {threshold} memories" if active > threshold else ""
 
 
 async def condense(
     engine: Engine, scope: str, *, agent: str, force: bool = False, dry: bool = False
 ) -> Condensation:
-    """Condense what the agent's conversations left in that scope. Of two at once one does it, and the other says so.
+    """Condense what the agent's conversations left in that scope. Of two processes, one does it and the other says so.
 
-    A model is asked of what has changed since it was last asked, with `force` of all. `dry` changes nothing; it asks no
-    model either. Raises ScopeNotFound and the store's errors.
+    A model is asked about what has changed since the last time, with `force` about everything. `dry` changes nothing, and
+    asks no model either. Raises ScopeNotFound and the store's errors.
     """
     await find_scope(engine, scope)
-    condensing = _Condensing(engine, scope, agent=agent, force=force, dry=dry)
+    run = _CondensationRun(engine, scope, agent=agent, force=force, dry=dry)
     if dry:
-        return await condensing.run()
-    async with claim(engine, f"condense {scope}") as mine:
-        if not mine:
+        return await run.run()
+    async with claim(engine, f"condense {scope}") as is_claimed:
+        if not is_claimed:
             return Condensation(notice="Another process is condensing it.")
-        return await condensing.run()
+        return await run.run()
 
 
-class _Condensing:
+class _CondensationRun:
     """One run."""
 
     def __init__(self, engine: Engine, scope: str, *, agent: str, force: bool, dry: bool) -> None:
@@ -108,52 +108,56 @@ class _Condensing:
         self._agent = agent
         self._dry = dry
         self._force = force
-        self._model = _asked_model(engine) if not dry else None
+        self._model = _metered_model(engine) if not dry else None
         self._calls = engine.settings.capture.most_calls
         self._by = RULES
         self._notice = ""
-        self._told: list[StageExample] = []
-        self._kept = self._made = 0
+        self._examples: list[StageExample] = []
+        self._kept_count = self._made_count = 0
         self._seen: dict[str, str] = {}
         self._journal = AuditJournal(engine, CONDENSING, who=agent)
 
     async def run(self) -> Condensation:
-        noted = await self._engine.store.entry(CONDENSED_NAMESPACE, self._scope, now=self._engine.clock())
-        value: dict[str, Any] = dict(noted.value) if noted else {}
+        entry = await self._engine.store.entry(CONDENSED_NAMESPACE, self._scope, now=self._engine.clock())
+        value: dict[str, Any] = dict(entry.value) if entry else {}
         self._seen = dict(value.get(self._agent_key, {}))
         for kind in _KINDS:
             await self._condense(kind)
-        pruned = await self._pruned()
+        pruned = await self._prune()
         if not self._dry:
             await self._audit()
-            active = await _active(self._engine, self._scope)
+            active = await _count_active(self._engine, self._scope)
             value |= {"active": active, self._agent_key: self._seen}
             now = self._engine.clock()
             await self._engine.store.put_entry(Entry(CONDENSED_NAMESPACE, self._scope, value, now))
-        done = Counter(one.what for one in self._told)
+        counts = Counter(example.what for example in self._examples)
         return Condensation(
-            kept=self._kept,
-            merged=done["merged"],
-            made=self._made,
-            dropped=done["dropped"],
-            replaced=done["replaced"],
+            kept=self._kept_count,
+            merged=counts["merged"],
+            made=self._made_count,
+            dropped=counts["dropped"],
+            replaced=counts["replaced"],
             pruned=pruned,
             by=self._by,
             notice=self._notice,
-            told=tuple(self._told),
+            told=tuple(self._examples),
         )
 
     async def _audit(self) -> None:
-        """What was said of each stays out of it: those are words of what may be erased."""
-        rules = {"dropped": (Fate.ARCHIVED, OVER), "pruned": (Fate.ERASED, "dropped long enough ago")}
-        told = [StageExample(one.memory_id, *rules[one.what]) for one in self._told if one.what in rules]
-        counts = Counter(one.what for one in told)
+        """Record the changes in the audit journal, without the memories' text: it may be erased one day."""
+        rules = {"dropped": (Fate.ARCHIVED, OVER_REASON), "pruned": (Fate.ERASED, "dropped long enough ago")}
+        examples = [
+            StageExample(example.memory_id, *rules[example.what])
+            for example in self._examples
+            if example.what in rules
+        ]
+        counts = Counter(example.what for example in examples)
         words: dict[str, str] = {
             Fate.ARCHIVED: "archived {} that told of work that is over",
             Fate.ERASED: "removed {} of those",
         }
         operations = [f"{words[what].format(number)} in {self._scope}" for what, number in counts.items()]
-        await self._journal.close(told, operations=operations, counts=counts)
+        await self._journal.close(examples, operations=operations, counts=counts)
 
     @property
     def _agent_key(self) -> str:
@@ -164,20 +168,20 @@ class _Condensing:
         if len(group) < self._engine.settings.capture.condense_from:
             return
         plan = await self._plan(kind, group)
-        made: dict[str, str] = {}
+        made_ids: dict[str, str] = {}
         if not self._dry and plan.ids():
             if plan.drops:
                 await self._journal.before(
-                    [StageExample(one.memory.id, Fate.ARCHIVED, OVER) for one in plan.drops]
+                    [StageExample(each.memory.id, Fate.ARCHIVED, OVER_REASON) for each in plan.drops]
                 )
             try:
-                plan, made = await apply_plan(self._engine, plan, agent=self._agent)
+                plan, made_ids = await apply_plan(self._engine, plan, agent=self._agent)
             except (Conflict, MemoryNotFound) as error:
                 plan, self._notice = CondensationPlan(), str(error)
-        self._tell(plan, made)
-        self._made += len(plan.merges)
-        gone = sum(len(one.sources) for one in plan.merges) + len(plan.drops) + len(plan.replaced)
-        self._kept += len(group) - gone
+        self._add_examples(plan, made_ids)
+        self._made_count += len(plan.merges)
+        removed = sum(len(each.sources) for each in plan.merges) + len(plan.drops) + len(plan.replaced)
+        self._kept_count += len(group) - removed
         if not self._dry and kind in self._seen and plan.ids():
             self._seen[kind] = _digest(await self._group(kind))
 
@@ -189,38 +193,41 @@ class _Condensing:
             kinds=(kind,),
             minimum_trust=LEAST_TRUST,
         )
-        found: list[Memory] = []
+        memories: list[Memory] = []
         async for batch in self._engine.store.scan(where):
-            found += [one for one in batch if is_condensable(one)]
-            if len(found) >= MOST:
+            memories += [memory for memory in batch if is_condensable(memory)]
+            if len(memories) >= MAX_MEMORIES:
                 break
-        return found
+        return memories
 
     async def _plan(self, kind: Kind, group: Sequence[Memory]) -> CondensationPlan:
         plan = outdated(group, self._engine.clock())
-        gone = plan.ids()
-        rest = [one for one in group if one.id not in gone]
+        planned_ids = plan.ids()
+        rest = [memory for memory in group if memory.id not in planned_ids]
         if self._model is not None and (self._force or self._seen.get(kind) != _digest(group)):
             by_model = await self._by_model(kind, rest)
             if by_model is not None:
                 self._seen[kind] = _digest(group)
                 return plan + by_model
         vectors = await self._vectors(rest)
-        similarity, same = self._engine.vector_source.similarity, self._engine.settings.intake.near_duplicate
+        similarity, threshold = (
+            self._engine.vector_source.similarity,
+            self._engine.settings.intake.near_duplicate,
+        )
 
-        def alike(one: Memory, other: Memory) -> bool:
-            if one.id not in vectors or other.id not in vectors:
+        def alike(memory: Memory, other: Memory) -> bool:
+            if memory.id not in vectors or other.id not in vectors:
                 return False
-            return similarity(float(vectors[one.id] @ vectors[other.id])) > same
+            return similarity(float(vectors[memory.id] @ vectors[other.id])) > threshold
 
-        # In a thread, for those who are served meanwhile.
+        # In a thread, so that other callers are served meanwhile.
         return plan + await asyncio.to_thread(plan_by_rules, rest, alike=alike)
 
     async def _by_model(self, kind: Kind, memories: Sequence[Memory]) -> CondensationPlan | None:
-        """None where it failed, or was asked often enough: then it is for rules."""
+        """Plan with the model; None where it failed, or was asked as often as allowed: then rules plan."""
         assert self._model is not None
         plan = CondensationPlan()
-        for lot in plan_batches(memories):
+        for batch in plan_batches(memories):
             if self._calls <= 0:
                 self._notice = (
                     "The model was asked as often as capture.most_calls allows; the rest went by rules."
@@ -229,22 +236,22 @@ class _Condensing:
             self._calls -= 1
             try:
                 answer = await self._model.complete(
-                    plan_prompt(kind, lot),
+                    plan_prompt(kind, batch),
                     system=SYSTEM,
-                    most_tokens=200 + TOKENS_A_MEMORY * len(lot),
-                    memories=[one.id for one in lot],
+                    most_tokens=200 + TOKENS_PER_MEMORY * len(batch),
+                    memories=[memory.id for memory in batch],
                 )
             except ModelError as error:
                 self._notice = str(error)
                 self._model = None
                 return None
-            found = read_plan(answer, lot)
-            if found is None:
+            batch_plan = read_plan(answer, batch)
+            if batch_plan is None:
                 self._notice = f"{self._model.name} gave no answer that could be used."
                 return None
-            plan += found
+            plan += batch_plan
             self._by = self._model.name
-            if found.refused:
+            if batch_plan.refused:
                 self._notice = (
                     f"{plan.refused} things that {self._model.name} would merge or drop stay as they are: something would "
                     "be lost, or turned round."
@@ -255,20 +262,23 @@ class _Condensing:
         model = self._engine.vector_source.model
         if model is None:
             return {}
-        found = await self._engine.store.vector_of([one.id for one in memories], model=model)
-        return {name: vector / (np.linalg.norm(vector) or 1.0) for name, vector in found.items()}
+        vectors = await self._engine.store.vector_of([memory.id for memory in memories], model=model)
+        return {memory_id: vector / (np.linalg.norm(vector) or 1.0) for memory_id, vector in vectors.items()}
 
-    def _tell(self, plan: CondensationPlan, made: dict[str, str]) -> None:
+    def _add_examples(self, plan: CondensationPlan, made_ids: dict[str, str]) -> None:
         for merge in plan.merges:
-            into = made.get(merge_target(merge).id, "one")
-            self._told += [
-                StageExample(one.id, "merged", f"into {into}: {merge.content}") for one in merge.sources
+            target_id = made_ids.get(merge_target(merge).id, "one")
+            self._examples += [
+                StageExample(item.id, "merged", f"into {target_id}: {merge.content}")
+                for item in merge.sources
             ]
-        self._told += [StageExample(one.memory.id, "dropped", one.why) for one in plan.drops]
-        self._told += [StageExample(one.old.id, "replaced", f"by {one.new.id}") for one in plan.replaced]
+        self._examples += [StageExample(item.memory.id, "dropped", item.why) for item in plan.drops]
+        self._examples += [
+            StageExample(item.old.id, "replaced", f"by {item.new.id}") for item in plan.replaced
+        ]
 
-    async def _pruned(self) -> int:
-        """What condensing dropped so long ago that nobody will ask for it."""
+    async def _prune(self) -> int:
+        """Erase what condensation archived so long ago that nobody will ask for it."""
         settings = self._engine.settings
         keep_days = settings.capture.keep_dropped_days
         engine = self._engine.with_settings(life=replace(settings.life, keep_archived_days=keep_days))
@@ -282,19 +292,19 @@ class _Condensing:
         )
         now = self._engine.clock()
         ids = [
-            one.id
+            memory.id
             async for batch in self._engine.store.scan(where)
-            for one in batch
-            if was_dropped(one) and fate_of(one, now, life)[0] is Fate.ERASED
+            for memory in batch
+            if was_dropped(memory) and fate_of(memory, now, life)[0] is Fate.ERASED
         ]
-        self._told += [StageExample(one, "pruned", "dropped long enough ago") for one in ids]
+        self._examples += [StageExample(memory, "pruned", "dropped long enough ago") for memory in ids]
         if self._dry or not ids:
             return len(ids)
         return len(await erase(engine, ids))
 
 
 def is_condensable(memory: Memory) -> bool:
-    """Captured by itself, and made to stay by nobody."""
+    """Whether it was captured, and nobody made it permanent."""
     return (
         memory.status is Status.ACTIVE
         and memory.provenance.source == CAPTURED
@@ -304,30 +314,30 @@ def is_condensable(memory: Memory) -> bool:
     )
 
 
-def _asked_model(engine: Engine) -> Metered | None:
+def _metered_model(engine: Engine) -> Metered | None:
     if engine.llm is None or not engine.settings.capture.by_model:
         return None
     return metered(engine, engine.llm, purpose=CONDENSE_PURPOSE)
 
 
-async def _active(engine: Engine, scope: str, *, most: int | None = None) -> int:
+async def _count_active(engine: Engine, scope: str, *, most: int | None = None) -> int:
     return await engine.store.count(Filter(viewer="system", scopes=(scope,), kinds=_KINDS), most=most)
 
 
 def _digest(group: Sequence[Memory]) -> str:
-    told = "\n".join(sorted(f"{one.id} {one.content_hash}" for one in group))
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    content = "\n".join(sorted(f"{memory.id} {memory.content_hash}" for memory in group))
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-MOST_NAMED = 50  # memories that an answer names
+MAX_LISTED = 50  # memories that an answer lists
 
 
 class CondenseInput(Input):
-    """Of the active scope unless one is named. A dry run changes nothing and tells what rules would do."""
+    """The active scope unless one is named. A dry run changes nothing and says what rules would do."""
 
     scope: str | None = None
     dry_run: bool = False
-    force: bool = True  # ask a model, where one is to be, of what it has seen before as well
+    force: bool = True  # ask a model about what it has seen before as well
 
 
 class CondensedView(Output):
@@ -338,13 +348,13 @@ class CondensedView(Output):
     why: str
 
     @classmethod
-    def of(cls, told: StageExample) -> CondensedView:
-        """The note as its view."""
-        return cls(id=told.memory_id, what=told.what, why=told.why)
+    def of(cls, example: StageExample) -> CondensedView:
+        """Build the view of a change."""
+        return cls(id=example.memory_id, what=example.what, why=example.why)
 
 
 class CondenseResult(Output):
-    """`merged` memories became `made`; `dropped` are in the archive, `replaced` were denied by newer ones, `pruned` gone."""
+    """`merged` memories became `made`; `dropped` are archived, `replaced` were denied by newer ones, `pruned` are erased."""
 
     scope: str
     kept: int
@@ -360,21 +370,23 @@ class CondenseResult(Output):
 
 
 async def _condense(context: Context, request: CondenseInput) -> CondenseResult:
-    """Merge what was captured twice, and drop what is over."""
+    """Merge duplicates among captured memories, and archive what is over."""
     engine, scope = context.engine, request.scope or context.engine.settings.scope
-    done = await condense(engine, scope, agent=context.agent, force=request.force, dry=request.dry_run)
+    condensation = await condense(
+        engine, scope, agent=context.agent, force=request.force, dry=request.dry_run
+    )
     return CondenseResult(
         scope=scope,
-        kept=done.kept,
-        merged=done.merged,
-        made=done.made,
-        dropped=done.dropped,
-        replaced=done.replaced,
-        pruned=done.pruned,
-        by=done.by,
+        kept=condensation.kept,
+        merged=condensation.merged,
+        made=condensation.made,
+        dropped=condensation.dropped,
+        replaced=condensation.replaced,
+        pruned=condensation.pruned,
+        by=condensation.by,
         dry_run=request.dry_run,
-        notice=done.notice,
-        changes=[CondensedView.of(told) for told in done.told[:MOST_NAMED]],
+        notice=condensation.notice,
+        changes=[CondensedView.of(example) for example in condensation.told[:MAX_LISTED]],
     )
 
 

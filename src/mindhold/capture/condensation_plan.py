@@ -35,13 +35,15 @@ from mindhold.ports.store import Change, Connect, Enqueue, Put
 from mindhold.text.faithfulness import is_faithful, is_nearly_same
 from mindhold.text.similarity import content_words, difference_kinds, replaces, same_statement
 
-DROPPED = "mindhold.dropped"  # in the metadata of what condensing archived: when
-COMPARED = 400  # memories of a kind that are held against each other, the newest
-NEAREST = 16  # older ones, by the words that they share, that a memory may be the denial of
-AT_ONCE = 60  # memories in one call of a model
-MOST_PROMPT_TOKENS = 6_000
-MOST_GONE = 0.5  # of what a model was shown, dropped or merged; one that drops more has misunderstood
-LEAST_SHARED = 3  # a word in so many of what a model drops is in a later memory, which shows that it is over
+DROPPED_KEY = "mindhold.dropped"  # in the metadata of what condensation archived: when
+MAX_COMPARED = 400  # memories of a kind that are compared with each other, the newest
+MAX_NEAREST = 16  # older memories with common words that a memory may deny
+BATCH_MEMORIES = 60  # memories in one call of a model
+MAX_PROMPT_TOKENS = 6_000
+MAX_REMOVED_SHARE = 0.5  # share that a model may drop or merge; one that drops more has misunderstood
+SHARED_WORD_DIVISOR = (
+    3  # one in so many words of a dropped memory is in a later one, which shows that it is over
+)
 LONGEST_MERGED = 2_000
 SYSTEM = (
     "You tidy the long-term memory of a coding agent. You are shown memories of one kind, oldest first, as JSON, one a "
@@ -60,7 +62,7 @@ Alike = Callable[[Memory, Memory], bool]  # whether their vectors say that they 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Memories that become one, which says `content`."""
+    """Memories that become one with this content."""
 
     sources: tuple[Memory, ...]
     content: str
@@ -68,7 +70,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A memory that goes into the archive."""
+    """A memory that is archived."""
 
     memory: Memory
     why: str
@@ -76,7 +78,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A memory that a newer one says is so no longer."""
+    """A memory that a newer one denies."""
 
     old: Memory
     new: Memory
@@ -84,7 +86,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class CondensationPlan:
-    """No memory is in two of them, but that one memory may replace several. `refused`: what a model wanted and didn't get."""
+    """A plan. No memory is in two of its parts, but one memory may replace several. `refused`: what a model wanted in vain."""
 
     merges: tuple[Merge, ...] = ()
     drops: tuple[Drop, ...] = ()
@@ -100,377 +102,390 @@ class CondensationPlan:
         )
 
     def ids(self) -> set[str]:
-        """Of all that it is about."""
-        merged = {one.id for merge in self.merges for one in merge.sources}
-        replaced = {one.id for pair in self.replaced for one in (pair.old, pair.new)}
+        """Return the ids of all memories in the plan."""
+        merged = {memory.id for merge in self.merges for memory in merge.sources}
+        replaced = {memory.id for pair in self.replaced for memory in (pair.old, pair.new)}
         return merged | replaced | {drop.memory.id for drop in self.drops}
 
 
 def outdated(memories: Sequence[Memory], now: datetime) -> CondensationPlan:
-    """What told of work that is long over goes. What somebody brought back from the archive stays."""
+    """Plan to archive reports of work that is long over, except what somebody brought back from the archive."""
     return CondensationPlan(
         drops=tuple(
-            Drop(one, f"{one.kind} of {(now - max(one.created, one.updated)).days} days ago")
-            for one in memories
-            if one.kind in CONFIDENCE_DAYS
-            and confidence_at(one, now) <= 0
-            and DROPPED not in one.metadata
-            and not is_declared_important(one)
+            Drop(memory, f"{memory.kind} of {(now - max(memory.created, memory.updated)).days} days ago")
+            for memory in memories
+            if memory.kind in CONFIDENCE_DAYS
+            and confidence_at(memory, now) <= 0
+            and DROPPED_KEY not in memory.metadata
+            and not is_declared_important(memory)
         )
     )
 
 
 def was_dropped(memory: Memory) -> bool:
-    """Whether it lies in the archive by condensing, and not by somebody's choice since then, or is on its way out of it."""
-    dropped = memory.metadata.get(DROPPED)
+    """Whether condensation archived it, and nobody changed it since, or it is about to be erased."""
+    dropped = memory.metadata.get(DROPPED_KEY)
     try:
         if not isinstance(dropped, str):
             return False
         return datetime.fromisoformat(dropped) >= memory.updated or is_being_erased(memory)
-    except (ValueError, TypeError):  # no time, or one of nowhere
+    except (ValueError, TypeError):  # no time, or one without a zone
         return False
 
 
 def plan_by_rules(memories: Sequence[Memory], *, alike: Alike) -> CondensationPlan:
-    """Only what truly says the same, or says what another one contains, is merged; only what is denied outright goes."""
-    newest = sorted(memories, key=lambda one: (one.created, one.id), reverse=True)[:COMPARED]
-    words = {one.id: content_words(one.content) for one in newest}
-    replaced = _replaced(newest, words)
-    taken = {one.id for pair in replaced for one in (pair.old, pair.new)}
+    """Plan to merge only what says the same or is contained in another memory, and to replace only what is denied outright."""
+    newest = sorted(memories, key=lambda memory: (memory.created, memory.id), reverse=True)[:MAX_COMPARED]
+    words = {memory.id: content_words(memory.content) for memory in newest}
+    replaced = _find_replaced(newest, words)
+    planned_ids = {memory.id for pair in replaced for memory in (pair.old, pair.new)}
     merges: list[Merge] = []
-    # The longest first: it may contain the others. Of equals the newest has the say.
-    for one in sorted(newest, key=lambda each: -len(each.content)):
-        if one.id in taken:
+    # The longest first: it may contain the others. Of equals the newest is kept.
+    for memory in sorted(newest, key=lambda candidate: -len(candidate.content)):
+        if memory.id in planned_ids:
             continue
         covered = [
             other
             for other in newest
-            if other.id != one.id
-            and other.id not in taken
-            and len(words[other.id] - words[one.id]) <= 1
-            and same_topic(one, other)
-            and _covers(one, other, words, alike)
+            if other.id != memory.id
+            and other.id not in planned_ids
+            and len(words[other.id] - words[memory.id]) <= 1
+            and same_topic(memory, other)
+            and _covers(memory, other, words, alike)
         ]
         if covered:
-            taken |= {one.id, *(other.id for other in covered)}
-            merges.append(Merge((one, *covered), one.content))
+            planned_ids |= {memory.id, *(other.id for other in covered)}
+            merges.append(Merge((memory, *covered), memory.content))
     return CondensationPlan(tuple(merges), replaced=tuple(replaced))
 
 
-def _replaced(newest: Sequence[Memory], words: Mapping[str, frozenset[str]]) -> list[Replacement]:
+def _find_replaced(newest: Sequence[Memory], words: Mapping[str, frozenset[str]]) -> list[Replacement]:
     pairs: list[Replacement] = []
-    gone: set[str] = set()
-    for place, new in enumerate(newest):
-        if new.kind in NEVER_FORGOTTEN or new.id in gone:
+    replaced_ids: set[str] = set()
+    for index, new in enumerate(newest):
+        if new.kind in NEVER_FORGOTTEN or new.id in replaced_ids:
             continue
-        shared = {old.id: len(words[old.id] & words[new.id]) for old in newest[place + 1 :]}
-        near = [old for old in newest[place + 1 :] if 2 * shared[old.id] >= len(words[old.id])]
-        near.sort(key=lambda old: -shared[old.id])
-        for old in near[:NEAREST]:
-            if old.id not in gone and same_topic(new, old) and replaces(new.content, old.content):
-                gone.add(old.id)
+        shared = {old.id: len(words[old.id] & words[new.id]) for old in newest[index + 1 :]}
+        similar = [old for old in newest[index + 1 :] if 2 * shared[old.id] >= len(words[old.id])]
+        similar.sort(key=lambda old: -shared[old.id])
+        for old in similar[:MAX_NEAREST]:
+            if old.id not in replaced_ids and same_topic(new, old) and replaces(new.content, old.content):
+                replaced_ids.add(old.id)
                 pairs.append(Replacement(old, new))
     return pairs
 
 
-def _covers(one: Memory, other: Memory, words: Mapping[str, frozenset[str]], alike: Alike) -> bool:
-    """Whether nothing is lost when only `one` is left."""
-    if same_statement(one.content, other.content):
+def _covers(memory: Memory, other: Memory, words: Mapping[str, frozenset[str]], alike: Alike) -> bool:
+    """Whether nothing is lost when only `memory` stays."""
+    if same_statement(memory.content, other.content):
         return True
-    if words[one.id] == words[other.id] and difference_kinds(one.content, other.content) <= {"words"}:
-        return alike(one, other)  # the same words in other forms
-    return any(same_statement(part, other.content) for part in _parts(one.content))
+    if words[memory.id] == words[other.id] and difference_kinds(memory.content, other.content) <= {"words"}:
+        return alike(memory, other)  # the same words in other forms
+    return any(same_statement(part, other.content) for part in _statements(memory.content))
 
 
-def _parts(text: str) -> list[str]:
-    """Statements that a text makes among others."""
+def _statements(text: str) -> list[str]:
+    """Return the statements that a text makes among others."""
     sentences = [part for part in _SENTENCES.split(text) if part.strip()]
     heads = [_REASON.split(part, maxsplit=1)[0] for part in sentences]
     return [part for part in dict.fromkeys((*sentences, *heads)) if part != text]
 
 
 def plan_batches(memories: Sequence[Memory]) -> list[list[Memory]]:
-    """What is shown to a model at once, oldest first."""
-    found: list[list[Memory]] = []
+    """Split the memories into batches for a model, oldest first."""
+    batches: list[list[Memory]] = []
     room = 0
-    for memory in sorted(memories, key=lambda one: (one.created, one.id)):
+    for memory in sorted(memories, key=lambda each: (each.created, each.id)):
         cost = count_tokens(memory.content) + 10
-        if not found or len(found[-1]) == AT_ONCE or cost > room:
-            found.append([])
-            room = MOST_PROMPT_TOKENS
-        found[-1].append(memory)
+        if not batches or len(batches[-1]) == BATCH_MEMORIES or cost > room:
+            batches.append([])
+            room = MAX_PROMPT_TOKENS
+        batches[-1].append(memory)
         room -= cost
-    return [lot for lot in found if len(lot) > 1]
+    return [batch for batch in batches if len(batch) > 1]
 
 
-def plan_prompt(kind: Kind, lot: Sequence[Memory]) -> str:
-    """A line of JSON can't end the quotation that it stands in."""
+def plan_prompt(kind: Kind, batch: Sequence[Memory]) -> str:
+    """Quote the memories as lines of JSON, which can't end the quotation."""
     lines = [
         quote_as_json({"number": number, "noted": f"{memory.created:%Y-%m-%d}", "text": memory.content})
-        for number, memory in enumerate(lot, 1)
+        for number, memory in enumerate(batch, 1)
     ]
     return f"Memories of the kind {kind.value!r}:\n" + "\n".join(lines)
 
 
-def read_plan(answer: str, lot: Sequence[Memory]) -> CondensationPlan | None:
-    """What a model answered, as far as nothing is lost by it; None where that is not what it was asked for, or can't be meant."""
+def read_plan(answer: str, batch: Sequence[Memory]) -> CondensationPlan | None:
+    """Parse a model's answer, without what would lose something; None where it isn't in the requested form, or can't be meant."""
     document = parse_json_answer(answer)
     if not isinstance(document, dict) or not document.keys() <= {"keep", "merge", "drop"}:
         return None
     rows = document.get("merge", [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return None
-    chosen = [document.get("keep", []), document.get("drop", []), *(row.get("from") for row in rows)]
-    if not _are_numbers(chosen, len(lot)):
+    number_lists = [document.get("keep", []), document.get("drop", []), *(row.get("from") for row in rows)]
+    if not _are_numbers(number_lists, len(batch)):
         return None
-    wanted = [_merge(row, lot) for row in rows]
-    merges = [one for one in wanted if one is not None]
+    parsed_merges = [_parse_merge(row, batch) for row in rows]
+    merges = [merge for merge in parsed_merges if merge is not None]
     numbers = document.get("drop", [])
-    if len(merges) < len(rows) or len(numbers) > MOST_GONE * len(lot):
+    if len(merges) < len(rows) or len(numbers) > MAX_REMOVED_SHARE * len(batch):
         return None
     drops = [
-        Drop(lot[number - 1], "a model found it outdated")
+        Drop(batch[number - 1], "a model found it outdated")
         for number in numbers
         if _may_drop(
-            lot[number - 1], [lot[later] for later in range(number, len(lot)) if later + 1 not in numbers]
+            batch[number - 1],
+            [batch[later] for later in range(number, len(batch)) if later + 1 not in numbers],
         )
     ]
-    kept = _bounded([one for one in merges if _keeps_all(one)], room=int(MOST_GONE * len(lot)) - len(drops))
-    refused = len(merges) - len(kept) + len(numbers) - len(drops)
-    return CondensationPlan(tuple(kept), tuple(drops), refused=refused)
+    faithful_merges = _limit_merges(
+        [merge for merge in merges if _loses_nothing(merge)],
+        room=int(MAX_REMOVED_SHARE * len(batch)) - len(drops),
+    )
+    refused = len(merges) - len(faithful_merges) + len(numbers) - len(drops)
+    return CondensationPlan(tuple(faithful_merges), tuple(drops), refused=refused)
 
 
 def _may_drop(memory: Memory, later: Sequence[Memory]) -> bool:
-    """Whether it tells of passing things, or a later one that stays is about the same; never what somebody brought back."""
-    if memory.kind in NEVER_FORGOTTEN or DROPPED in memory.metadata or is_declared_important(memory):
+    """Whether it may be archived: it is a passing thing, or a later memory is about the same; never if somebody brought it back."""
+    if memory.kind in NEVER_FORGOTTEN or DROPPED_KEY in memory.metadata or is_declared_important(memory):
         return False
     words = content_words(memory.content)
     return memory.kind in CONFIDENCE_DAYS or any(
-        len(words & content_words(one.content)) * LEAST_SHARED >= len(words) for one in later
+        len(words & content_words(other.content)) * SHARED_WORD_DIVISOR >= len(words) for other in later
     )
 
 
-def _keeps_all(merge: Merge) -> bool:
-    """Whether nothing is lost by it; of what is never forgotten only what says the same, by the rules for those without a model."""
+def _loses_nothing(merge: Merge) -> bool:
+    """Whether a merge loses nothing; kinds that are never forgotten are only merged by the rules."""
     if merge.sources[0].kind not in NEVER_FORGOTTEN:
-        return is_faithful(merge.content, [one.content for one in merge.sources])
-    words = {one.id: content_words(one.content) for one in merge.sources}
+        return is_faithful(merge.content, [source.content for source in merge.sources])
+    words = {source.id: content_words(source.content) for source in merge.sources}
     return any(
-        same_statement(merge.content, one.content)
-        and all(_covers(one, other, words, _unlike) for other in merge.sources if other is not one)
-        for one in merge.sources
+        same_statement(merge.content, source.content)
+        and all(_covers(source, other, words, _never_alike) for other in merge.sources if other is not source)
+        for source in merge.sources
     )
 
 
-def _bounded(merges: Sequence[Merge], *, room: int) -> list[Merge]:
-    """What is nearly the same may always become one; of the rest as many as there is room for."""
-    kept = []
+def _limit_merges(merges: Sequence[Merge], *, room: int) -> list[Merge]:
+    """Limit the merges: of nearly equal memories all, of others as many as there is room for."""
+    limited = []
     for merge in merges:
-        if not is_nearly_same(merge.content, [one.content for one in merge.sources]):
+        if not is_nearly_same(merge.content, [source.content for source in merge.sources]):
             if len(merge.sources) > room:
                 continue
             room -= len(merge.sources)
-        kept.append(merge)
-    return kept
+        limited.append(merge)
+    return limited
 
 
-def _unlike(_one: Memory, _other: Memory) -> bool:
+def _never_alike(_one: Memory, _other: Memory) -> bool:
     return False
 
 
 def _are_numbers(lists: Sequence[Any], most: int) -> bool:
-    """Whether each is a list of numbers of memories, and none stands twice."""
-    if not all(isinstance(one, list) for one in lists):
+    """Whether each is a list of memory numbers, and none is repeated."""
+    if not all(isinstance(each, list) for each in lists):
         return False
-    numbers = [number for one in lists for number in one]
-    known = all(type(number) is int and 1 <= number <= most for number in numbers)
-    return known and len(set(numbers)) == len(numbers)
+    numbers = [number for each in lists for number in each]
+    in_range = all(type(number) is int and 1 <= number <= most for number in numbers)
+    return in_range and len(set(numbers)) == len(numbers)
 
 
-def _merge(row: Mapping[str, Any], lot: Sequence[Memory]) -> Merge | None:
-    content, sources = row.get("content"), tuple(lot[number - 1] for number in row["from"])
+def _parse_merge(row: Mapping[str, Any], batch: Sequence[Memory]) -> Merge | None:
+    content, sources = row.get("content"), tuple(batch[number - 1] for number in row["from"])
     if not isinstance(content, str) or not content.strip() or len(sources) < 2:
         return None
-    if len(content) > min(LONGEST_MERGED, sum(len(one.content) + 10 for one in sources)):
+    if len(content) > min(LONGEST_MERGED, sum(len(source.content) + 10 for source in sources)):
         return None
     return Merge(sources, " ".join(content.split()))
 
 
-TRIES = 3
+MAX_APPLY_TRIES = 3
 
 
 async def apply_plan(
     engine: Engine, plan: CondensationPlan, *, agent: str
 ) -> tuple[CondensationPlan, dict[str, str]]:
-    """What of the plan was done, and the new memories' ids by those of their heirs-to-be.
+    """Apply the plan; return what was applied, and the new memories' ids by those of their merge targets.
 
-    What somebody changed since the plan was made is left out of it. Raises Conflict, MemoryNotFound where others never let
-    go of it, and the store's errors.
+    Memories that somebody changed since the plan was made are left out. Raises Conflict, MemoryNotFound when others keep
+    changing them, and the store's errors.
     """
-    refused: Conflict | MemoryNotFound | None = None
-    for _ in range(TRIES):
-        now = await engine.store.get_many(sorted(plan.ids()), viewer=agent)
-        plan = await _doable(engine, _as_it_was(plan, now), agent=agent)
+    last_error: Conflict | MemoryNotFound | None = None
+    for _ in range(MAX_APPLY_TRIES):
+        current = await engine.store.get_many(sorted(plan.ids()), viewer=agent)
+        plan = await _storable(engine, _without_changed(plan, current), agent=agent)
         if not plan.ids():
             return plan, {}
-        changes, made = await _changes(engine, plan)
+        changes, made_ids = await _changes(engine, plan)
         try:
             await engine.store.apply(changes)
-            return plan, made
+            return plan, made_ids
         except (Conflict, MemoryNotFound) as error:  # somebody was faster
-            refused = error
-    assert refused is not None
-    raise refused
+            last_error = error
+    assert last_error is not None
+    raise last_error
 
 
 def merge_target(merge: Merge) -> Memory:
-    """The newest of them, whose place the merged one takes."""
-    return max(merge.sources, key=lambda one: (one.created, one.id))
+    """Return the newest source, whose place the merged memory takes."""
+    return max(merge.sources, key=lambda source: (source.created, source.id))
 
 
-def _as_it_was(plan: CondensationPlan, now: Mapping[str, Memory]) -> CondensationPlan:
+def _without_changed(plan: CondensationPlan, current_memories: Mapping[str, Memory]) -> CondensationPlan:
     def stands(memory: Memory) -> bool:
-        found = now.get(memory.id)
+        current = current_memories.get(memory.id)
         return (
-            found is not None
-            and found.status is Status.ACTIVE
-            and found.updated == memory.updated
-            and not is_kept_for_good(found)
+            current is not None
+            and current.status is Status.ACTIVE
+            and current.updated == memory.updated
+            and not is_kept_for_good(current)
         )
 
-    kept = [
-        Merge(tuple(now[one.id] for one in merge.sources), merge.content)
+    merges = [
+        Merge(tuple(current_memories[item.id] for item in merge.sources), merge.content)
         for merge in plan.merges
         if all(map(stands, merge.sources))
     ]
-    drops = [Drop(now[one.memory.id], one.why) for one in plan.drops if stands(one.memory)]
+    drops = [Drop(current_memories[item.memory.id], item.why) for item in plan.drops if stands(item.memory)]
     replaced = [
-        Replacement(now[pair.old.id], now[pair.new.id])
+        Replacement(current_memories[pair.old.id], current_memories[pair.new.id])
         for pair in plan.replaced
         if stands(pair.old) and stands(pair.new)
     ]
-    return CondensationPlan(tuple(kept), tuple(drops), tuple(replaced))
+    return CondensationPlan(tuple(merges), tuple(drops), tuple(replaced))
 
 
-async def _doable(engine: Engine, plan: CondensationPlan, *, agent: str) -> CondensationPlan:
-    """Without what would say again what a memory outside of it says, or can't be stored."""
-    kept: list[Merge] = []
+async def _storable(engine: Engine, plan: CondensationPlan, *, agent: str) -> CondensationPlan:
+    """Leave out merges that would repeat a memory outside the plan, or can't be stored."""
+    merges: list[Merge] = []
     for merge in plan.merges:
-        prepared = _prepared(engine, merge)
+        prepared = _prepare_merged(engine, merge)
         if prepared is None:
             continue
         memory = prepared.memory
-        known = await engine.store.by_hash([memory.content_hash], scope=memory.scope, agent=memory.agent)
-        if all(one.id in {source.id for source in merge.sources} for one in known.values()):
-            kept.append(merge)
-    return replace(plan, merges=tuple(kept))
+        same_content = await engine.store.by_hash(
+            [memory.content_hash], scope=memory.scope, agent=memory.agent
+        )
+        if all(other.id in {source.id for source in merge.sources} for other in same_content.values()):
+            merges.append(merge)
+    return replace(plan, merges=tuple(merges))
 
 
 async def _changes(engine: Engine, plan: CondensationPlan) -> tuple[list[Change], dict[str, str]]:
     now, model = engine.clock(), engine.vector_source.model
-    gone = [one for merge in plan.merges for one in merge.sources] + [pair.old for pair in plan.replaced]
-    ids = [one.id for one in (*gone, *(drop.memory for drop in plan.drops))]
+    retired = [source for merge in plan.merges for source in merge.sources] + [
+        pair.old for pair in plan.replaced
+    ]
+    ids = [each.id for each in (*retired, *(drop.memory for drop in plan.drops))]
     vectors = await engine.store.vector_of(ids, model=model) if model is not None else {}
-    changes: list[Change] = [_retired(engine, one, vectors.get(one.id), now=now) for one in gone]
-    changes += [_archived(engine, drop, vectors.get(drop.memory.id), now=now) for drop in plan.drops]
+    changes: list[Change] = [_retire_change(engine, each, vectors.get(each.id), now=now) for each in retired]
+    changes += [_archive_change(engine, drop, vectors.get(drop.memory.id), now=now) for drop in plan.drops]
     links: list[Link] = []
-    made: dict[str, str] = {}
-    new = [(merge, found) for merge in plan.merges if (found := _prepared(engine, merge)) is not None]
-    matrix = await engine.vector_source.embed([found.memory.content for _, found in new]) if new else None
-    for place, (merge, found) in enumerate(new):
-        memory = _merged(merge, found, now=now)
-        record = replace(found, memory=memory)
-        changes.append(record.put(None if matrix is None else matrix[place], model))
-        made[merge_target(merge).id] = memory.id
-        links += [_superseded_by(one, memory, now) for one in merge.sources]
+    made_ids: dict[str, str] = {}
+    records = [
+        (merge, record) for merge in plan.merges if (record := _prepare_merged(engine, merge)) is not None
+    ]
+    contents = [record.memory.content for _, record in records]
+    matrix = await engine.vector_source.embed(contents) if records else None
+    for index, (merge, record) in enumerate(records):
+        memory = _merged_memory(merge, record, now=now)
+        vector = None if matrix is None else matrix[index]
+        changes.append(replace(record, memory=memory).put(vector, model))
+        made_ids[merge_target(merge).id] = memory.id
+        links += [_superseded_link(source, memory, now) for source in merge.sources]
         links += await transferred_links(engine, memory, merge.sources)
-    links += [_superseded_by(pair.old, pair.new, now) for pair in plan.replaced]
+    links += [_superseded_link(pair.old, pair.new, now) for pair in plan.replaced]
     changes += [Connect(link) for link in links]
     changes += [inheritance(pair.new, [pair.old]) for pair in plan.replaced]
-    if new:
+    if records:
         changes.append(Enqueue(evaluate_job(engine)))
-    return changes, made
+    return changes, made_ids
 
 
-def _prepared(engine: Engine, merge: Merge) -> PreparedRecord | None:
-    """The record that they become, by the way of everything that is stored; None where it is none to store."""
-    first = merge_target(merge)
-    tags = dict.fromkeys(tag for one in (first, *merge.sources) for tag in one.tags)
+def _prepare_merged(engine: Engine, merge: Merge) -> PreparedRecord | None:
+    """Prepare the merged memory like every other one; None where it can't be stored."""
+    target = merge_target(merge)
+    tags = dict.fromkeys(tag for source in (target, *merge.sources) for tag in source.tags)
     request = RememberInput(
         content=merge.content,
-        kind=first.kind,
-        scope=first.scope,
-        topic=first.topic,
+        kind=target.kind,
+        scope=target.scope,
+        topic=target.topic,
         tags=list(tags)[:MOST_LABELS],
-        importance=max(one.importance for one in merge.sources),
-        confidence=max(one.confidence for one in merge.sources),
-        occurred=max(one.occurred for one in merge.sources),
-        dialect=first.provenance.dialect,
+        importance=max(source.importance for source in merge.sources),
+        confidence=max(source.confidence for source in merge.sources),
+        occurred=max(source.occurred for source in merge.sources),
+        dialect=target.provenance.dialect,
         source=CAPTURED,
-        conversation=first.provenance.conversation,
-        file=first.provenance.file,
-        line=first.provenance.line,
+        conversation=target.provenance.conversation,
+        file=target.provenance.file,
+        line=target.provenance.line,
         metadata=_metadata(merge.sources),
         keep_noise=True,
     )
     try:
-        parts = prepare(engine, request, agent=first.agent)
+        parts = prepare(engine, request, agent=target.agent)
     except InvalidInput:
         return None
     return parts[0] if len(parts) == 1 and parts[0].memory.status is Status.ACTIVE else None
 
 
 def _metadata(sources: Sequence[Memory]) -> dict[str, Any]:
-    """The newest has the say; how an error shows, each may know something of."""
-    told: dict[str, Any] = {}
+    """Merge the metadata: the newest wins, error signs are collected."""
+    metadata: dict[str, Any] = {}
     signs: dict[str, None] = {}
-    for one in sorted(sources, key=lambda source: (source.created, source.id)):
-        told |= one.metadata
-        own = one.metadata.get(SIGNS)
-        signs |= dict.fromkeys(sign for sign in own or () if isinstance(sign, str))
-    told.pop(DROPPED, None)
-    return told | {SIGNS: list(signs)} if signs else told
+    for source in sorted(sources, key=lambda each: (each.created, each.id)):
+        metadata |= source.metadata
+        source_signs = source.metadata.get(SIGNS)
+        signs |= dict.fromkeys(sign for sign in source_signs or () if isinstance(sign, str))
+    metadata.pop(DROPPED_KEY, None)
+    return metadata | {SIGNS: list(signs)} if signs else metadata
 
 
-def _merged(merge: Merge, found: PreparedRecord, *, now: datetime) -> Memory:
-    """It names all that its words came from, so that who erases one of those erases it too."""
-    sources = sorted(merge.sources, key=lambda one: (one.created, one.id), reverse=True)
+def _merged_memory(merge: Merge, record: PreparedRecord, *, now: datetime) -> Memory:
+    """Build the merged memory. It names all its sources, so that erasing one of them erases it too."""
+    sources = sorted(merge.sources, key=lambda source: (source.created, source.id), reverse=True)
     lineage = dict.fromkeys(
-        (*(one.id for one in sources), *(old for one in sources for old in one.merged_from))
+        (*(source.id for source in sources), *(old for source in sources for old in source.merged_from))
     )
-    # What loses confidence by the day goes on from where the newest of them was.
+    # Its confidence decays from the time of the newest source.
     since = (
-        max(max(one.created, one.updated) for one in sources) if sources[0].kind in CONFIDENCE_DAYS else now
+        max(max(source.created, source.updated) for source in sources)
+        if sources[0].kind in CONFIDENCE_DAYS
+        else now
     )
     return replace(
-        inherit_from(found.memory, sources),
+        inherit_from(record.memory, sources),
         created=since,
         updated=since,
         review=now,
         merged_from=tuple(lineage)[:MOST_MERGED],
-        trust=min(one.trust for one in sources),
-        last_used=max((one.last_used for one in sources if one.last_used), default=None),
+        trust=min(source.trust for source in sources),
+        last_used=max((source.last_used for source in sources if source.last_used), default=None),
     )
 
 
-def _retired(engine: Engine, memory: Memory, vector: Vector | None, *, now: datetime) -> Put:
-    """Refused by the store when somebody changed it since it was read, which a mark wouldn't be."""
+def _retire_change(engine: Engine, memory: Memory, vector: Vector | None, *, now: datetime) -> Put:
+    """Mark as superseded by a full write, which the store refuses if somebody changed the memory; a mark wouldn't be refused."""
     old = replace(memory, status=Status.SUPERSEDED, previous_status=memory.status, updated=now)
     return replace(indexed(engine, old, vector=vector), expected=memory.updated)
 
 
-def _archived(engine: Engine, drop: Drop, vector: Vector | None, *, now: datetime) -> Put:
+def _archive_change(engine: Engine, drop: Drop, vector: Vector | None, *, now: datetime) -> Put:
     memory = drop.memory
-    away = replace(
+    archived = replace(
         memory,
         status=Status.ARCHIVED,
         previous_status=memory.status,
         updated=now,
-        metadata={**memory.metadata, DROPPED: now.isoformat()},
+        metadata={**memory.metadata, DROPPED_KEY: now.isoformat()},
     )
-    away = replace(away, review=next_review(away, now, engine.settings.lifecycle_rules))
-    return replace(indexed(engine, away, vector=vector), expected=memory.updated)
+    archived = replace(archived, review=next_review(archived, now, engine.settings.lifecycle_rules))
+    return replace(indexed(engine, archived, vector=vector), expected=memory.updated)
 
 
-def _superseded_by(old: Memory, new: Memory, now: datetime) -> Link:
+def _superseded_link(old: Memory, new: Memory, now: datetime) -> Link:
     return Link(old.id, new.id, Relation.SUPERSEDED_BY, now, automatic=True)

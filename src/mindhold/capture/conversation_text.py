@@ -1,4 +1,4 @@
-"""The text of a conversation for extraction: without excluded parts and secrets, in pieces that a model takes."""
+"""The text of a conversation for extraction: without excluded parts and secrets, in chunks that fit a model."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ from mindhold.text.redaction import redact
 
 
 def is_excluded(folder: str, patterns: Iterable[str]) -> bool:
-    """Whether the folder, or one above it, is among those left out, whatever the case of its letters.
+    """Whether the folder, or one above it, matches an excluded pattern, ignoring case.
 
-    A pattern without a slash is a folder's name; one that begins nowhere is meant wherever it fits. * and ? stand for
-    anything, a bracket for itself.
+    A pattern without a slash is a folder's name; a relative one matches anywhere. * and ? match anything, a bracket
+    matches itself.
     """
-    given = Path.cwd() / _expanded(folder)
-    places = {_folded(str(each)) for path in (given, given.resolve()) for each in (path, *path.parents)}
-    ways = [_folded(way).replace("[", "[[]") for way in _ways(patterns)]
-    return any(fnmatchcase(place, way) for way in ways for place in places)
+    absolute = Path.cwd() / _expand_home(folder)
+    folders = {
+        _normalize(str(parent)) for path in (absolute, absolute.resolve()) for parent in (path, *path.parents)
+    }
+    path_patterns = [_normalize(pattern).replace("[", "[[]") for pattern in _path_patterns(patterns)]
+    return any(fnmatchcase(name, pattern) for pattern in path_patterns for name in folders)
 
 
-def _ways(patterns: Iterable[str]) -> Iterator[str]:
-    """Each pattern as whole paths."""
+def _path_patterns(patterns: Iterable[str]) -> Iterator[str]:
+    """Yield each pattern as patterns of whole paths."""
     for pattern in patterns:
-        wanted = _expanded(pattern.strip())
-        if wanted.anchor:
-            yield str(wanted)
-            yield str(wanted.resolve())
-        elif parts := [part for part in wanted.parts if part != ".."]:
+        path = _expand_home(pattern.strip())
+        if path.anchor:
+            yield str(path)
+            yield str(path.resolve())
+        elif parts := [part for part in path.parts if part != ".."]:
             yield "*/" + "/".join(parts)
 
 
-def _folded(path: str) -> str:
-    """Signs and letters in one form, as most systems take them for the same."""
+def _normalize(path: str) -> str:
+    """Normalise letters and case, which most systems treat as equal."""
     return unicodedata.normalize("NFC", path).casefold().replace("\\", "/")
 
 
-def _expanded(path: str) -> Path:
+def _expand_home(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:  # a home that nobody has
@@ -50,7 +52,7 @@ def _expanded(path: str) -> Path:
 
 
 def is_own_call(steps: Sequence[TranscriptStep]) -> bool | None:
-    """Whether the conversation is one of ours with a model, by how it begins; None while nobody has spoken."""
+    """Whether the conversation is Mindhold's own call of a model, by its beginning; None while nobody has spoken."""
     first = next((step for step in steps if step.role is Role.USER), None)
     return None if first is None else OWN_CALL_MARK in first.text
 
@@ -58,27 +60,27 @@ def is_own_call(steps: Sequence[TranscriptStep]) -> bool | None:
 def without_skipped_turns(
     steps: Sequence[TranscriptStep], *, skipping: bool, subagent: bool = False
 ) -> tuple[list[TranscriptStep], bool]:
-    """Without the turns that are marked in what was asked or answered, and whether the last turn is such a one.
+    """Remove the turns whose prompt or answer has the skip mark, and return whether the last turn is one.
 
-    A turn is all from a prompt to the next one; in a sub-agent's own file its prompts count, else they belong to the turn
-    that it was called in. `skipping`: the steps go on with a turn that is marked.
+    A turn goes from a prompt to the next one; in a sub-agent's own file its prompts count, else they belong to the turn that
+    called it. `skipping`: the steps continue a marked turn.
     """
-    kept: list[TranscriptStep] = []
+    remaining: list[TranscriptStep] = []
     turn: list[TranscriptStep] = []
     for step in steps:
         if step.role is Role.USER and (subagent or not step.aside):
-            kept += turn
+            remaining += turn
             turn, skipping = [], False
         skipping = skipping or (step.role in (Role.USER, Role.CLAUDE) and SKIP_MARK in step.text)
         if skipping:
             turn = []
         else:
             turn.append(step)
-    return [*kept, *turn], skipping
+    return [*remaining, *turn], skipping
 
 
-def redacted(steps: Sequence[TranscriptStep]) -> list[TranscriptStep]:
-    """Without control characters, secrets and personal data, and only then shortened: before anybody else is shown them."""
+def redact_steps(steps: Sequence[TranscriptStep]) -> list[TranscriptStep]:
+    """Remove control characters, secrets and personal data, and only then shorten the steps."""
     return [
         replace(
             step,
@@ -90,16 +92,16 @@ def redacted(steps: Sequence[TranscriptStep]) -> list[TranscriptStep]:
     ]
 
 
-CHUNK, OVERLAP = 6_000, 500  # characters
+CHUNK_CHARACTERS, OVERLAP_CHARACTERS = 6_000, 500  # characters
 LONGEST_FAILURE = 600
-_SHORTEST_CUT = 0.5  # of the room: no cut at a blank before that
+_SHORTEST_CUT = 0.5  # of the room: no cut at a space before that
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`lines` are readable, each with its number in the file; the first ones may be the last of the chunk before.
+    """A part of a conversation. `lines` are readable, with their numbers; the first ones may repeat the chunk before.
 
-    `steps` are what is new in it: together the chunks have every step once.
+    `steps` are the new ones: together the chunks have every step once.
     """
 
     lines: tuple[tuple[int, str], ...]
@@ -107,7 +109,7 @@ class Chunk:
 
 
 def readable(step: TranscriptStep) -> str:
-    """ "USER: ...", "CLAUDE: ...", "TOOL [Write]: path"; of results only those that failed say something."""
+    """Format a step: "USER: ...", "CLAUDE: ...", "TOOL [Write]: path"; empty for results that didn't fail."""
     text = step.text.strip()
     if step.role is Role.RESULT:
         if not step.failed:
@@ -118,66 +120,68 @@ def readable(step: TranscriptStep) -> str:
     return f"{step.role.value}: {text}" if text else ""
 
 
-def chunks(steps: Sequence[TranscriptStep], *, size: int = CHUNK, overlap: int = OVERLAP) -> list[Chunk]:
-    """Cut between messages; within one only where it is too long for a chunk by itself."""
-    made: list[Chunk] = []
+def chunks(
+    steps: Sequence[TranscriptStep], *, size: int = CHUNK_CHARACTERS, overlap: int = OVERLAP_CHARACTERS
+) -> list[Chunk]:
+    """Cut the steps into chunks between messages; a message is only cut if it is too long for a chunk."""
+    result: list[Chunk] = []
     lines: list[tuple[int, str]] = []
-    own: list[TranscriptStep] = []
+    own_steps: list[TranscriptStep] = []
     carried = 0  # lines of the chunk before
     for step in steps:
         parts = list(_parts(readable(step), size=size, overlap=overlap))
         for number, part in enumerate(parts):
             if len(lines) > carried and _length(lines) + len(part) + 1 > size:
-                made.append(Chunk(tuple(lines), tuple(own)))
+                result.append(Chunk(tuple(lines), tuple(own_steps)))
                 # The parts of a long message overlap by themselves.
-                lines = [] if number else _tail(lines, room=min(overlap, size - len(part) - 1))
-                carried, own = len(lines), []
+                lines = [] if number else _last_lines(lines, room=min(overlap, size - len(part) - 1))
+                carried, own_steps = len(lines), []
             lines.append((step.line, part))
             if number == 0:
-                own.append(step)
+                own_steps.append(step)
         if not parts:
-            own.append(step)
-    if len(lines) > carried or own:
-        made.append(Chunk(tuple(lines), tuple(own)))
-    return made
+            own_steps.append(step)
+    if len(lines) > carried or own_steps:
+        result.append(Chunk(tuple(lines), tuple(own_steps)))
+    return result
 
 
 def _parts(text: str, *, size: int, overlap: int) -> Iterator[str]:
-    """The text, or pieces of it that fit and overlap; none of an empty one."""
+    """Yield the text, or overlapping pieces of it that fit; none of an empty one."""
     while len(text) > size:
-        cut = _blank(text, least=int(size * _SHORTEST_CUT), most=size)
+        cut = _find_cut(text, least=int(size * _SHORTEST_CUT), most=size)
         yield text[:cut].rstrip()
-        text = text[max(1, _begin(text, cut - overlap)) :]
+        text = text[max(1, _word_start(text, cut - overlap)) :]
     if text:
         yield text
 
 
-def _blank(text: str, *, least: int, most: int) -> int:
-    """Where to cut at the latest: at the end of a line, else of a word, else just there."""
-    for mark in ("\n", " "):
-        place = text.rfind(mark, least, most)
-        if place > 0:
-            return place + 1
+def _find_cut(text: str, *, least: int, most: int) -> int:
+    """Return where to cut: at the last line end, else at the last space, else at `most`."""
+    for separator in ("\n", " "):
+        index = text.rfind(separator, least, most)
+        if index > 0:
+            return index + 1
     return most
 
 
-def _begin(text: str, place: int) -> int:
-    """The beginning of a word near there."""
-    blank = text.find(" ", place, place + 40)
-    return blank + 1 if blank >= 0 else place
+def _word_start(text: str, index: int) -> int:
+    """Return the beginning of a word near the index."""
+    blank = text.find(" ", index, index + 40)
+    return blank + 1 if blank >= 0 else index
 
 
-def _tail(lines: Sequence[tuple[int, str]], *, room: int) -> list[tuple[int, str]]:
-    """The last lines that fit; of one that doesn't, its end."""
-    kept: list[tuple[int, str]] = []
+def _last_lines(lines: Sequence[tuple[int, str]], *, room: int) -> list[tuple[int, str]]:
+    """Return the last lines that fit; of one that doesn't, its end."""
+    tail: list[tuple[int, str]] = []
     for number, text in reversed(lines):
-        left = room - _length(kept) - 1
-        if len(text) > left:
-            if left > room // 2:
-                kept.insert(0, (number, text[_begin(text, len(text) - left) :]))
+        space = room - _length(tail) - 1
+        if len(text) > space:
+            if space > room // 2:
+                tail.insert(0, (number, text[_word_start(text, len(text) - space) :]))
             break
-        kept.insert(0, (number, text))
-    return kept
+        tail.insert(0, (number, text))
+    return tail
 
 
 def _length(lines: Sequence[tuple[int, str]]) -> int:

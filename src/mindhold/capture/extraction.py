@@ -1,4 +1,4 @@
-"""Extracts what is worth keeping: by a language model where the user agreed to one, else by rules."""
+"""Extracts what is worth storing: by a language model where the user agreed to one, else by rules."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from mindhold.ports.transcripts import TranscriptStep
 from mindhold.text.redaction import redact
 from mindhold.text.similarity import content_words
 
-MOST_KNOWN_TOKENS = 2_000  # of the memories that there are
-LONGEST_KNOWN = 120  # tokens of one of them
-# Of the conversation: a chunk has 6,000 characters, and some scripts more than a token for each.
-MOST_TOKENS = 9_000
-MOST_ANSWER_TOKENS = 1_500
-MOST_ITEMS = 20
-SHORTEST, LONGEST = 10, 1_000  # characters of what is kept
-MOST_TAGS, LONGEST_TAG = 8, 50
-FAILURES = (Kind.ERROR, Kind.GOTCHA)
-SHARED_WORDS = 2  # by which an item is known to tell of a failure
-LONGEST_REPAIRED = 1_000  # tokens of its own answer that the model is shown again
-WORTH = {
+MAX_EXISTING_TOKENS = 2_000  # of the existing memories
+MAX_EXISTING_MEMORY_TOKENS = 120  # tokens of one of them
+# Of the conversation: a chunk has 6,000 characters, and in some scripts a character is more than a token.
+MAX_CONVERSATION_TOKENS = 9_000
+MAX_ANSWER_TOKENS = 1_500
+MAX_ITEMS = 20
+SHORTEST, LONGEST = 10, 1_000  # characters of an item
+MAX_TAGS, LONGEST_TAG = 8, 50
+FAILURE_KINDS = (Kind.ERROR, Kind.GOTCHA)
+SHARED_WORDS = 2  # from which an item is known to be about a failure
+MAX_REPAIRED_TOKENS = 1_000  # tokens of its own answer that the model is shown again
+KIND_DESCRIPTIONS = {
     Kind.DECISION: "what was chosen, and why",
     Kind.ERROR: "a failure, with what caused it and what solved it",
     Kind.PREFERENCE: "how the person wants things done",
@@ -67,136 +67,142 @@ async def extract_by_model(
     *,
     repair: bool = True,
 ) -> tuple[CapturedItem, ...]:
-    """The lines are readable, with their number in the conversation's file. Without `repair` it is asked once only.
+    """Extract items from readable lines, each with its number in the transcript. Without `repair` the model is asked once.
 
-    Raises ModelError, also when the answer is none for the second time.
+    Raises ModelError, also when the second answer can't be used either.
     """
     if not lines:
         return ()
     kinds = engine.settings.capture.captured_kinds
-    prompt = await asyncio.to_thread(prompt_of, lines, existing, redacting=engine.settings.intake.redact)
-    system = system_of(kinds)
-    answer = await model.complete(prompt, system=system, most_tokens=MOST_ANSWER_TOKENS)
-    items, wrong = parse_extraction(answer, lines, kinds)
-    if wrong and repair:
-        again = f"{prompt}\n\n{_complaint(answer, wrong)}"
-        answer = await model.complete(again, system=system, most_tokens=MOST_ANSWER_TOKENS)
-        items, wrong = parse_extraction(answer, lines, kinds)
-    if wrong:
+    prompt = await asyncio.to_thread(build_prompt, lines, existing, redacting=engine.settings.intake.redact)
+    system = build_system_prompt(kinds)
+    answer = await model.complete(prompt, system=system, most_tokens=MAX_ANSWER_TOKENS)
+    items, fault = parse_extraction(answer, lines, kinds)
+    if fault and repair:
+        repair_prompt = f"{prompt}\n\n{_repair_request(answer, fault)}"
+        answer = await model.complete(repair_prompt, system=system, most_tokens=MAX_ANSWER_TOKENS)
+        items, fault = parse_extraction(answer, lines, kinds)
+    if fault:
         raise ModelBroken(
-            f"{model.name} answers what can't be used: {wrong}.",
+            f"{model.name} answers what can't be used: {fault}.",
             advice="Choose another model, or leave it to rules.",
         )
     return items
 
 
-def system_of(kinds: Collection[Kind]) -> str:
-    """What the model is told to do, for what is captured of this person."""
-    wanted = [f'"{kind}" ({what})' for kind, what in WORTH.items() if kind in kinds]
-    return _SYSTEM + ", ".join(wanted) + "."
+def build_system_prompt(kinds: Collection[Kind]) -> str:
+    """Build the system prompt for the captured kinds."""
+    kind_lines = [
+        f'"{kind}" ({description})' for kind, description in KIND_DESCRIPTIONS.items() if kind in kinds
+    ]
+    return _SYSTEM + ", ".join(kind_lines) + "."
 
 
-def prompt_of(lines: Sequence[tuple[int, str]], existing: Sequence[Memory], *, redacting: bool = True) -> str:
-    """A line of JSON can't end the quotation that it stands in. What goes to a model bears no secrets, whoever gave it."""
-    said = [(number, redact(text).text if redacting else text) for number, text in lines]
-    known = _known(existing, " ".join(text for _, text in said))
-    room = MOST_TOKENS
-    told: list[str] = []
-    for number, text in said:
+def build_prompt(
+    lines: Sequence[tuple[int, str]], existing: Sequence[Memory], *, redacting: bool = True
+) -> str:
+    """Build the prompt: lines of JSON, which can't end the quotation, without secrets."""
+    redacted_lines = [(number, redact(text).text if redacting else text) for number, text in lines]
+    existing_lines = _existing_lines(existing, " ".join(text for _, text in redacted_lines))
+    room = MAX_CONVERSATION_TOKENS
+    quoted_lines: list[str] = []
+    for number, text in redacted_lines:
         line = quote_as_json({"line": number, "text": truncate_to_tokens(text, room)})
         room -= count_tokens(line)
-        told.append(line)
+        quoted_lines.append(line)
         if room <= 0:
             break
-    memories = "\n".join(known) or "none"
-    return f"Existing memories:\n{memories}\n\nConversation:\n" + "\n".join(told)
+    memories = "\n".join(existing_lines) or "none"
+    return f"Existing memories:\n{memories}\n\nConversation:\n" + "\n".join(quoted_lines)
 
 
 def parse_extraction(
     answer: str, lines: Sequence[tuple[int, str]], kinds: Collection[Kind]
 ) -> tuple[tuple[CapturedItem, ...], str]:
-    """What a model replied, and what is wrong with the whole of it; a single item that is wrong is dropped."""
+    """Parse a model's answer; return the items, and what is wrong with the whole. Single wrong items are dropped."""
     value = parse_json_answer(answer)
     if value is None:
         return (), "it is no JSON, or more than JSON"
     if not isinstance(value, list):
         return (), "it is no array"
-    found = [item for one in value if (item := _item(one, lines, kinds)) is not None]
-    if value and not found:
+    items = [item for entry in value if (item := _parse_item(entry, lines, kinds)) is not None]
+    if value and not items:
         names = ", ".join(sorted(kinds))
         return (
             (),
             f"no entry of it has a type of {names}, a content of {SHORTEST} to {LONGEST} characters and tags",
         )
-    once: dict[tuple[Kind, str], CapturedItem] = {}
-    for item in found:
-        once.setdefault((item.kind, item.content.casefold()), item)
-    return tuple(once.values())[:MOST_ITEMS], ""
+    unique: dict[tuple[Kind, str], CapturedItem] = {}
+    for item in items:
+        unique.setdefault((item.kind, item.content.casefold()), item)
+    return tuple(unique.values())[:MAX_ITEMS], ""
 
 
-def _item(value: Any, lines: Sequence[tuple[int, str]], kinds: Collection[Kind]) -> CapturedItem | None:
+def _parse_item(value: Any, lines: Sequence[tuple[int, str]], kinds: Collection[Kind]) -> CapturedItem | None:
     if not isinstance(value, dict):
         return None
     kind = next((kind for kind in kinds if kind.value == value.get("type")), None)
-    content = _text(value.get("content"), LONGEST)
-    tags = _tags(value.get("tags"))
-    supersedes = _text(value.get("supersedes_content") or "", LONGEST)
+    content = _parse_text(value.get("content"), LONGEST)
+    tags = _parse_tags(value.get("tags"))
+    supersedes = _parse_text(value.get("supersedes_content") or "", LONGEST)
     if kind is None or content is None or len(content) < SHORTEST or tags is None or supersedes is None:
         return None
-    line = _cited(value.get("line"), content, lines)
-    signs = _signs(content, line, lines) if kind in FAILURES else ()
+    line = _cited_line(value.get("line"), content, lines)
+    signs = _failure_signs(content, line, lines) if kind in FAILURE_KINDS else ()
     return CapturedItem(
         kind, content, line, tags=tags, supersedes=supersedes, metadata={SIGNS: list(signs)} if signs else {}
     )
 
 
-def _text(value: Any, longest: int) -> str | None:
+def _parse_text(value: Any, longest: int) -> str | None:
     return " ".join(value.split()) if isinstance(value, str) and len(value) <= longest else None
 
 
-def _tags(value: Any) -> tuple[str, ...] | None:
+def _parse_tags(value: Any) -> tuple[str, ...] | None:
     if value is None:
         return ()
     if not isinstance(value, list):
         return None
-    tags = [_text(tag, LONGEST_TAG) for tag in value]
+    tags = [_parse_text(tag, LONGEST_TAG) for tag in value]
     if any(tag is None for tag in tags):
         return None
-    once: dict[str, str] = {}
+    unique: dict[str, str] = {}
     for tag in filter(None, tags):
-        once.setdefault(tag.casefold(), tag)
-    return tuple(once.values())[:MOST_TAGS]
+        unique.setdefault(tag.casefold(), tag)
+    return tuple(unique.values())[:MAX_TAGS]
 
 
-def _cited(value: Any, content: str, lines: Sequence[tuple[int, str]]) -> int:
-    """The line that it names, if there is one; else the one that says most of it."""
+def _cited_line(value: Any, content: str, lines: Sequence[tuple[int, str]]) -> int:
+    """Return the cited line, if it exists; else the line with the most common words."""
     if type(value) is int and any(number == value for number, _ in lines):
         return value
     words = content_words(content)
     return max(lines, key=lambda line: len(words & content_words(line[1])))[0]
 
 
-def _signs(content: str, cited: int, lines: Sequence[tuple[int, str]]) -> tuple[str, ...]:
-    """How the failure showed in the conversation that the item tells of: where it is cited, or in words that it repeats."""
+def _failure_signs(content: str, cited: int, lines: Sequence[tuple[int, str]]) -> tuple[str, ...]:
+    """Return the error signs of the failure that the item is about: of the cited line, or of one with common words."""
     words = content_words(content)
-    shown = [
+    matches = [
         (number == cited, len(words & content_words(text)), signs)
         for number, text in lines
         if (signs := error_signs(text.partition(": ")[2]))
     ]
-    here, shared, signs = max(shown, default=(False, 0, ()))
-    return signs if here or shared >= SHARED_WORDS else ()
+    is_cited, common_words, signs = max(matches, default=(False, 0, ()))
+    return signs if is_cited or common_words >= SHARED_WORDS else ()
 
 
-def _known(existing: Sequence[Memory], said: str) -> list[str]:
-    """Those that share most words with what was said come first; what isn't trusted is given to nobody."""
-    fit = [one for one in existing if one.status is Status.ACTIVE and one.trust >= LEAST_TRUST]
-    words = content_words(said)
-    shared = {one.id: len(words & content_words(one.content)) for one in fit}
+def _existing_lines(existing: Sequence[Memory], conversation: str) -> list[str]:
+    """List existing memories, those with the most common words first; untrusted ones are left out."""
+    trusted = [
+        memory for memory in existing if memory.status is Status.ACTIVE and memory.trust >= LEAST_TRUST
+    ]
+    words = content_words(conversation)
+    common_words = {memory.id: len(words & content_words(memory.content)) for memory in trusted}
     lines: list[str] = []
-    room = MOST_KNOWN_TOKENS
-    for memory in sorted(fit, key=lambda one: -shared[one.id]):
-        text = truncate_to_tokens(memory.content, LONGEST_KNOWN)
+    room = MAX_EXISTING_TOKENS
+    for memory in sorted(trusted, key=lambda each: -common_words[each.id]):
+        text = truncate_to_tokens(memory.content, MAX_EXISTING_MEMORY_TOKENS)
         line = quote_as_json({"type": memory.kind, "content": text})
         room -= count_tokens(line)
         if room < 0:
@@ -205,21 +211,21 @@ def _known(existing: Sequence[Memory], said: str) -> list[str]:
     return lines
 
 
-def _complaint(answer: str, wrong: str) -> str:
-    """Its own answer may repeat what was quoted, so it is quoted as well."""
-    shown = quote_as_json({"answer": truncate_to_tokens(answer, LONGEST_REPAIRED)})
-    return f"You answered this, which can't be used, for {wrong}:\n{shown}\nReply again, with nothing but the JSON array."
+def _repair_request(answer: str, fault: str) -> str:
+    """Say what is wrong with an answer; the answer is quoted, because it may repeat quoted data."""
+    quoted = quote_as_json({"answer": truncate_to_tokens(answer, MAX_REPAIRED_TOKENS)})
+    return f"You answered this, which can't be used, for {fault}:\n{quoted}\nReply again, with nothing but the JSON array."
 
 
 RULES = "rules"
-MOST_EXISTING = 200  # memories that a model may be reminded of
+MAX_EXISTING = 200  # existing memories that a model may be shown
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionResult:
-    """The items of a piece, and what those must know who go on with the conversation.
+    """The items of a piece, and the state for the next call.
 
-    `calls` has what the model was asked, each with the places of its items.
+    `calls` are the calls of a model, each with the indexes of its items.
     """
 
     items: tuple[CapturedItem, ...]
@@ -229,74 +235,74 @@ class ExtractionResult:
 
 @dataclass(slots=True)
 class Extractor:
-    """One capture's. The model is asked so often at most, and no more once it failed: the rest is left to rules."""
+    """Extracts for one capture. The model is asked a limited number of times, and no more after a failure; then rules do it."""
 
     engine: Engine
     folder: str
     agent: str
     notice: str = ""
     _model: Metered | None = field(init=False)
-    _answered: bool = field(init=False, default=False)
+    _has_answered: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        own, capture = self.engine.llm, self.engine.settings.capture
-        self._model = metered(self.engine, own, purpose=EXTRACT) if capture.by_model and own else None
-        if capture.by_model and own is None:
+        model, capture = self.engine.llm, self.engine.settings.capture
+        self._model = metered(self.engine, model, purpose=EXTRACT) if capture.by_model and model else None
+        if capture.by_model and model is None:
             self.notice = "There is no language model: rules picked out what was captured."
 
     @property
     def rung(self) -> str:
-        """Who did it, as far as it is done: rules, or the model that answered."""
-        return self._model.name if self._model is not None and self._answered else RULES
+        """Return who extracted so far: rules, or the model that answered."""
+        return self._model.name if self._model is not None and self._has_answered else RULES
 
     async def pick(
         self, steps: Sequence[TranscriptStep], carried: Mapping[str, Any], *, scope: str | None
     ) -> ExtractionResult:
-        """What is worth keeping in these steps, of the kinds that are captured. Raises the store's errors."""
+        """Extract what is worth storing in these steps, of the captured kinds. Raises the store's errors."""
         if self._model is None:
             return await self._by_rules(steps, carried)
         items: list[CapturedItem] = []
         calls: list[tuple[LedgerEntry, tuple[int, ...]]] = []
         existing = await self._existing(scope)
         for chunk in chunks(steps):
-            found = await self._asked(chunk, existing)
-            if found is None:
-                picked = await self._by_rules(chunk.steps, carried)
-                found, carried = picked.items, picked.carried
+            chunk_items = await self._by_model(chunk, existing)
+            if chunk_items is None:
+                extraction = await self._by_rules(chunk.steps, carried)
+                chunk_items, carried = extraction.items, extraction.carried
             elif self._model.line is not None:
-                calls.append((self._model.line, tuple(range(len(items), len(items) + len(found)))))
-            items += found
+                calls.append((self._model.line, tuple(range(len(items), len(items) + len(chunk_items)))))
+            items += chunk_items
         return ExtractionResult(tuple(items), carried, tuple(calls))
 
-    async def note(self, picked: ExtractionResult, ids: Sequence[str | None]) -> None:
-        """Which memories the calls were for."""
-        for line, places in picked.calls:
-            named = [one for place in places if (one := ids[place]) is not None]
-            await note_memories(self.engine, line, named)
+    async def note(self, extraction: ExtractionResult, ids: Sequence[str | None]) -> None:
+        """Record which memories the calls were for."""
+        for line, indexes in extraction.calls:
+            memory_ids = [memory_id for index in indexes if (memory_id := ids[index]) is not None]
+            await note_memories(self.engine, line, memory_ids)
 
     async def _by_rules(
         self, steps: Sequence[TranscriptStep], carried: Mapping[str, Any]
     ) -> ExtractionResult:
-        found = await extract_by_rules(self.engine, steps, carried, folder=self.folder)
-        return ExtractionResult(self._wanted(found.items), found.carried)
+        extracted = await extract_by_rules(self.engine, steps, carried, folder=self.folder)
+        return ExtractionResult(self._of_captured_kinds(extracted.items), extracted.carried)
 
-    async def _asked(self, chunk: Chunk, existing: Sequence[Memory]) -> tuple[CapturedItem, ...] | None:
-        """What the model finds; None where it isn't asked any more, or fails."""
+    async def _by_model(self, chunk: Chunk, existing: Sequence[Memory]) -> tuple[CapturedItem, ...] | None:
+        """Extract with the model; None where it isn't asked any more, or fails."""
         model = self._model
-        left = self.engine.settings.capture.most_calls - model.calls if model else 0
-        if model is None or left <= 0 or self.notice:
+        calls_left = self.engine.settings.capture.most_calls - model.calls if model else 0
+        if model is None or calls_left <= 0 or self.notice:
             return None
         if not chunk.lines:
             return ()
         try:
-            found = await extract_by_model(self.engine, model, chunk.lines, existing, repair=left > 1)
+            items = await extract_by_model(self.engine, model, chunk.lines, existing, repair=calls_left > 1)
         except ModelError as error:
             self.notice = f"Rules picked out what the model should have: {error}"
             return None
-        self._answered = True
-        return self._wanted(found)
+        self._has_answered = True
+        return self._of_captured_kinds(items)
 
-    def _wanted(self, items: Sequence[CapturedItem]) -> tuple[CapturedItem, ...]:
+    def _of_captured_kinds(self, items: Sequence[CapturedItem]) -> tuple[CapturedItem, ...]:
         return tuple(item for item in items if item.kind in self.engine.settings.capture.captured_kinds)
 
     async def _existing(self, scope: str | None) -> list[Memory]:
@@ -304,4 +310,4 @@ class Extractor:
             return []
         kinds = tuple(sorted(self.engine.settings.capture.captured_kinds))
         where = Filter(viewer=self.agent, scopes=(scope,), kinds=kinds)
-        return await self.engine.store.find(where, limit=MOST_EXISTING)
+        return await self.engine.store.find(where, limit=MAX_EXISTING)

@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from mindhold.engine import Engine
-from mindhold.hooks import hook_cache_writer as sheets
+from mindhold.hooks import hook_cache_writer
 from mindhold.hooks.files import HOOKS
 from mindhold.hooks.hook_cache import CACHE_FOLDER
 from mindhold.hooks.lease import try_lock
 from mindhold.ports.store import Receipt
 
-LOCK = "leaflets.lock"
+CACHE_LOCK = "leaflets.lock"
 TURN_SECONDS = 0.02
-MOST_TURNS = 500  # that one waits for another who makes or blanks leaflets
+MAX_TURNS = 500  # waits for another process that makes or blanks caches
 
 
 def hooks_in_use(home: Path) -> bool:
@@ -28,23 +28,23 @@ def hooks_in_use(home: Path) -> bool:
 
 
 async def blank_hook_caches(engine: Engine) -> int:
-    """Take everything off them, now; they stay to be made anew. How many there were."""
+    """Blank all hook caches now; they are made again later. Return how many there were."""
     home = engine.settings.home
     if not engine.tells_hooks or not hooks_in_use(home):
         return 0
-    with suppress(OSError):  # a home that can't be written: whoever looks again sees what is left
+    with suppress(OSError):  # a home that can't be written: a later check sees what is left
         async with cache_turn(home):
-            return await asyncio.to_thread(sheets.blank_caches, str(home))
+            return await asyncio.to_thread(hook_cache_writer.blank_caches, str(home))
     return 0
 
 
 async def erase_from_hook_caches(engine: Engine, receipt: Receipt) -> Receipt:
-    """The receipt of an erasure, after the leaflets lost what was erased: what was on them and what still is."""
+    """Add to the receipt of an erasure what the hook caches lost, and what they still hold."""
     if not (engine.settings.home / HOOKS).is_dir():
         return receipt
-    before = await asyncio.to_thread(_naming, engine.settings.home, receipt.ids)
+    before = await asyncio.to_thread(_count_naming, engine.settings.home, receipt.ids)
     await blank_hook_caches(engine)
-    left = await asyncio.to_thread(_naming, engine.settings.home, receipt.ids)
+    left = await asyncio.to_thread(_count_naming, engine.settings.home, receipt.ids)
     return replace(
         receipt,
         removed={**receipt.removed, "leaflets": before - left},
@@ -53,12 +53,12 @@ async def erase_from_hook_caches(engine: Engine, receipt: Receipt) -> Receipt:
 
 
 async def scrub_hook_caches(engine: Engine, receipt: Receipt, phrases: Sequence[str]) -> Receipt:
-    """The receipt of a scrubbing, after the leaflets were blanked and what hooks left was looked through as well."""
+    """Blank the hook caches, search all files of the hooks for the phrases, and add both to the receipt."""
     home = engine.settings.home
     if not (home / HOOKS).is_dir():
         return receipt
     blanked = await blank_hook_caches(engine)
-    left = await asyncio.to_thread(_holding, home, phrases)
+    left = await asyncio.to_thread(_count_holding, home, phrases)
     return replace(
         receipt,
         removed={**receipt.removed, "leaflets": blanked},
@@ -66,41 +66,43 @@ async def scrub_hook_caches(engine: Engine, receipt: Receipt, phrases: Sequence[
     )
 
 
-def _naming(home: Path, ids: Sequence[str]) -> int:
-    """How many leaflets name one of them."""
-    wanted = [memory_id.encode() for memory_id in ids]
-    return sum(any(one in content for one in wanted) for content in _contents(_files(home)))
+def _count_naming(home: Path, ids: Sequence[str]) -> int:
+    """Count the hook caches that name one of the ids."""
+    encoded_ids = [memory_id.encode() for memory_id in ids]
+    return sum(
+        any(encoded_id in content for encoded_id in encoded_ids) for content in _contents(_cache_files(home))
+    )
 
 
-def _holding(home: Path, phrases: Sequence[str]) -> int:
-    """In how many files of the hooks one of the phrases stands, as it is or as JSON has it."""
+def _count_holding(home: Path, phrases: Sequence[str]) -> int:
+    """Count the files of the hooks that hold one of the phrases, as it is or as JSON."""
     forms = {form.encode() for phrase in phrases for form in (phrase, json.dumps(phrase)[1:-1]) if form}
     paths = [path for path in (home / HOOKS).rglob("*") if path.is_file()]
     return sum(any(form in content for form in forms) for content in _contents(paths))
 
 
-def _files(home: Path) -> list[Path]:
+def _cache_files(home: Path) -> list[Path]:
     folder = home / HOOKS / CACHE_FOLDER
     return [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
 
 
 def _contents(paths: Iterable[Path]) -> Iterable[bytes]:
     for path in paths:
-        with suppress(FileNotFoundError):  # others come and go
+        with suppress(FileNotFoundError):  # other processes add and remove files
             yield path.read_bytes()
 
 
 @asynccontextmanager
 async def cache_turn(home: Path) -> AsyncIterator[None]:
-    """One at a time, in whatever processes, reads the store and writes leaflets: the last that is written is the newest.
+    """Serialise, across processes, reading the store and writing hook caches, so that the last write is the newest.
 
-    One who waits for very long goes on: whoever is at it hangs.
+    A process that waits very long goes on, because the holder hangs.
     """
     folder = home / HOOKS
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(folder / CACHE_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_TURNS):
             if try_lock(descriptor):
                 break
             await asyncio.sleep(TURN_SECONDS)

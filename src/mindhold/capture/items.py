@@ -1,4 +1,4 @@
-"""What extraction gives: items worth keeping, and the candidates that rules choose them from."""
+"""The results of extraction: items worth storing, and the candidates that rules select them from."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from mindhold.model.memory import Kind
 
-SIGNS = "mindhold.signs"  # in the metadata of an error: how it shows, in the form of model.error_signs
-CAPTURED = "capture"  # Provenance.source of what was captured
+SIGNS = "mindhold.signs"  # in the metadata of an error: its signs, in the form of model.error_signs
+CAPTURED = "capture"  # Provenance.source of captured memories
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedItem:
-    """`line` is where in the conversation's file it was said, `said` when; `supersedes` what it takes the place of, in words."""
+    """An extracted item. `line` is its line in the transcript, `said` its time; `supersedes` the text that it replaces."""
 
     kind: Kind
     content: str
@@ -29,7 +29,7 @@ class CapturedItem:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedItems:
-    """What was picked out, and what those who go on with the conversation must know: plain JSON, at most a few kB."""
+    """Extracted items, and the state for the next call of the same conversation: plain JSON, at most a few kB."""
 
     items: tuple[CapturedItem, ...]
     carried: Mapping[str, Any] = field(default_factory=dict)
@@ -40,7 +40,7 @@ LONGEST = 300  # characters of a memory
 
 @dataclass(frozen=True, slots=True)
 class RuleCandidate:
-    """`weight` says how sure the rule is: of two that say the same the heavier stays, and the light ones are looked at again."""
+    """A candidate of a rule. `weight` is how sure the rule is: of two that say the same the heavier one stays."""
 
     kind: Kind
     content: str
@@ -49,4 +49,4 @@ class RuleCandidate:
     tags: tuple[str, ...] = ()
     supersedes: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    own: bool = False  # a choice of the assistant's, that the person may yet object to
+    own: bool = False  # a choice of the assistant, which the user may still object to

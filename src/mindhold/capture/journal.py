@@ -1,4 +1,4 @@
-"""What captures note besides memories: items that are not stored yet and items that were erased."""
+"""The journal of captures: items that are not stored yet, and items that were erased."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mindhold.memories.prepare import content_hash
 from mindhold.model.job import Entry
 from mindhold.model.memory import Kind, Memory
 
-PENDING = "capture:pending"  # the drawer
+PENDING_NAMESPACE = "capture:pending"  # a namespace
 PENDING_KEPT = timedelta(days=7)  # after that the file is read again
-MOST_PENDING_ITEMS = 10_000
+MAX_PENDING_NOTES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """`old` is the cursor that the items were found behind, `next_` the one that follows them."""
+    """Extracted items that are not stored yet. `old` is the cursor before them, `next_` the one after."""
 
     old: str | None
     next_: str
@@ -31,7 +31,7 @@ class Pending:
 
 
 async def put_pending(engine: Engine, key: str, pending: Pending) -> None:
-    """Raises the store's errors."""
+    """Write the pending items. Raises the store's errors."""
     now = engine.clock()
     value = {
         "old": pending.old,
@@ -42,14 +42,14 @@ async def put_pending(engine: Engine, key: str, pending: Pending) -> None:
             for item in pending.items
         ],
     }
-    await engine.store.put_entry(Entry(PENDING, key, value, now, now + PENDING_KEPT))
+    await engine.store.put_entry(Entry(PENDING_NAMESPACE, key, value, now, now + PENDING_KEPT))
 
 
-def pending_of(value: Mapping[str, Any]) -> Pending:
-    """Raises ValueError for one that another version wrote, if it can't be understood."""
+def parse_pending(value: Mapping[str, Any]) -> Pending:
+    """Parse pending items. Raises ValueError for what another version wrote and can't be understood."""
     try:
         old, next_, scope = value["old"], value["next"], value["scope"]
-        items = tuple(_item(one) for one in value["items"])
+        items = tuple(_parse_item(item) for item in value["items"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("no pending note") from error
     if not isinstance(next_, str) or not isinstance(old, str | None) or not isinstance(scope, str | None):
@@ -58,19 +58,19 @@ def pending_of(value: Mapping[str, Any]) -> Pending:
 
 
 async def drop_pending_of(engine: Engine, scope: str, hashes: Collection[str] = ()) -> None:
-    """Notes for a scope; with `hashes` only those with one of these contents. What they had is found again in the file."""
-    for entry in await engine.store.entries(PENDING, now=engine.clock(), limit=MOST_PENDING_ITEMS):
-        said = {content_hash(str(one.get("content"))) for one in _dicts(entry.value.get("items"))}
-        if entry.value.get("scope") == scope and (not hashes or said.intersection(hashes)):
-            await engine.store.drop_entry(PENDING, entry.key)
+    """Drop the pending items of a scope; with `hashes` only those with one of these contents. They are found again in the file."""
+    for entry in await engine.store.entries(PENDING_NAMESPACE, now=engine.clock(), limit=MAX_PENDING_NOTES):
+        pending_hashes = {content_hash(str(item.get("content"))) for item in _dicts(entry.value.get("items"))}
+        if entry.value.get("scope") == scope and (not hashes or pending_hashes.intersection(hashes)):
+            await engine.store.drop_entry(PENDING_NAMESPACE, entry.key)
 
 
-def _item(value: Mapping[str, Any]) -> CapturedItem:
-    known = {name: value[name] for name in CapturedItem.__dataclass_fields__ if name in value}
-    said = known.get("said")
+def _parse_item(value: Mapping[str, Any]) -> CapturedItem:
+    fields = {name: value[name] for name in CapturedItem.__dataclass_fields__ if name in value}
+    said = fields.get("said")
     item = CapturedItem(
         **{
-            **known,
+            **fields,
             "kind": Kind(value["kind"]),
             "tags": tuple(value.get("tags", ())),
             "said": datetime.fromisoformat(said) if said else None,
@@ -86,61 +86,61 @@ def _item(value: Mapping[str, Any]) -> CapturedItem:
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []
 
 
 ERASED_NAMESPACE = "capture:erased"
 ERASED_KEPT = timedelta(days=365)
-MOST_ERASED = 100_000
+MAX_ERASED = 100_000
 
 
 async def note_erased(engine: Engine, memories: Sequence[Memory]) -> None:
-    """Before they are erased: that they were, and nothing of them stays among what is still to be stored."""
+    """Record that captured memories are erased, and drop them from the pending items. Call it before the erasure."""
     captured = [memory for memory in memories if memory.provenance.source == CAPTURED]
     if not captured:
         return
     now = engine.clock()
     versions = await engine.store.versions_among([memory.id for memory in captured])
-    gone: dict[str, set[str]] = defaultdict(set)
+    erased_hashes: dict[str, set[str]] = defaultdict(set)
     for memory in captured:
-        once = (content_hash(one.content) for one in versions.get(memory.id, ()))
-        hashes = {memory.content_hash, *once}
-        gone[memory.scope] |= hashes
+        old_hashes = (content_hash(version.content) for version in versions.get(memory.id, ()))
+        hashes = {memory.content_hash, *old_hashes}
+        erased_hashes[memory.scope] |= hashes
         for digest in hashes:
-            key = _key(digest, scope=memory.scope, agent=memory.agent)
+            key = _erased_key(digest, scope=memory.scope, agent=memory.agent)
             value = {"scope": memory.scope, "agent": memory.agent, "hash": digest}
             if memory.provenance.conversation:
                 value["conversation"] = memory.provenance.conversation
             await engine.store.put_entry(Entry(ERASED_NAMESPACE, key, value, now, now + ERASED_KEPT))
-    for scope, hashes in gone.items():
+    for scope, hashes in erased_hashes.items():
         await drop_pending_of(engine, scope, hashes)
 
 
 async def follow_erased(engine: Engine, old: str, new: str) -> None:
-    """What was erased of a scope that is called otherwise now."""
-    for entry in await engine.store.entries(ERASED_NAMESPACE, now=engine.clock(), limit=MOST_ERASED):
+    """Move the records of erased memories to a scope's new name."""
+    for entry in await engine.store.entries(ERASED_NAMESPACE, now=engine.clock(), limit=MAX_ERASED):
         value = {**entry.value, "scope": new}
         if entry.value.get("scope") == old:
-            key = _key(value["hash"], scope=new, agent=value["agent"])
+            key = _erased_key(value["hash"], scope=new, agent=value["agent"])
             await engine.store.put_entry(replace(entry, key=key, value=value))
             await engine.store.drop_entry(ERASED_NAMESPACE, entry.key)
 
 
 async def drop_erased_of(engine: Engine, conversations: Collection[str], *, since: datetime) -> int:
-    """Let what was erased of these conversations since then be captured again; how many marks went."""
+    """Let erased memories of these conversations be captured again; return how many records were dropped."""
     dropped = 0
-    for entry in await engine.store.entries(ERASED_NAMESPACE, now=engine.clock(), limit=MOST_ERASED):
+    for entry in await engine.store.entries(ERASED_NAMESPACE, now=engine.clock(), limit=MAX_ERASED):
         if entry.value.get("conversation") in conversations and entry.created >= since:
             dropped += await engine.store.drop_entry(ERASED_NAMESPACE, entry.key)
     return dropped
 
 
 async def erased_at(engine: Engine, digest: str, *, scope: str, agent: str) -> datetime | None:
-    """When what has that content hash was erased there; None if it wasn't."""
-    key = _key(digest, scope=scope, agent=agent)
+    """Return when the content with that hash was erased; None if it wasn't."""
+    key = _erased_key(digest, scope=scope, agent=agent)
     entry = await engine.store.entry(ERASED_NAMESPACE, key, now=engine.clock())
     return entry.created if entry else None
 
 
-def _key(digest: str, *, scope: str, agent: str) -> str:
+def _erased_key(digest: str, *, scope: str, agent: str) -> str:
     return fingerprint(f"{scope}\n{agent}\n{digest}")

@@ -18,13 +18,13 @@ from mindhold.model.scope import GLOBAL, LONGEST_NAME, validate_scope_name
 from mindhold.projects.placement import PROJECT, create_project
 from mindhold.projects.scopes import PATHS
 
-MOST_PROJECTS = 10_000
-MOST_NAMESAKES = 1_000
+MAX_PROJECTS = 10_000
+MAX_NAMESAKES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """A folder: the repository that it is in, if it is in one, and the top of that."""
+class _FolderLocation:
+    """A folder, the identity of its repository if it is in one, and the repository's top folder."""
 
     real: Path
     identity: str
@@ -32,19 +32,19 @@ class _Place:
     name: str
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether it is in no repository."""
         return self.identity == str(self.real)
 
     @property
-    def everybodys(self) -> bool:
-        """Whether it is no project, whatever lies in it: a person's home, or what that lies in."""
+    def is_shared(self) -> bool:
+        """Whether it can't be a project: a user's home, or a folder above it."""
         home = Path.home().resolve()
         return self.top == home or self.top in home.parents or self.top == Path(self.top.anchor)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownProject:
     """A project that has a folder."""
 
     name: str
@@ -54,160 +54,169 @@ class _Known:
 
 
 async def scope_of_folder(engine: Engine, folder: str, *, create: bool) -> str | None:
-    """The scope of the project that the folder, or the nearest one above it, is; None where there is none.
+    """Return the scope of the folder's project, or of the nearest one above it; None where there is none.
 
-    With `create` one is made for it, named like the folder, and Global stands for a person's home. Only then raises
-    NotFound for a folder that isn't there, and Refused for a project that is deactivated.
+    With `create` a project is made, named after the folder; a user's home gets Global. Only then raises NotFound for a
+    missing folder, and Refused for a deactivated project.
     """
-    place = _place(folder)
-    found = _nearest(place, await _projects(engine))
-    if found is not None and (found.active or not create):
-        return found.name if found.active else None
+    location = _locate(folder)
+    project = _find_nearest(location, await _projects(engine))
+    if project is not None and (project.active or not create):
+        return project.name if project.active else None
     if not create:
         return None
-    if place.everybodys:
+    if location.is_shared:
         return GLOBAL
-    return await _opened(engine, place, folder)
+    return await _find_or_make(engine, location, folder)
 
 
 async def open_folder(engine: Engine, folder: str, *, name: str | None = None) -> str:
-    """The project of a folder: found, made, or found again where the folder was moved or has become a repository.
+    """Return the project of a folder: existing, new, or found again after the folder was moved or became a repository.
 
-    With `name` it is called so: a project of that name that has no folder, or whose folder is gone, is the one of this
-    folder from now on. Raises NotFound, Refused, Conflict, InvalidInput.
+    With `name` it gets that name: a project of that name that has no folder, or a missing one, is bound to this folder.
+    Raises NotFound, Refused, Conflict, InvalidInput.
     """
-    place = _place(folder)
-    if not place.real.is_dir():
+    location = _locate(folder)
+    if not location.real.is_dir():
         raise NotFound(f"There is no folder {folder}.", advice="Give the project's folder.")
-    if place.everybodys:
+    if location.is_shared:
         raise Refused(
-            f"{place.top} is no project: every other folder is below it.", advice="Go to a project's folder."
+            f"{location.top} is no project: every other folder is below it.",
+            advice="Go to a project's folder.",
         )
     if name is None:
-        return await _opened(engine, place, folder)
-    wanted = validate_scope_name(name)
-    async with wait_for_claim(engine, f"project {place.identity}"):
+        return await _find_or_make(engine, location, folder)
+    checked = validate_scope_name(name)
+    async with wait_for_claim(engine, f"project {location.identity}"):
         projects = await _projects(engine)
-        here = _here(place, projects)
-        if here is not None and here.name == wanted:
-            await _bind(engine, here.name, place)
-            return here.name
-        if here is not None:
-            await _leave(engine, here, place, wanted, projects)
-        return await _named(engine, wanted, place, projects)
+        current = _find_project(location, projects)
+        if current is not None and current.name == checked:
+            await _bind(engine, current.name, location)
+            return current.name
+        if current is not None:
+            await _unbind(engine, current, location, checked, projects)
+        return await _bind_named(engine, checked, location, projects)
 
 
-async def _opened(engine: Engine, place: _Place, folder: str) -> str:
-    """One at a time for a folder: a name that is taken may be that of the project which another is just making."""
-    async with wait_for_claim(engine, f"project {place.identity}"):
-        here = _here(place, await _projects(engine))
-        if here is None:
-            return await _make(engine, place)
-        if not here.active:
+async def _find_or_make(engine: Engine, location: _FolderLocation, folder: str) -> str:
+    """Find or make the project under a claim: another process may be just making the project of that name."""
+    async with wait_for_claim(engine, f"project {location.identity}"):
+        project = _find_project(location, await _projects(engine))
+        if project is None:
+            return await _make(engine, location)
+        if not project.active:
             raise Refused(
-                f"The project {here.name!r} of {folder} is deactivated.",
-                advice=f"`mindhold scopes activate {here.name}` opens it again.",
+                f"The project {project.name!r} of {folder} is deactivated.",
+                advice=f"`mindhold scopes activate {project.name}` opens it again.",
             )
-        await _bind(engine, here.name, place)
-        return here.name
+        await _bind(engine, project.name, location)
+        return project.name
 
 
-async def _leave(
-    engine: Engine, here: _Known, place: _Place, wanted: str, projects: Iterable[_Known]
+async def _unbind(
+    engine: Engine,
+    current: _KnownProject,
+    location: _FolderLocation,
+    name: str,
+    projects: Iterable[_KnownProject],
 ) -> None:
-    """Give the folder up to a project that was moved here, where nothing is remembered of the one that it is. Raises Conflict."""
-    moved = next((one for one in projects if one.name == wanted), None)
-    where = Filter(viewer="system", scopes=(here.name,), statuses=ANY_STATUS)
+    """Unbind the folder's current project, if it is empty, for one that was moved here. Raises Conflict."""
+    moved = next((project for project in projects if project.name == name), None)
+    where = Filter(viewer="system", scopes=(current.name,), statuses=ANY_STATUS)
     empty = await engine.store.count(where, most=1) == 0
     if moved is None or Path(moved.path).is_dir() or not empty:
-        advice = f"`mindhold scopes rename {here.name} {wanted}` renames it."
+        advice = f"`mindhold scopes rename {current.name} {name}` renames it."
         if moved is not None:
-            advice = f"Forget that project first: `mindhold scopes delete {here.name}`."
-        raise Conflict(f"{place.top} is the project {here.name!r} already.", advice=advice)
-    await engine.store.drop_entry(PATHS, here.name)
+            advice = f"Forget that project first: `mindhold scopes delete {current.name}`."
+        raise Conflict(f"{location.top} is the project {current.name!r} already.", advice=advice)
+    await engine.store.drop_entry(PATHS, current.name)
 
 
-async def _named(engine: Engine, name: str, place: _Place, projects: Iterable[_Known]) -> str:
-    known = next((one for one in projects if one.name == name), None)
-    if known is not None and Path(known.path).is_dir():
-        raise Conflict(f"The project {name!r} is that of {known.path}.", advice="Choose another name.")
+async def _bind_named(
+    engine: Engine, name: str, location: _FolderLocation, projects: Iterable[_KnownProject]
+) -> str:
+    namesake = next((project for project in projects if project.name == name), None)
+    if namesake is not None and Path(namesake.path).is_dir():
+        raise Conflict(f"The project {name!r} is that of {namesake.path}.", advice="Choose another name.")
     scopes = {scope.name: scope for scope in await engine.store.scopes()}
     if name not in scopes:
-        return (await create_project(engine, name, path=str(place.top))).scope.name
+        return (await create_project(engine, name, path=str(location.top))).scope.name
     if scopes[name].kind != PROJECT or not scopes[name].active:
         state = "is no project" if scopes[name].kind != PROJECT else "is deactivated"
         raise Refused(f"The scope {name!r} {state}.", advice="Choose another name.")
-    await _bind(engine, name, place)
+    await _bind(engine, name, location)
     return name
 
 
-async def _projects(engine: Engine) -> list[_Known]:
+async def _projects(engine: Engine) -> list[_KnownProject]:
     active = {scope.name: scope.active for scope in await engine.store.scopes()}
-    entries = await engine.store.entries(PATHS, now=engine.clock(), limit=MOST_PROJECTS)
+    entries = await engine.store.entries(PATHS, now=engine.clock(), limit=MAX_PROJECTS)
     return [
-        _Known(entry.key, entry.value.get("path") or "", entry.value["identity"], active[entry.key])
+        _KnownProject(entry.key, entry.value.get("path") or "", entry.value["identity"], active[entry.key])
         for entry in entries
         if entry.key in active and entry.value.get("identity")
     ]
 
 
-def _nearest(place: _Place, projects: Sequence[_Known]) -> _Known | None:
-    found = _here(place, projects)
-    if found is not None or not place.plain:  # a repository of its own belongs to nothing above it
-        return found
-    by_identity = {one.identity: one for one in projects if one.active}
-    return next((by_identity[str(above)] for above in place.real.parents if str(above) in by_identity), None)
+def _find_nearest(location: _FolderLocation, projects: Sequence[_KnownProject]) -> _KnownProject | None:
+    project = _find_project(location, projects)
+    if project is not None or not location.is_plain:  # a repository belongs to no project above it
+        return project
+    by_identity = {each.identity: each for each in projects if each.active}
+    return next(
+        (by_identity[str(above)] for above in location.real.parents if str(above) in by_identity), None
+    )
 
 
-def _here(place: _Place, projects: Sequence[_Known]) -> _Known | None:
-    """By its identity; else by its path, for a folder that has become a repository since, or is none any more."""
-    by_identity = {one.identity: one for one in projects}
-    if place.identity in by_identity:
-        return by_identity[place.identity]
-    return next((one for one in projects if one.path and one.path == str(place.top)), None)
+def _find_project(location: _FolderLocation, projects: Sequence[_KnownProject]) -> _KnownProject | None:
+    """Find the folder's project by identity; else by path, for a folder that became a repository since, or is none any more."""
+    by_identity = {project.identity: project for project in projects}
+    if location.identity in by_identity:
+        return by_identity[location.identity]
+    return next((project for project in projects if project.path and project.path == str(location.top)), None)
 
 
-def _place(folder: str) -> _Place:
-    """Also of a folder that has gone. A project is named after its repository, wherever in it one stands."""
+def _locate(folder: str) -> _FolderLocation:
+    """Describe a folder, also a missing one. A project is named after its repository, from any folder in it."""
     real = Path(folder).expanduser().resolve()
     identity = project_identity(folder)  # the git directory, or the folder
     git = Path(identity)
     if identity == str(real):
-        return _Place(real, identity, real, real.name)
+        return _FolderLocation(real, identity, real, real.name)
     if git.name.startswith("."):  # .git, or .bare with worktrees beside it
-        return _Place(real, identity, git.parent, git.parent.name)
-    return _Place(real, identity, real, git.name.removesuffix(".git"))
+        return _FolderLocation(real, identity, git.parent, git.parent.name)
+    return _FolderLocation(real, identity, real, git.name.removesuffix(".git"))
 
 
-async def _bind(engine: Engine, name: str, place: _Place) -> None:
-    """Note the folder that it has now."""
-    value = {"path": str(place.top), "identity": place.identity}
-    known = await engine.store.entry(PATHS, name, now=engine.clock())
-    if known is None or known.value.get("identity") != place.identity:
+async def _bind(engine: Engine, name: str, location: _FolderLocation) -> None:
+    """Record the project's current folder."""
+    value = {"path": str(location.top), "identity": location.identity}
+    entry = await engine.store.entry(PATHS, name, now=engine.clock())
+    if entry is None or entry.value.get("identity") != location.identity:
         await engine.store.put_entry(Entry(PATHS, name, value, engine.clock()))
 
 
-async def _make(engine: Engine, place: _Place) -> str:
-    printable = "".join(char if char.isprintable() else "-" for char in place.name).strip()
+async def _make(engine: Engine, location: _FolderLocation) -> str:
+    printable = "".join(char if char.isprintable() else "-" for char in location.name).strip()
     name = printable[: LONGEST_NAME - 8] or PROJECT
-    for number in range(1, MOST_NAMESAKES):
-        named = safe_text(engine, name if number == 1 else f"{name}-{number}")
-        if named.casefold() == GLOBAL.casefold():
+    for number in range(1, MAX_NAMESAKES):
+        candidate = safe_text(engine, name if number == 1 else f"{name}-{number}")
+        if candidate.casefold() == GLOBAL.casefold():
             continue
         try:
-            return (await create_project(engine, named, path=str(place.top))).scope.name
+            return (await create_project(engine, candidate, path=str(location.top))).scope.name
         except Conflict:
-            if await _is_unfinished(engine, named):
-                await _bind(engine, named, place)
-                return named
+            if await _is_unfinished(engine, candidate):
+                await _bind(engine, candidate, location)
+                return candidate
     raise Conflict(
         f"There are too many projects named {name!r}.", advice="Name this one by `mindhold init --name`."
     )
 
 
 async def _is_unfinished(engine: Engine, name: str) -> bool:
-    """Whether a project of that name has neither a folder nor memories: whoever made it was stopped on the way."""
-    scope = next((one for one in await engine.store.scopes() if one.name == name), None)
+    """Whether a project of that name has neither folder nor memories: its creation was interrupted."""
+    scope = next((each for each in await engine.store.scopes() if each.name == name), None)
     if scope is None or scope.kind != PROJECT or not scope.active:
         return False
     if await engine.store.entry(PATHS, name, now=engine.clock()) is not None:

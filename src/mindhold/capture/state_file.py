@@ -44,9 +44,9 @@ from mindhold.ports.store import Mark
 from mindhold.projects.scopes import find_scope
 
 VERSION = 1
-# In the metadata of what came from such a file: its id there, and what else stood there.
-THEIRS = "memory_mcp"
-OWN = "mindhold"  # in the file: what of a memory has no place in it otherwise
+# In the metadata of imported memories: their id in the file, and unknown fields.
+FILE_FIELDS_KEY = "memory_mcp"
+EXTRA_FIELDS_KEY = "mindhold"  # in the file: the fields of a memory that its format lacks
 SOURCE = "memory-mcp"
 TYPES: Mapping[Kind, str] = {
     Kind.ARCHITECTURE: "architecture",
@@ -64,27 +64,27 @@ TYPES: Mapping[Kind, str] = {
     Kind.EPISODE: "context",
 }
 STATUSES = (Status.ACTIVE, Status.SUPERSEDED, Status.ARCHIVED)
-LOOKED_AT = 64 << 10  # characters in which such a file shows what it is
+HEAD_CHARACTERS = 64 << 10  # characters that show whether it is such a file
 
 _NAMES = "id type content tags created updated confidence accessCount supersedes mergedFrom status"
-_FIELDS = frozenset((*_NAMES.split(), OWN))
+_FIELDS = frozenset((*_NAMES.split(), EXTRA_FIELDS_KEY))
 _EXPORT = re.compile(r'"mindhold"\s*:\s*"export"')
-_OURS = re.compile(rf"mem_\d+_([{ID_ALPHABET}]{{26}})")
-_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: only as an escape can it be written
-_MADE = re.compile(r"mem_(\d{10,15})_")
+_OWN_ID = re.compile(rf"mem_\d+_([{ID_ALPHABET}]{{26}})")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # a lone surrogate, which can only be written as an escape
+_TIME_IN_ID = re.compile(r"mem_(\d{10,15})_")
 
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """A file as it was read. `rest` is what stands beside the memories; None where the file is but a list of them."""
+    """A parsed file. `rest` is what the file has besides the memories; None where the file is a plain list."""
 
     memories: tuple[Mapping[str, Any], ...] = ()
     rest: Mapping[str, Any] | None = field(default_factory=lambda: {"version": VERSION})
-    keyed: bool = False  # by their ids
+    keyed: bool = False  # by id
 
 
 def looks_like_state(head: str) -> bool:
-    """By the beginning of a file: a list of objects, or an object with memories that isn't the head of an export."""
+    """Whether it looks like a state file, by its beginning: a list of objects, or an object with memories that is no export."""
     start = head.lstrip("\ufeff \t\r\n")
     if start.startswith("["):
         return start[1:].lstrip()[:1] in ("{", "]")
@@ -93,67 +93,73 @@ def looks_like_state(head: str) -> bool:
 
 
 def parse_state(text: str) -> StateFile:
-    """Raises InvalidInput, with the line where it isn't JSON."""
+    """Parse a state file. Raises InvalidInput, with the line where it isn't JSON."""
     try:
         document = json.loads(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
-        raise _wrong(f"Line {error.lineno} is not JSON: {error.msg}.") from error
+        raise _format_error(f"Line {error.lineno} is not JSON: {error.msg}.") from error
     except RecursionError as error:
-        raise _wrong("It is nested too deeply.") from error
+        raise _format_error("It is nested too deeply.") from error
     if isinstance(document, list):
-        return StateFile(_objects(document), rest=None)
-    found = document.get("memories") if isinstance(document, dict) else None
-    if not isinstance(found, list | dict):
-        raise _wrong("There are no memories in it.")
+        return StateFile(_check_entries(document), rest=None)
+    memories = document.get("memories") if isinstance(document, dict) else None
+    if not isinstance(memories, list | dict):
+        raise _format_error("There are no memories in it.")
     rest = {name: value for name, value in document.items() if name != "memories"}
-    if isinstance(found, dict):
-        named = [{"id": key, **each} if isinstance(each, dict) else each for key, each in found.items()]
-        return StateFile(_objects(named), rest, keyed=True)
-    return StateFile(_objects(found), rest)
+    if isinstance(memories, dict):
+        entries = [
+            {"id": key, **entry} if isinstance(entry, dict) else entry for key, entry in memories.items()
+        ]
+        return StateFile(_check_entries(entries), rest, keyed=True)
+    return StateFile(_check_entries(memories), rest)
 
 
 def render_state(state: StateFile) -> str:
-    """The file's text, in the shape it was read in."""
+    """Render the file in the shape it was read in."""
     memories: Any = list(state.memories)
     if state.keyed:
-        memories = {each["id"]: each for each in state.memories}
+        memories = {entry["id"]: entry for entry in state.memories}
     document = memories if state.rest is None else {**state.rest, "memories": memories}
     text = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-    return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+    return _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
-def own_id(theirs: str) -> str | None:
-    """The id here of a memory that was written there from here."""
-    found = _OURS.fullmatch(theirs)
-    return found[1] if found else None
+def own_id(file_id: str) -> str | None:
+    """Return the id of a memory of ours that was exported."""
+    match = _OWN_ID.fullmatch(file_id)
+    return match[1] if match else None
 
 
-def id_here(theirs: str, *, scope: str, agent: str) -> str:
-    """The same one each time, and another one in another scope; it sorts by when the memory was made."""
-    made = _MADE.match(theirs)
-    digest = hashlib.sha256("\n".join((scope, agent, theirs)).encode("utf-8", "surrogatepass")).digest()
+def id_here(file_id: str, *, scope: str, agent: str) -> str:
+    """Derive the id of an imported memory: always the same in a scope, and sorted by the memory's creation."""
+    match = _TIME_IN_ID.match(file_id)
+    digest = hashlib.sha256("\n".join((scope, agent, file_id)).encode("utf-8", "surrogatepass")).digest()
     chance = int.from_bytes(digest[: RANDOM_BITS // 8], "big")
-    return encode_id((min(int(made[1]) if made else 0, (1 << 48) - 1) << RANDOM_BITS) | chance)
+    return encode_id((min(int(match[1]) if match else 0, (1 << 48) - 1) << RANDOM_BITS) | chance)
 
 
 def id_there(memory: Memory) -> str:
-    """The id that it had there, or one of that form which tells which memory it is here."""
-    known = _known(memory).get("id")
-    return known if isinstance(known, str) and known else f"mem_{_milliseconds(memory.created)}_{memory.id}"
+    """Return the id that it had in the file, or a new one of that form which includes our id."""
+    file_id = _file_fields(memory).get("id")
+    return (
+        file_id
+        if isinstance(file_id, str) and file_id
+        else f"mem_{_milliseconds(memory.created)}_{memory.id}"
+    )
 
 
 def entry_of(memory: Memory, ids: Mapping[str, str], *, now: datetime) -> dict[str, Any]:
-    """A memory as the file has it; `ids` are those there, by those here, of all that are in the file."""
-    known = _known(memory)
-    further = {name: value for name, value in known.items() if name not in _FIELDS}
-    foreign = known.get("type") if memory.kind is Kind.NOTE else None
+    """Build the file's entry of a memory; `ids` maps our ids to the file's, for all that are in the file."""
+    file_fields = _file_fields(memory)
+    unknown_fields = {name: value for name, value in file_fields.items() if name not in _FIELDS}
+    unknown_type = file_fields.get("type") if memory.kind is Kind.NOTE else None
     entry: dict[str, Any] = {
         "id": ids[memory.id],
-        "type": foreign or TYPES[memory.kind],
+        "type": unknown_type or TYPES[memory.kind],
         "content": memory.content,
         "tags": list(memory.tags),
-        "created": stamp(memory.created),
-        "updated": stamp(memory.updated),
+        "created": format_time(memory.created),
+        "updated": format_time(memory.updated),
         "confidence": round(confidence_at(memory, now), 4),
         "accessCount": memory.uses,
         "status": str(memory.status),
@@ -162,95 +168,95 @@ def entry_of(memory: Memory, ids: Mapping[str, str], *, now: datetime) -> dict[s
         entry["supersedes"] = ids[memory.supersedes]
     if merged := [ids[source] for source in memory.merged_from if source in ids]:
         entry["mergedFrom"] = merged
-    return {**entry, **further, OWN: _own(memory)}
+    return {**entry, **unknown_fields, EXTRA_FIELDS_KEY: _extra_fields(memory)}
 
 
 def memory_of(
     entry: Mapping[str, Any], ids: Mapping[str, str], *, scope: str, agent: str, replaced: bool, now: datetime
 ) -> Memory:
-    """`ids` are those here, by those there; `replaced`: another memory of the file took its place.
+    """Build a memory from the file's entry; `ids` maps the file's ids to ours. `replaced`: another memory superseded it.
 
     Raises InvalidInput, ValueError, TypeError, KeyError.
     """
-    own = entry.get(OWN)
-    own = own if isinstance(own, dict) else {}
-    kind, status = _kind(entry, own), _status(entry, replaced=replaced)
-    made = _moment(entry.get("created"), _made(entry["id"]) or now)
-    here = ids[entry["id"]]
+    extra = entry.get(EXTRA_FIELDS_KEY)
+    extra = extra if isinstance(extra, dict) else {}
+    kind, status = _kind(entry, extra), _status(entry, replaced=replaced)
+    created = _parse_time(entry.get("created"), _created_from_id(entry["id"]) or now)
+    memory_id = ids[entry["id"]]
     supersedes = ids.get(_text(entry, "supersedes"))
     merged = [ids[source] for source in _texts(entry, "mergedFrom") if source in ids]
-    kept = own.get("metadata")
+    metadata = extra.get("metadata")
     return memory_from(
         {
-            "id": here,
+            "id": memory_id,
             "content": _text(entry, "content"),
             "kind": kind,
             "scope": scope,
             "agent": agent,
-            "created": made.isoformat(),
-            "updated": _moment(entry.get("updated"), made).isoformat(),
-            "occurred": _moment(own.get("occurred"), made).isoformat(),
+            "created": created.isoformat(),
+            "updated": _parse_time(entry.get("updated"), created).isoformat(),
+            "occurred": _parse_time(extra.get("occurred"), created).isoformat(),
             "content_hash": "",
             "tokens": 0,
-            "topic": _text(own, "topic"),
+            "topic": _text(extra, "topic"),
             "tags": _texts(entry, "tags"),
-            "keywords": _texts(own, "keywords"),
-            "importance": _share(own.get("importance"), DEFAULT_IMPORTANCE[kind]),
-            "confidence": _confidence(entry, own, kind),
-            "tier": own.get("tier", Tier.WARM),
-            "anchor": own.get("anchor", False),
+            "keywords": _texts(extra, "keywords"),
+            "importance": _parse_share(extra.get("importance"), DEFAULT_IMPORTANCE[kind]),
+            "confidence": _confidence(entry, extra, kind),
+            "tier": extra.get("tier", Tier.WARM),
+            "anchor": extra.get("anchor", False),
             "status": status,
             "previous_status": None if status is Status.ACTIVE else Status.ACTIVE,
-            "uses": _count(entry.get("accessCount")),
+            "uses": _parse_count(entry.get("accessCount")),
             "verified": None,
             "examined": None,
             "decayed": None,
             "review": now.isoformat(),
-            "supersedes": supersedes if supersedes != here else None,
-            "merged_from": [source for source in merged if source != here],
-            "provenance": _provenance(own),
-            "metadata": {**(kept if isinstance(kept, dict) else {}), **_further(entry, ids)},
+            "supersedes": supersedes if supersedes != memory_id else None,
+            "merged_from": [source for source in merged if source != memory_id],
+            "provenance": _provenance(extra),
+            "metadata": {**(metadata if isinstance(metadata, dict) else {}), **_unknown_fields(entry, ids)},
         },
         now=now,
     )
 
 
-def sources_of(entry: Mapping[str, Any]) -> list[str]:
-    """Whose place it took, by their ids there. Raises TypeError."""
+def superseded_ids(entry: Mapping[str, Any]) -> list[str]:
+    """Return the ids in the file of the memories that the entry superseded. Raises TypeError."""
     return list(dict.fromkeys(filter(None, [_text(entry, "supersedes"), *_texts(entry, "mergedFrom")])))
 
 
-def _objects(found: Sequence[Any]) -> tuple[Mapping[str, Any], ...]:
-    """Of two with one id the later."""
-    known: dict[str, Mapping[str, Any]] = {}
-    for number, each in enumerate(found, 1):
-        if not isinstance(each, dict) or not isinstance(each.get("id"), str) or not each["id"]:
-            raise _wrong(f"Memory {number} has no id.")
-        known[each["id"]] = each
-    return tuple(known.values())
+def _check_entries(entries: Sequence[Any]) -> tuple[Mapping[str, Any], ...]:
+    """Check that each memory has an id; of two with one id keep the later."""
+    by_id: dict[str, Mapping[str, Any]] = {}
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str) or not entry["id"]:
+            raise _format_error(f"Memory {number} has no id.")
+        by_id[entry["id"]] = entry
+    return tuple(by_id.values())
 
 
-def _wrong(what: str) -> InvalidInput:
+def _format_error(what: str) -> InvalidInput:
     return InvalidInput(
         f"It is no state.json of memories. {what}",
         advice="Nothing was read from it. Give the .memory/state.json of a project.",
     )
 
 
-def _known(memory: Memory) -> Mapping[str, Any]:
-    known = memory.metadata.get(THEIRS)
-    return known if isinstance(known, Mapping) else {}
+def _file_fields(memory: Memory) -> Mapping[str, Any]:
+    file_fields = memory.metadata.get(FILE_FIELDS_KEY)
+    return file_fields if isinstance(file_fields, Mapping) else {}
 
 
-def _own(memory: Memory) -> dict[str, Any]:
-    """What has no field there, as far as it isn't what it would be anyway."""
-    metadata = {name: value for name, value in memory.metadata.items() if name != THEIRS}
+def _extra_fields(memory: Memory) -> dict[str, Any]:
+    """Return the fields that the format lacks, except default values."""
+    metadata = {name: value for name, value in memory.metadata.items() if name != FILE_FIELDS_KEY}
     usual = {
         "topic": "",
         "keywords": [],
         "importance": DEFAULT_IMPORTANCE[memory.kind],
         "confidence": 1.0,
-        "occurred": stamp(memory.created),
+        "occurred": format_time(memory.created),
         "tier": str(Tier.WARM),
         "anchor": False,
         "metadata": {},
@@ -261,32 +267,32 @@ def _own(memory: Memory) -> dict[str, Any]:
         "keywords": list(memory.keywords),
         "importance": memory.importance,
         "confidence": memory.confidence,
-        "occurred": stamp(memory.occurred),
+        "occurred": format_time(memory.occurred),
         "tier": str(memory.tier),
         "anchor": memory.anchor,
         "metadata": metadata,
-        "cited": _cited(memory.provenance),
+        "cited": _citation(memory.provenance),
     }
     return {"kind": str(memory.kind)} | {
         name: value for name, value in actual.items() if value != usual[name]
     }
 
 
-def _cited(provenance: Provenance) -> dict[str, Any]:
-    """Where a captured memory was said; of others it isn't known, or nobody's business."""
+def _citation(provenance: Provenance) -> dict[str, Any]:
+    """Return where a captured memory was said; empty for others."""
     if provenance.source != CAPTURED:
         return {}
-    told = {
+    citation = {
         "conversation": provenance.conversation,
         "file": provenance.file,
         "line": provenance.line,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in citation.items() if value is not None}
 
 
-def _provenance(own: Mapping[str, Any]) -> dict[str, Any]:
-    """That of a captured memory, so that it stays one; whatever else stands in such a file came from there."""
-    cited = own.get("cited")
+def _provenance(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the provenance: of a captured memory its own, of all others that they came from such a file."""
+    cited = extra.get("cited")
     if not isinstance(cited, Mapping) or not cited:
         return {"source": SOURCE}
     line = cited.get("line")
@@ -299,38 +305,38 @@ def _provenance(own: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _further(entry: Mapping[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
-    """What came from there and has no field here; nothing for what is ours and has nothing of the sort."""
-    theirs = {name: value for name, value in entry.items() if name not in _FIELDS}
+def _unknown_fields(entry: Mapping[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
+    """Return the metadata for fields of the file that a memory lacks; empty where there are none."""
+    unknown_fields = {name: value for name, value in entry.items() if name not in _FIELDS}
     if ids[entry["id"]] != own_id(entry["id"]):
-        theirs["id"] = entry["id"]
-    given = entry.get("type")
-    if isinstance(given, str) and given not in TYPES:
-        theirs["type"] = given
-    return {THEIRS: theirs} if theirs else {}
+        unknown_fields["id"] = entry["id"]
+    file_type = entry.get("type")
+    if isinstance(file_type, str) and file_type not in TYPES:
+        unknown_fields["type"] = file_type
+    return {FILE_FIELDS_KEY: unknown_fields} if unknown_fields else {}
 
 
-def _kind(entry: Mapping[str, Any], own: Mapping[str, Any]) -> Kind:
-    """What it was here, unless its type was changed there; a type that nobody knows is a note."""
-    given, kept = entry.get("type"), own.get("kind")
-    if isinstance(kept, str) and kept in TYPES and TYPES[Kind(kept)] == given:
-        return Kind(kept)
-    return Kind(given) if isinstance(given, str) and given in TYPES else Kind.NOTE
+def _kind(entry: Mapping[str, Any], extra: Mapping[str, Any]) -> Kind:
+    """Return its kind here, unless its type was changed in the file; an unknown type becomes a note."""
+    file_type, kind = entry.get("type"), extra.get("kind")
+    if isinstance(kind, str) and kind in TYPES and TYPES[Kind(kind)] == file_type:
+        return Kind(kind)
+    return Kind(file_type) if isinstance(file_type, str) and file_type in TYPES else Kind.NOTE
 
 
 def _status(entry: Mapping[str, Any], *, replaced: bool) -> Status:
-    given = entry.get("status")
-    if isinstance(given, str) and given in STATUSES:
-        return Status(given)
+    status = entry.get("status")
+    if isinstance(status, str) and status in STATUSES:
+        return Status(status)
     return Status.SUPERSEDED if replaced else Status.ACTIVE
 
 
-def _confidence(entry: Mapping[str, Any], own: Mapping[str, Any], kind: Kind) -> float:
-    """What loses it day by day is worked out from its age, there as here: what stands there is no more than that."""
-    return _share((own if kind in CONFIDENCE_DAYS else entry).get("confidence"), 1.0)
+def _confidence(entry: Mapping[str, Any], extra: Mapping[str, Any], kind: Kind) -> float:
+    """Return the confidence; one that decays is computed from the age, so the file's value is ignored."""
+    return _parse_share((extra if kind in CONFIDENCE_DAYS else entry).get("confidence"), 1.0)
 
 
-def _share(value: Any, otherwise: float) -> float:
+def _parse_share(value: Any, otherwise: float) -> float:
     if value is None:
         return otherwise
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
@@ -338,7 +344,7 @@ def _share(value: Any, otherwise: float) -> float:
     return min(1.0, max(0.0, float(value)))
 
 
-def _count(value: Any) -> int:
+def _parse_count(value: Any) -> int:
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
@@ -355,14 +361,14 @@ def _text(entry: Mapping[str, Any], name: str) -> str:
 
 def _texts(entry: Mapping[str, Any], name: str) -> list[str]:
     value = entry.get(name)
-    found = [value] if isinstance(value, str) else value or []
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+    texts = [value] if isinstance(value, str) else value or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"{name} is no list of texts")
-    return found
+    return texts
 
 
-def _moment(value: Any, otherwise: datetime) -> datetime:
-    """A date as text, or milliseconds since 1970."""
+def _parse_time(value: Any, otherwise: datetime) -> datetime:
+    """Parse a date as text, or milliseconds since 1970."""
     if value is None or value == "":
         return otherwise
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -373,13 +379,13 @@ def _moment(value: Any, otherwise: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _made(theirs: str) -> datetime | None:
-    found = _MADE.match(theirs)
-    return datetime.fromtimestamp(int(found[1]) / 1000, UTC) if found and len(found[1]) == 13 else None
+def _created_from_id(file_id: str) -> datetime | None:
+    match = _TIME_IN_ID.match(file_id)
+    return datetime.fromtimestamp(int(match[1]) / 1000, UTC) if match and len(match[1]) == 13 else None
 
 
-def stamp(moment: datetime) -> str:
-    """As the file has it; of two the later is the greater."""
+def format_time(moment: datetime) -> str:
+    """Format a time as in the file; a later time sorts after an earlier one."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -387,30 +393,30 @@ def _milliseconds(moment: datetime) -> int:
     return max(0, int(moment.timestamp() * 1000))
 
 
-FOLDER, NAME = ".memory", "state.json"
-MOST_BYTES = 128 << 20
-EXCHANGED_NAMESPACE = "capture:exchanged"  # by scope: which memories state files have had
-MOST_EXCHANGED = 20_000  # the newest
+STATE_FOLDER, STATE_FILE_NAME = ".memory", "state.json"
+MAX_STATE_BYTES = 128 << 20
+EXCHANGED_NAMESPACE = "capture:exchanged"  # by scope: which memories were in state files
+MAX_EXCHANGED = 20_000  # the newest
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What a file says, in our terms."""
+class _ParsedState:
+    """The file's content as memories and links."""
 
-    memories: Mapping[str, Memory]  # by their ids there
+    memories: Mapping[str, Memory]  # by their ids in the file
     links: Sequence[Link]
 
 
 def is_state(path: Path) -> bool:
-    """Whether the file looks like one. Raises OSError, UnicodeDecodeError."""
+    """Whether the file looks like a state file. Raises OSError, UnicodeDecodeError."""
     with path.open(encoding="utf-8") as stream:
-        return looks_like_state(stream.read(LOOKED_AT))
+        return looks_like_state(stream.read(HEAD_CHARACTERS))
 
 
 async def scope_of_state(engine: Engine, path: Path, *, create: bool) -> str:
-    """That of the project in whose .memory folder the file lies; the one in use for a file that lies elsewhere."""
+    """Return the scope of the project whose .memory folder holds the file; elsewhere the active scope."""
     where = path.expanduser().resolve()
-    if where.parent.name != FOLDER:
+    if where.parent.name != STATE_FOLDER:
         return engine.settings.scope
     return await scope_of_folder(engine, str(where.parent.parent), create=create) or engine.settings.scope
 
@@ -423,77 +429,84 @@ async def import_state(
     agent: str,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Imported:
-    """All of it or, where something in it is wrong, nothing. What is here already is passed over, but for one thing: what
-    was superseded or archived there since then is so here too.
+    """Import the whole file or, if something in it is wrong, nothing. Existing memories are skipped, except that those
+    superseded or archived in the file since then become so here too.
 
-    Without a scope it goes to the project that it lies in, which is made if need be.
+    Without a scope it goes to the project of the file, which is created if necessary.
     Raises InvalidInput, ScopeNotFound, OSError, UnicodeDecodeError.
     """
     state = await run_uncancelled(asyncio.to_thread(_state_at, path))
     scope = scope or await scope_of_state(engine, path, create=True)
     await find_scope(engine, scope)
-    ids = await _ids(engine, state, scope=scope, agent=agent)
-    read = await run_uncancelled(asyncio.to_thread(_read, engine, state, ids, scope=scope, agent=agent))
-    items = [(f"Memory {theirs}", memory) for theirs, memory in read.memories.items()]
-    done = await import_items(
-        engine, [*items, *(("A link", link) for link in read.links)], agent=agent, progress=progress
+    ids = await _map_ids(engine, state, scope=scope, agent=agent)
+    parsed = await run_uncancelled(
+        asyncio.to_thread(_to_memories, engine, state, ids, scope=scope, agent=agent)
     )
-    await _retire(engine, read.memories.values(), agent=agent)
-    await _note_exchanged(engine, scope, [memory.id for memory in read.memories.values()])
-    return done
+    items = [(f"Memory {file_id}", memory) for file_id, memory in parsed.memories.items()]
+    imported = await import_items(
+        engine, [*items, *(("A link", link) for link in parsed.links)], agent=agent, progress=progress
+    )
+    await _retire(engine, parsed.memories.values(), agent=agent)
+    await _note_exchanged(engine, scope, [memory.id for memory in parsed.memories.values()])
+    return imported
 
 
 async def export_state(engine: Engine, path: Path, *, scope: str, agent: str) -> tuple[Exported, int]:
-    """Write it atomically, and how many memories that only the file had stay in it, with whatever else stood there.
+    """Write the file atomically; return the export, and how many memories that only the file had stay in it.
 
-    What was forgotten or erased here goes. Raises InvalidInput for a file that is something else, ScopeNotFound, StoreFull,
-    StoreReadOnly.
+    Memories that were forgotten or erased here are removed. Raises InvalidInput for a file that is something else,
+    ScopeNotFound, StoreFull, StoreReadOnly.
     """
     await find_scope(engine, scope)
-    before = await _before(path)
-    memories = await _exported(engine, scope=scope, agent=agent)
+    before = await _read_existing(path)
+    memories = await _memories_to_export(engine, scope=scope, agent=agent)
     ids = {memory.id: id_there(memory) for memory in memories}
     now = engine.clock()
     entries = [entry_of(memory, ids, now=now) for memory in memories]
-    kept = await _only_there(engine, before, entries, scope=scope, agent=agent)
-    text = render_state(replace(before, memories=(*kept, *entries)))
+    only_in_file = await _only_in_file(engine, before, entries, scope=scope, agent=agent)
+    text = render_state(replace(before, memories=(*only_in_file, *entries)))
     await _note_exchanged(engine, scope, list(ids))
     await write_whole(path, text)
-    return Exported(str(path), len(entries), 0, 0, 1), len(kept)
+    return Exported(str(path), len(entries), 0, 0, 1), len(only_in_file)
 
 
 def _state_at(path: Path) -> StateFile:
-    if path.stat().st_size > MOST_BYTES:
+    if path.stat().st_size > MAX_STATE_BYTES:
         raise InvalidInput(
-            f"{path} has over {MOST_BYTES >> 20} MB.", advice="Nothing was read. Split it into several files."
+            f"{path} has over {MAX_STATE_BYTES >> 20} MB.",
+            advice="Nothing was read. Split it into several files.",
         )
     return parse_state(path.read_text(encoding="utf-8"))
 
 
-async def _ids(engine: Engine, state: StateFile, *, scope: str, agent: str) -> dict[str, str]:
-    """Ids here by those there, of what is in the file or here. One of ours in another scope becomes a memory of its own."""
+async def _map_ids(engine: Engine, state: StateFile, *, scope: str, agent: str) -> dict[str, str]:
+    """Map the file's ids to ours, for what is in the file or here. One of ours in another scope becomes a separate memory."""
     mentioned = {source for entry in state.memories for source in _sources(entry)}
-    theirs = list(dict.fromkeys([*(entry["id"] for entry in state.memories), *mentioned]))
-    ours = {one: own for one in theirs if (own := own_id(one)) is not None}
-    present = await engine.store.get_many(list(ours.values()), viewer="system")
-    ids = {one: id_here(one, scope=scope, agent=agent) for one in theirs}
-    for one, own in ours.items():
-        if own not in present or present[own].scope == scope:
-            ids[one] = own
-    known = {entry["id"] for entry in state.memories}
-    beside = await engine.store.get_many([ids[one] for one in theirs if one not in known], viewer=agent)
-    return {one: ids[one] for one in theirs if one in known or ids[one] in beside}
+    file_ids = list(dict.fromkeys([*(entry["id"] for entry in state.memories), *mentioned]))
+    own_ids = {file_id: own for file_id in file_ids if (own := own_id(file_id)) is not None}
+    own_memories = await engine.store.get_many(list(own_ids.values()), viewer="system")
+    ids = {file_id: id_here(file_id, scope=scope, agent=agent) for file_id in file_ids}
+    for file_id, own in own_ids.items():
+        if own not in own_memories or own_memories[own].scope == scope:
+            ids[file_id] = own
+    in_file = {entry["id"] for entry in state.memories}
+    existing = await engine.store.get_many(
+        [ids[file_id] for file_id in file_ids if file_id not in in_file], viewer=agent
+    )
+    return {file_id: ids[file_id] for file_id in file_ids if file_id in in_file or ids[file_id] in existing}
 
 
 def _sources(entry: Mapping[str, Any]) -> list[str]:
     try:
-        return sources_of(entry)
+        return superseded_ids(entry)
     except TypeError as error:
-        raise _refused(entry, error) from error
+        raise _refusal(entry, error) from error
 
 
-def _read(engine: Engine, state: StateFile, ids: Mapping[str, str], *, scope: str, agent: str) -> _Read:
-    """Raises InvalidInput, naming the memory."""
+def _to_memories(
+    engine: Engine, state: StateFile, ids: Mapping[str, str], *, scope: str, agent: str
+) -> _ParsedState:
+    """Build memories and links from the file. Raises InvalidInput, naming the memory."""
     now = engine.clock()
     replaced = {source for entry in state.memories for source in _sources(entry)}
     memories: dict[str, Memory] = {}
@@ -504,19 +517,19 @@ def _read(engine: Engine, state: StateFile, ids: Mapping[str, str], *, scope: st
                 entry, ids, scope=scope, agent=agent, replaced=entry["id"] in replaced, now=now
             )
         except InvalidInput as error:
-            raise _refused(entry, error.message) from error
+            raise _refusal(entry, error.message) from error
         except (ValueError, TypeError, KeyError, OverflowError, OSError) as error:
-            raise _refused(entry, error) from error
+            raise _refusal(entry, error) from error
         memories[entry["id"]] = memory
         links.extend(
             Link(ids[source], memory.id, Relation.SUPERSEDED_BY, memory.created, automatic=True)
-            for source in sources_of(entry)
+            for source in superseded_ids(entry)
             if source in ids and ids[source] != memory.id
         )
-    return _Read(memories, links)
+    return _ParsedState(memories, links)
 
 
-def _refused(entry: Mapping[str, Any], why: object) -> InvalidInput:
+def _refusal(entry: Mapping[str, Any], why: object) -> InvalidInput:
     return InvalidInput(
         f"Memory {str(entry['id'])[:64]} is refused: {why}",
         advice="Nothing was imported; correct the file and import again.",
@@ -524,25 +537,27 @@ def _refused(entry: Mapping[str, Any], why: object) -> InvalidInput:
 
 
 async def _retire(engine: Engine, memories: Iterable[Memory], *, agent: str) -> None:
-    """What left the stage there after an earlier import. What is kept for good here, was brought back or amended since, or says
-    something else by now, stays."""
-    gone = {memory.id: memory for memory in memories if memory.status is not Status.ACTIVE}
-    present = await engine.store.get_many(list(gone), viewer=agent)
+    """Retire what was superseded or archived in the file after an earlier import, unless it is permanent here, was
+    restored or amended since, or says something else by now.
+    """
+    retired_by_id = {memory.id: memory for memory in memories if memory.status is not Status.ACTIVE}
+    current_by_id = await engine.store.get_many(list(retired_by_id), viewer=agent)
     now = engine.clock()
     await engine.store.apply(
         [
-            Mark(ours.id, gone[ours.id].status, Status.ACTIVE, now, only_from=Status.ACTIVE)
-            for ours in present.values()
-            if ours.status is Status.ACTIVE
-            and not is_kept_for_good(ours)
-            and stamp(gone[ours.id].updated) >= stamp(ours.updated)
-            and ours.content_hash == content_hash(checked_content(engine, gone[ours.id].content))
+            Mark(current.id, retired_by_id[current.id].status, Status.ACTIVE, now, only_from=Status.ACTIVE)
+            for current in current_by_id.values()
+            if current.status is Status.ACTIVE
+            and not is_kept_for_good(current)
+            and format_time(retired_by_id[current.id].updated) >= format_time(current.updated)
+            and current.content_hash
+            == content_hash(checked_content(engine, retired_by_id[current.id].content))
         ]
     )
 
 
-async def _before(path: Path) -> StateFile:
-    """What stands there now."""
+async def _read_existing(path: Path) -> StateFile:
+    """Read the file that will be replaced."""
     try:
         return await run_uncancelled(asyncio.to_thread(_state_at, path))
     except FileNotFoundError:
@@ -556,49 +571,53 @@ async def _before(path: Path) -> StateFile:
         ) from error
 
 
-async def _exported(engine: Engine, *, scope: str, agent: str) -> list[Memory]:
+async def _memories_to_export(engine: Engine, *, scope: str, agent: str) -> list[Memory]:
     where = Filter(viewer=agent, scopes=(scope,), statuses=STATUSES)
-    found = [memory async for batch in engine.store.scan(where) for memory in batch]
+    memories = [memory async for batch in engine.store.scan(where) for memory in batch]
     return sorted(
-        (memory for memory in found if memory.kind is not Kind.EPISODE and not is_working(memory)),
+        (memory for memory in memories if memory.kind is not Kind.EPISODE and not is_working(memory)),
         key=lambda memory: (memory.created, memory.id),
     )
 
 
-async def _only_there(
+async def _only_in_file(
     engine: Engine, before: StateFile, entries: Sequence[Mapping[str, Any]], *, scope: str, agent: str
 ) -> list[Mapping[str, Any]]:
-    """Neither exported now, by id or by content, nor forgotten or erased here: what was exchanged before and is no more."""
+    """Return entries that were not exported now, by id or content, and were not forgotten or erased here since an exchange."""
     ids, texts = {entry["id"] for entry in entries}, {entry["content"] for entry in entries}
     others = [
         entry for entry in before.memories if entry["id"] not in ids and entry.get("content") not in texts
     ]
-    here = {
+    ids_here = {
         entry["id"]: own_id(entry["id"]) or id_here(entry["id"], scope=scope, agent=agent) for entry in others
     }
-    known = await engine.store.get_many(list(here.values()), viewer="system")
+    existing = await engine.store.get_many(list(ids_here.values()), viewer="system")
     exchanged = await _exchanged(engine, scope)
 
-    def stays(theirs: str) -> bool:
-        ours = known.get(here[theirs])
-        return _mark(here[theirs]) not in exchanged if ours is None else ours.status is not Status.FORGOTTEN
+    def stays(file_id: str) -> bool:
+        current = existing.get(ids_here[file_id])
+        return (
+            _hash_id(ids_here[file_id]) not in exchanged
+            if current is None
+            else current.status is not Status.FORGOTTEN
+        )
 
     return [entry for entry in others if stays(entry["id"])]
 
 
 async def _exchanged(engine: Engine, scope: str) -> list[str]:
-    noted = await engine.store.entry(EXCHANGED_NAMESPACE, fingerprint(scope), now=engine.clock())
-    return list(noted.value["ids"]) if noted else []
+    entry = await engine.store.entry(EXCHANGED_NAMESPACE, fingerprint(scope), now=engine.clock())
+    return list(entry.value["ids"]) if entry else []
 
 
 async def _note_exchanged(engine: Engine, scope: str, ids: Sequence[str]) -> None:
-    """What came from such a file, or went into one. No id of what may be erased one day stands there itself."""
+    """Record which memories were imported or exported, by hash, because a memory may be erased one day."""
     before = await _exchanged(engine, scope)
-    after = list(dict.fromkeys((*before, *map(_mark, ids))))
+    after = list(dict.fromkeys((*before, *map(_hash_id, ids))))
     if after != before:
-        value = {"ids": after[-MOST_EXCHANGED:]}
+        value = {"ids": after[-MAX_EXCHANGED:]}
         await engine.store.put_entry(Entry(EXCHANGED_NAMESPACE, fingerprint(scope), value, engine.clock()))
 
 
-def _mark(memory_id: str) -> str:
+def _hash_id(memory_id: str) -> str:
     return fingerprint(memory_id)[:12]

@@ -25,7 +25,7 @@ LONGEST_PROBLEM = 500
 
 @dataclass(frozen=True, slots=True)
 class CaptureState:
-    """`captured_at` and `problem_at` are instants in UTC; `rung` is who picked out: rules, or a model's name."""
+    """The capture state of a project. Times are in UTC; `rung` is who extracted: rules, or a model's name."""
 
     captured_at: datetime | None = None
     conversation: str = ""
@@ -38,15 +38,15 @@ class CaptureState:
 
 
 async def read_state(engine: Engine, scope: str) -> CaptureState:
-    """As it was last written; an empty one for a project that nothing was captured of."""
+    """Read a project's state; an empty one if nothing was captured."""
     entry = await engine.store.entry(STATE_NAMESPACE, scope, now=engine.clock())
-    return CaptureState() if entry is None else state_of(entry)
+    return CaptureState() if entry is None else parse_state_entry(entry)
 
 
-def state_of(entry: Entry) -> CaptureState:
-    """What an entry of the drawer says."""
-    value: dict[str, Any] = {name: entry.value[name] for name in _NAMES if name in entry.value}
-    return CaptureState(**value | {name: _moment(value.get(name)) for name in _MOMENTS})
+def parse_state_entry(entry: Entry) -> CaptureState:
+    """Parse the state from its entry."""
+    value: dict[str, Any] = {name: entry.value[name] for name in _FIELD_NAMES if name in entry.value}
+    return CaptureState(**value | {name: _parse_time(value.get(name)) for name in _TIME_FIELDS})
 
 
 async def record_capture(
@@ -59,7 +59,7 @@ async def record_capture(
     rung: str,
     problem: str = "",
 ) -> CaptureState:
-    """Count one more. A capture without a problem ends the one before. Of several at once each is counted."""
+    """Count a capture; one without a problem clears the last problem. Parallel captures are all counted."""
     async with wait_for_claim(engine, f"{STATE_NAMESPACE} {scope}"):
         now = engine.clock()
         before = await read_state(engine, scope)
@@ -79,7 +79,7 @@ async def record_capture(
 
 
 async def record_problem(engine: Engine, scope: str, problem: str) -> None:
-    """That a capture didn't come about, and why."""
+    """Record that a capture failed, and why."""
     async with wait_for_claim(engine, f"{STATE_NAMESPACE} {scope}"):
         before = await read_state(engine, scope)
         state = replace(before, problem=problem[:LONGEST_PROBLEM], problem_at=engine.clock())
@@ -88,27 +88,27 @@ async def record_problem(engine: Engine, scope: str, problem: str) -> None:
 
 async def _write(engine: Engine, scope: str, state: CaptureState) -> None:
     value = asdict(state)
-    for name in _MOMENTS:
+    for name in _TIME_FIELDS:
         value[name] = value[name] and value[name].isoformat()
     await engine.store.put_entry(Entry(STATE_NAMESPACE, scope, value, engine.clock()))
 
 
-def _moment(value: Any) -> datetime | None:
+def _parse_time(value: Any) -> datetime | None:
     return datetime.fromisoformat(value) if isinstance(value, str) else None
 
 
-_MOMENTS = ("captured_at", "problem_at")
-_NAMES = tuple(CaptureState.__dataclass_fields__)
+_TIME_FIELDS = ("captured_at", "problem_at")
+_FIELD_NAMES = tuple(CaptureState.__dataclass_fields__)
 
-MOST_PROJECTS = 10_000
+MAX_PROJECTS = 10_000
 LONGEST_WAIT = timedelta(minutes=15)  # for a worker
-LOG = "worker.log"
-LONGEST_LOG = 1 << 20
+WORKER_LOG = "worker.log"
+MAX_LOG_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
-    """What is known of each project's captures; how many events wait for the worker, and how many were given up."""
+    """The state of each project, the number of events that wait for the worker, and of those it gave up."""
 
     projects: Mapping[str, CaptureState]
     waiting: int
@@ -116,64 +116,66 @@ class CaptureReport:
 
 
 async def capture_report(engine: Engine) -> CaptureReport:
-    """Of all projects, the one that was captured last first."""
-    entries = await engine.store.entries(STATE_NAMESPACE, now=engine.clock(), limit=MOST_PROJECTS)
+    """Report the captures of all projects, the last captured first."""
+    entries = await engine.store.entries(STATE_NAMESPACE, now=engine.clock(), limit=MAX_PROJECTS)
     home = str(engine.settings.home)
-    left, given_up = await asyncio.to_thread(
+    waiting, given_up = await asyncio.to_thread(
         lambda: (event_queue.count_events(home), event_queue.count_rejected_events(home))
     )
-    return CaptureReport({entry.key: state_of(entry) for entry in entries}, left, given_up)
+    return CaptureReport({entry.key: parse_state_entry(entry) for entry in entries}, waiting, given_up)
 
 
 def hooks_finding(home: Path, *, now: datetime) -> list[StoreFinding]:
-    """Whether what hooks leave is worked off, and kept from others; nothing where there are none."""
-    inside = home / HOOKS
-    if not inside.is_dir():
+    """Check that hook events are processed and private; empty where there are no hooks."""
+    folder = home / HOOKS
+    if not folder.is_dir():
         return []
-    left, given_up = event_queue.count_events(str(home)), event_queue.count_rejected_events(str(home))
-    since, problem = event_queue.oldest_event_time(str(home)), _last_problem(inside / LOG)
-    waits = timedelta(seconds=max(0.0, now.timestamp() - since)) if since else timedelta()
-    sheets = hook_cache_writer.all_cache_heads(str(home))
-    blank = sum(not head.get("print") for _, head in sheets)
-    told = [f"{left} events waiting"]
-    told += [f"the first for {_minutes(waits)}"] if left else []
-    told += [f"{given_up} given up"] if given_up else []
-    told += [f"{len(sheets)} leaflets" + (f", {blank} of them blank" if blank else "")]
-    told += [f"last problem: {problem}"] if problem else []
-    late = waits > LONGEST_WAIT
-    mode = inside.stat().st_mode & 0o777
-    private = os.name == "nt" or not mode & 0o077
-    advice = [f"`chmod 700 {inside}` keeps others out."] if not private else []
-    advice += ["`mindhold status` says more; the next event of Claude Code tries again."] if late else []
+    waiting, given_up = event_queue.count_events(str(home)), event_queue.count_rejected_events(str(home))
+    oldest, problem = event_queue.oldest_event_time(str(home)), _last_problem(folder / WORKER_LOG)
+    wait = timedelta(seconds=max(0.0, now.timestamp() - oldest)) if oldest else timedelta()
+    caches = hook_cache_writer.all_cache_heads(str(home))
+    blank = sum(not head.get("print") for _, head in caches)
+    parts = [f"{waiting} events waiting"]
+    parts += [f"the first for {_format_minutes(wait)}"] if waiting else []
+    parts += [f"{given_up} given up"] if given_up else []
+    parts += [f"{len(caches)} leaflets" + (f", {blank} of them blank" if blank else "")]
+    parts += [f"last problem: {problem}"] if problem else []
+    is_late = wait > LONGEST_WAIT
+    mode = folder.stat().st_mode & 0o777
+    is_private = os.name == "nt" or not mode & 0o077
+    advice = [f"`chmod 700 {folder}` keeps others out."] if not is_private else []
+    advice += ["`mindhold status` says more; the next event of Claude Code tries again."] if is_late else []
     advice += (
-        [f"What was given up is in {inside / event_queue.QUEUE_FOLDER / event_queue.REJECTED_FOLDER}."]
+        [f"What was given up is in {folder / event_queue.QUEUE_FOLDER / event_queue.REJECTED_FOLDER}."]
         if given_up
         else []
     )
     return [
-        StoreFinding("hooks", private and not late and not given_up, ", ".join(told), advice=" ".join(advice))
+        StoreFinding(
+            "hooks", is_private and not is_late and not given_up, ", ".join(parts), advice=" ".join(advice)
+        )
     ]
 
 
 def _last_problem(log: Path) -> str:
-    """A moment and a code, never what was said."""
+    """Return the log's last line: a time and a code, never content."""
     with suppress(OSError):
-        lines = log.read_bytes()[-LONGEST_LOG:].decode("utf-8", "replace").splitlines()
+        lines = log.read_bytes()[-MAX_LOG_BYTES:].decode("utf-8", "replace").splitlines()
         return lines[-1] if lines else ""
     return ""
 
 
-def _minutes(time: timedelta) -> str:
+def _format_minutes(time: timedelta) -> str:
     minutes = int(time.total_seconds() // 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
 
 
 class CaptureStatusInput(Input):
-    """Nothing to say."""
+    """No input."""
 
 
 class ProjectCaptures(Output):
-    """What was captured of a project; `rung` is who picked out: rules, or a model's name."""
+    """The captures of a project; `rung` is who extracted: rules, or a model's name."""
 
     project: str
     captured_at: datetime | None
@@ -187,7 +189,7 @@ class ProjectCaptures(Output):
 
     @classmethod
     def of(cls, project: str, state: CaptureState) -> ProjectCaptures:
-        """The state as its view."""
+        """Build the view of a state."""
         return cls(
             project=project,
             captured_at=state.captured_at,
@@ -202,8 +204,7 @@ class ProjectCaptures(Output):
 
 
 class CaptureStatusResult(Output):
-    """Projects, the one that was captured last first. `waiting` events are still to be worked off; `given_up` ones failed
-    too often."""
+    """Projects, the last captured first. `waiting` events are not processed yet; `given_up` ones failed too often."""
 
     enabled: bool
     extract_with: str
@@ -213,7 +214,7 @@ class CaptureStatusResult(Output):
 
 
 async def _capture_status(context: Context, _given: CaptureStatusInput) -> CaptureStatusResult:
-    """How silent capture stands."""
+    """Return the status of silent capture."""
     settings = context.engine.settings.capture
     report = await capture_report(context.engine)
     return CaptureStatusResult(

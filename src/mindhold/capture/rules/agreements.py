@@ -9,18 +9,18 @@ from typing import Any
 
 from mindhold.capture.items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
-    asks,
-    blocks,
-    dangling,
-    hedged,
-    names,
-    pasted,
-    plain,
+    clean_sentence,
+    count_names,
+    is_dangling,
+    is_hedged,
+    is_pasted,
+    is_question,
+    is_specific,
+    split_blocks,
     split_sentences,
-    spoken,
+    spoken_text,
     stands_alone,
-    telling,
-    tidy,
+    strip_markdown,
 )
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
@@ -28,23 +28,25 @@ from mindhold.ports.transcripts import Role, TranscriptStep
 from mindhold.text.pattern import LazyPattern
 from mindhold.text.redaction import redact
 
-MOST_OPTIONS = 5
+MAX_OPTIONS = 5
 LONGEST_ABOUT = 140
-THIN = 4  # words: fewer say nothing without the question that they answer
+FEWEST_WORDS = 4  # words: fewer say nothing without the question that they answer
 
 _RECOMMENDS = LazyPattern(
     r"^(?:(?:so|overall|in short|here|personally),? |(?:for|given) [^,]{2,40}, ){0,2}(?:i(?:'d| would)?(?: strongly| personally)? (?:recommend|suggest|propose|advise|go with|choose|pick|use|lean towards?)"
     r"|my (?:recommendation|suggestion|proposal|advice|vote|pick|choice)(?: here)?(?: is| would be|:)|(?:recommendation|suggestion|proposal|recommended)\s*:)\s+(?P<what>.+)$",
     re.IGNORECASE,
 )
-_TO_DO = LazyPattern(r"^(?:that )?(?:we|you)(?: should)? |^to (?=\w)|^that (?=\w)", re.IGNORECASE)
-_DOING = LazyPattern(
+_TO_DO_PREFIX = LazyPattern(r"^(?:that )?(?:we|you)(?: should)? |^to (?=\w)|^that (?=\w)", re.IGNORECASE)
+_ACTION = LazyPattern(
     r"^(?:not )?\w+ing\b|^(?:use|keep|store|put|move|add|drop|remove|split|write|make|let|have|go|switch|replace|cache|run|build|call|name|start|stick|avoid|leave|set|pin|merge|hash|create|define|expose|return|wrap|extract|rename|migrate|adopt|deploy|host|do|not)\b",
     re.IGNORECASE,
 )
-_LOOSE = LazyPattern(r"\b(?:option|approach|number|choice) (?:[1-9a-d]|one|two|three)\b", re.IGNORECASE)
-# Questions that only ask for leave to go on with what was recommended.
-_FOR_LEAVE = LazyPattern(
+_UNNAMED_OPTION = LazyPattern(
+    r"\b(?:option|approach|number|choice) (?:[1-9a-d]|one|two|three)\b", re.IGNORECASE
+)
+# Questions that only ask for permission to do what was recommended.
+_PERMISSION_QUESTION = LazyPattern(
     r"^(?:so,? )?(?:(?:shall|should|may|can) (?:i|we)|(?:do you )?want me to|would you like me to|ok(?:ay)? (?:to|if i)) (?:go ahead|proceed|continue|do (?:it|that|this|so)|start|implement (?:it|that|this)|set (?:it|that|this) up|make (?:it|that|this|the) \w+|apply (?:it|that|this)|build (?:it|that)|go with (?:it|that|this))\b[^?]*\?$"
     r"|^(?:what do you think|does that (?:sound|work|make sense|look)|(?:is|are) (?:that|this|you) (?:ok|fine|good|alright|acceptable)|sounds? (?:good|ok|right)|ok(?:ay)?|agreed?|good|deal|any objections|do you agree|thoughts|what would you (?:like|prefer)|which (?:one )?(?:do|would) you (?:prefer|like))\b[^?]*\?$",
     re.IGNORECASE,
@@ -56,12 +58,14 @@ _OPTION = LazyPattern(
     r"^\s*(?:[-*]\s*)?(?:\*\*)?(?:option |approach )?([1-9]|[a-dA-D])(?:\*\*)?[.):]\s+(.+)$",
     re.IGNORECASE | re.MULTILINE,
 )
-_ASKING = LazyPattern(r"^(?:which|what|where|how|should|shall|do|does|is|can|who|when)\b", re.IGNORECASE)
+_QUESTION_WORD = LazyPattern(
+    r"^(?:which|what|where|how|should|shall|do|does|is|can|who|when)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Plain values: it is carried to the next call. `lead` stands before the question, `about` is what the person had asked."""
+    """What the assistant offers, stored as JSON for the next call. `lead` precedes the question, `about` is the user's question."""
 
     proposal: str = ""
     question: str = ""
@@ -71,14 +75,14 @@ class Offer:
 
     def as_json(self) -> dict[str, Any]:
         texts = {"proposal": self.proposal, "question": self.question, "lead": self.lead, "about": self.about}
-        told: dict[str, Any] = {name: redact(text).text for name, text in texts.items() if text}
+        document: dict[str, Any] = {name: redact(text).text for name, text in texts.items() if text}
         if self.options:
-            told["options"] = [[mark, redact(text).text] for mark, text in self.options]
-        return told
+            document["options"] = [[mark, redact(text).text] for mark, text in self.options]
+        return document
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Offer:
-        """Raises TypeError, ValueError, AttributeError for what is none."""
+        """Build an offer from JSON. Raises TypeError, ValueError, AttributeError."""
         return cls(
             proposal=str(value.get("proposal", "")),
             question=str(value.get("question", "")),
@@ -89,14 +93,14 @@ class Offer:
 
 
 def offer_of(step: TranscriptStep, asked: str) -> Offer | None:
-    """What a message of the assistant puts to the person, who had `asked` something; None when it is nothing."""
-    told = [part for block in blocks(spoken(step)) for part in split_sentences(block.text)]
-    if not told:
+    """Return what a message of the assistant offers to the user, whose question was `asked`; None when it offers nothing."""
+    parts = [part for block in split_blocks(spoken_text(step)) for part in split_sentences(block.text)]
+    if not parts:
         return None
-    question = told[-1] if told[-1].endswith("?") and len(told[-1]) <= LONGEST else ""
-    lead = told[-2] if question and len(told) > 1 else ""
+    question = parts[-1] if parts[-1].endswith("?") and len(parts[-1]) <= LONGEST else ""
+    lead = parts[-2] if question and len(parts) > 1 else ""
     offer = Offer(
-        proposal=_recommended(told) if not question or _FOR_LEAVE.match(question) else "",
+        proposal=_recommendation(parts) if not question or _PERMISSION_QUESTION.match(question) else "",
         question=question,
         lead=lead if len(lead) <= LONGEST and not lead.endswith((":", "?")) else "",
         about=asked,
@@ -105,46 +109,57 @@ def offer_of(step: TranscriptStep, asked: str) -> Offer | None:
     return offer if offer.proposal or offer.question or offer.options else None
 
 
-def asked_in(step: TranscriptStep) -> str:
-    """The question of a person's message that a bare answer is understood by; empty where there is none."""
-    for part in reversed(split_sentences(plain(spoken(step)), typed=True)):
-        text = tidy(part)
-        if (part.endswith("?") or _ASKING.match(text)) and len(text) <= LONGEST_ABOUT:
+def question_in(step: TranscriptStep) -> str:
+    """Return the question of a user's message that gives a short answer its meaning; empty where there is none."""
+    for part in reversed(split_sentences(strip_markdown(spoken_text(step)), typed=True)):
+        text = clean_sentence(part)
+        if (part.endswith("?") or _QUESTION_WORD.match(text)) and len(text) <= LONGEST_ABOUT:
             text = f"{text.rstrip('.?! ')}?"
-            return text if len(text.split()) >= THIN and not dangling(text.replace("Which", "The")) else ""
+            return (
+                text
+                if len(text.split()) >= FEWEST_WORDS and not is_dangling(text.replace("Which", "The"))
+                else ""
+            )
     return ""
 
 
-def _recommended(told: list[str]) -> str:
-    """As something to do: "use PostgreSQL for the orders, because payments need transactions"."""
-    for sentence in told:
-        found = _RECOMMENDS.match(tidy(sentence))
-        if not found:
+def _recommendation(parts: list[str]) -> str:
+    """Return the recommendation as something to do: "use PostgreSQL for the orders, because payments need transactions"."""
+    for sentence in parts:
+        match = _RECOMMENDS.match(clean_sentence(sentence))
+        if not match:
             continue
-        what = _TO_DO.sub("", found["what"]).strip().rstrip(".")
-        if hedged(what) or dangling(what) or _LOOSE.search(what) or len(what) > LONGEST - 20:
+        proposal = _TO_DO_PREFIX.sub("", match["what"]).strip().rstrip(".")
+        if (
+            is_hedged(proposal)
+            or is_dangling(proposal)
+            or _UNNAMED_OPTION.search(proposal)
+            or len(proposal) > LONGEST - 20
+        ):
             return ""
-        return what if _DOING.match(what) else f"use {what}"
+        return proposal if _ACTION.match(proposal) else f"use {proposal}"
     return ""
 
 
 def _options(text: str) -> tuple[tuple[str, str], ...]:
-    """Those that stand last are asked about."""
-    found: dict[str, str] = {}
+    """Return the numbered options; of repeated numbers the last counts."""
+    options: dict[str, str] = {}
     for option in reversed(list(_OPTION.finditer(text))):
-        told = tidy(plain(option[2]))
-        if (names(told) or len(told.split()) > THIN) and not re.search(r"\bI\b", told):
-            found.setdefault(option[1].lower(), told[:LONGEST])
-    return tuple(list(found.items())[:MOST_OPTIONS])
+        description = clean_sentence(strip_markdown(option[2]))
+        if (count_names(description) or len(description.split()) > FEWEST_WORDS) and not re.search(
+            r"\bI\b", description
+        ):
+            options.setdefault(option[1].lower(), description[:LONGEST])
+    return tuple(list(options.items())[:MAX_OPTIONS])
 
 
-def stands(text: str) -> bool:
-    """Whether what was agreed to can be understood by itself."""
-    return stands_alone(f"Agreed: {text}.", fewest=3) and not dangling(text)
+def agreement_stands_alone(text: str) -> bool:
+    """Whether the text of an agreement stands alone."""
+    return stands_alone(f"Agreed: {text}.", fewest=3) and not is_dangling(text)
 
 
 LONGEST_ANSWER = 160  # characters
-MOST_PICKED = 6  # words that name what is picked
+MAX_CHOICE_WORDS = 6  # words that name the choice
 
 _YES = LazyPattern(
     r"^(?:(?:perfect|great|nice|cool|good|awesome|alright|excellent|right|ah|oh)[\s,.!]+)*(?:yes|yeah|yep|yup|sure|ok(?:ay)?|please(?: do)?|go (?:ahead|for it)|(?:let's |please )?do (?:it|that|this|so)|sounds (?:good|great|right)(?: to me)?|correct|exactly|absolutely|definitely|agreed|i agree|good idea|works for me|that works|makes sense|네|응|좋아요?|그래)"
@@ -154,7 +169,7 @@ _YES = LazyPattern(
 _BUT = LazyPattern(
     r"\b(?:but|except|instead|however|only if|rather|not|don't|although)\b|(?:하지만|말고)", re.IGNORECASE
 )
-_PROPOSED = LazyPattern(
+_PROPOSAL_QUESTION = LazyPattern(
     r"^(?:should i|shall i|should we|shall we|(?:do you )?want me to|would you like me to|do you want me to) ((?:(?! or )[^?])+)\?$",
     re.IGNORECASE,
 )
@@ -174,17 +189,17 @@ _PICKS = LazyPattern(
     rf"^{_ASSENT}(?:the\s+)?(?P<what>[^,;.!]+?)(?:\s+(?:please|then|it is|is (?:fine|better|good|enough)))*(?P<why>(?:,| because| since| as)\s.+)?[.!]*$",
     re.IGNORECASE,
 )
-_PLACED = LazyPattern(
+_BY_POSITION = LazyPattern(
     r"^(?:the )?(?:first|second|third|former|latter|last)(?: one| option| way)?$", re.IGNORECASE
 )
-_CHOSE = LazyPattern(
+_NUMBERED_CHOICE = LazyPattern(
     r"^(?:(?:ok(?:ay)?|yes|yeah|sure|i(?:'d| would)? (?:like|prefer|choose|pick|say|want)|let's|go(?:ing)?|with|do|use|try|the|please|i'll take|take|,|\.)\s*)*(?:option |number |choice |approach |#)?([1-9]|[a-d])(?:[).,! ]|$)",
     re.IGNORECASE,
 )
-_OF_FACT = LazyPattern(
+_FACT_QUESTION = LazyPattern(
     r"^(?:did|is|are|was|were|does|has|have|had|do you (?!want|prefer)\w+|can|could)\b", re.IGNORECASE
 )
-_STEPPING = LazyPattern(
+_STEP_QUESTION = LazyPattern(
     r"\b(?:now|first|later|next|continue|stop|commit|push|wait|start|proceed|again|this|that|these|those|merge|review|yes|no|you)\b",
     re.IGNORECASE,
 )
@@ -193,113 +208,117 @@ _STEPPING = LazyPattern(
 def agreements(
     steps: Sequence[TranscriptStep], offer: Offer | None
 ) -> tuple[dict[int, RuleCandidate], Offer | None]:
-    """By the line of the answer; and what the last message puts to the person, for the next call. `offer` is the last call's."""
-    found: dict[int, RuleCandidate] = {}
+    """Return agreements by the line of the answer, and the last message's offer for the next call; `offer` is the last call's."""
+    candidates: dict[int, RuleCandidate] = {}
     asked = offer.about if offer else ""
-    said: TranscriptStep | None = None
+    message: TranscriptStep | None = None
     for step in steps:
         if step.aside:
             continue
         if step.role == Role.CLAUDE:
-            said = step
+            message = step
         elif step.role == Role.USER:
-            if said is not None:
-                offer, said = offer_of(said, asked), None
-            if offer and not pasted(step) and (content := agreed(plain(spoken(step)), offer)):
-                found[step.line] = RuleCandidate(Kind.DECISION, content, step.line, 0.85)
-            asked, offer = asked_in(step), None
-    if said is not None:
-        offer = offer_of(said, asked)
+            if message is not None:
+                offer, message = offer_of(message, asked), None
+            if (
+                offer
+                and not is_pasted(step)
+                and (content := decision_by_answer(strip_markdown(spoken_text(step)), offer))
+            ):
+                candidates[step.line] = RuleCandidate(Kind.DECISION, content, step.line, 0.85)
+            asked, offer = question_in(step), None
+    if message is not None:
+        offer = offer_of(message, asked)
     elif offer is None and asked:
         offer = Offer(about=asked)  # the answer is still to come
-    return found, offer
+    return candidates, offer
 
 
-def agreed(answer: str, offer: Offer) -> str:
-    """What an answer decides, in words that stand by themselves; empty when it decides nothing."""
+def decision_by_answer(answer: str, offer: Offer) -> str:
+    """Return what an answer decides, in words that stand alone; empty when it decides nothing."""
     answer, *rest = split_sentences(answer.strip(), typed=True) or [""]
     if not answer or len(answer) > LONGEST_ANSWER or answer.endswith("?"):
         return ""
-    if offer.options and (content := _numbered(answer, offer)):
+    if offer.options and (content := _numbered_choice(answer, offer)):
         return content
     if _YES.match(answer) and not _BUT.search(" ".join(rest)):
-        return _to_the_question(offer) or _to_the_proposal(offer)
-    return _picked(answer, offer)
+        return _agreed_question(offer) or _agreed_proposal(offer)
+    return _picked_choice(answer, offer)
 
 
-def _to_the_question(offer: Offer) -> str:
-    """ "Should I remove the unused X?" - "yes"."""
-    found = _PROPOSED.match(offer.question)
-    if not found or _MERE_STEP.match(found[1]) or not names(found[1]) or len(found[1]) > LONGEST - 20:
+def _agreed_question(offer: Offer) -> str:
+    """Read a "yes" as agreement to the question: "Should I remove the unused X?" """
+    match = _PROPOSAL_QUESTION.match(offer.question)
+    if not match or _MERE_STEP.match(match[1]) or not count_names(match[1]) or len(match[1]) > LONGEST - 20:
         return ""
-    content = f"Agreed to {found[1]}."
-    if by := _BY.match(found[1]):  # "clean this up by removing X"
-        return f"Agreed on {by[1]}."
-    if not _POINTING.search(found[1]):
+    content = f"Agreed to {match[1]}."
+    if by_clause := _BY.match(match[1]):  # "clean this up by removing X"
+        return f"Agreed on {by_clause[1]}."
+    if not _POINTING.search(match[1]):
         return content
-    lead = tidy(offer.lead)
-    whole = f"{lead} {content}"
-    return whole if offer.lead and stands_alone(lead) and len(whole) <= LONGEST else ""
+    lead = clean_sentence(offer.lead)
+    combined = f"{lead} {content}"
+    return combined if offer.lead and stands_alone(lead) and len(combined) <= LONGEST else ""
 
 
-def _to_the_proposal(offer: Offer) -> str:
-    what = offer.proposal
-    if not what or _MERE_STEP.match(what):
+def _agreed_proposal(offer: Offer) -> str:
+    proposal = offer.proposal
+    if not proposal or _MERE_STEP.match(proposal):
         return ""
     if (
-        stands(what)
-        and len(what.split()) > THIN
-        and not _POINTING.search(_REASON.sub("\n", what).split("\n")[0])
+        agreement_stands_alone(proposal)
+        and len(proposal.split()) > FEWEST_WORDS
+        and not _POINTING.search(_REASON.sub("\n", proposal).split("\n")[0])
     ):
-        return f"Agreed: {what}."
-    whole = f"{offer.about} Agreed: {what}."
-    return whole if offer.about and len(whole) <= LONGEST and telling(what) else ""
+        return f"Agreed: {proposal}."
+    combined = f"{offer.about} Agreed: {proposal}."
+    return combined if offer.about and len(combined) <= LONGEST and is_specific(proposal) else ""
 
 
-def _picked(answer: str, offer: Offer) -> str:
-    """ "Let's go with PostgreSQL.", "Redis please, cookies are too small": where that was proposed, or asked about."""
+def _picked_choice(answer: str, offer: Offer) -> str:
+    """Read "Let's go with PostgreSQL" or "Redis please" as a choice of what was proposed, or asked about."""
     for form in (_GOES_WITH, _PICKS):
-        found = form.match(answer)
-        if not found or len(found["what"].split()) > MOST_PICKED or asks(answer):
+        match = form.match(answer)
+        if not match or len(match["what"].split()) > MAX_CHOICE_WORDS or is_question(answer):
             continue
-        what, why = found["what"].strip(), (found["why"] or "").rstrip(".! ")
-        if not why and _within(what, offer.proposal) and (content := _to_the_proposal(offer)):
+        choice, why = match["what"].strip(), (match["why"] or "").rstrip(".! ")
+        if not why and _mentions_all(choice, offer.proposal) and (content := _agreed_proposal(offer)):
             return content
-        if content := _of_the_question(what, why, offer):
+        if content := _chosen_alternative(choice, why, offer):
             return content
     return ""
 
 
-def _of_the_question(what: str, why: str, offer: Offer) -> str:
+def _chosen_alternative(choice: str, reason: str, offer: Offer) -> str:
     question = offer.question
     alternatives = question.lower().count(" or ")
     if (
         not alternatives
-        or " or " in what
-        or _STEPPING.search(question)
-        or _OF_FACT.match(question)
-        or not telling(f"It is {question}")
+        or " or " in choice
+        or _STEP_QUESTION.search(question)
+        or _FACT_QUESTION.match(question)
+        or not is_specific(f"It is {question}")
     ):
         return ""
-    if not (_within(what, question) or (alternatives == 1 and _PLACED.match(what))):
+    if not (_mentions_all(choice, question) or (alternatives == 1 and _BY_POSITION.match(choice))):
         return ""
-    if len(question.split()) <= THIN:  # "Redis or cookies?"
-        lead = tidy(offer.lead) if offer.lead else offer.about
+    if len(question.split()) <= FEWEST_WORDS:  # "Redis or cookies?"
+        lead = clean_sentence(offer.lead) if offer.lead else offer.about
         question = f"{lead} {question}".strip() if lead and len(lead) < LONGEST // 2 else question
-    content = f"{question[0].upper()}{question[1:]} Chosen: {what}{why}."
+    content = f"{question[0].upper()}{question[1:]} Chosen: {choice}{reason}."
     return content if len(content) <= LONGEST else ""
 
 
-def _numbered(answer: str, offer: Offer) -> str:
-    """ "let's go with 2", where the assistant had numbered what it offered."""
-    found = _CHOSE.match(answer)
-    if not found or len(answer) > 80:
+def _numbered_choice(answer: str, offer: Offer) -> str:
+    """Read "let's go with 2" as a choice of a numbered option."""
+    match = _NUMBERED_CHOICE.match(answer)
+    if not match or len(answer) > 80:
         return ""
-    told = dict(offer.options).get(found[1].lower(), "")
-    return f"Chosen: {told}"[:LONGEST] if told else ""
+    description = dict(offer.options).get(match[1].lower(), "")
+    return f"Chosen: {description}"[:LONGEST] if description else ""
 
 
-def _within(what: str, text: str) -> bool:
-    """Whether all that is named was spoken of."""
-    named = set(lexemes(what)) - stop_lexemes()
-    return bool(named) and named <= set(lexemes(text))
+def _mentions_all(choice: str, text: str) -> bool:
+    """Whether all that is named was mentioned."""
+    words = set(lexemes(choice)) - stop_lexemes()
+    return bool(words) and words <= set(lexemes(text))

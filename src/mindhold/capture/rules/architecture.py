@@ -1,4 +1,4 @@
-"""How the project is built: architecture, environment, dependencies, and tables of parts."""
+"""How the project is built: architecture, environment, dependencies, and tables of components."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mindhold.capture.items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
     announces,
-    hedged,
-    names,
-    owned,
-    passing,
-    plain,
-    spoken,
+    clean_sentence,
+    count_names,
+    is_hedged,
+    is_momentary,
+    is_specific,
+    spoken_text,
     stands_alone,
-    telling,
-    tidy,
+    strip_markdown,
+    user_statement,
 )
 from mindhold.capture.rules.tool_calls import ToolCall, base_name
 from mindhold.model.memory import Kind
@@ -59,18 +59,22 @@ _NOT_BUILT = LazyPattern(
 )
 
 
-def architecture(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """Statements of structure."""
-    for sentence in said:
-        if sentence.role == Role.CLAUDE and not sentence.speculative and (found := _structure(sentence)):
-            yield found
+def architecture(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield the assistant's statements of structure."""
+    for sentence in sentences:
+        if (
+            sentence.role == Role.CLAUDE
+            and not sentence.speculative
+            and (candidate := _structure_candidate(sentence))
+        ):
+            yield candidate
 
 
-def _structure(sentence: Sentence) -> RuleCandidate | None:
-    text = tidy(sentence.text)
+def _structure_candidate(sentence: Sentence) -> RuleCandidate | None:
+    text = clean_sentence(sentence.text)
     if _FRAGMENT.match(text) or len(text.split()) < 6:
         return None
-    if announces(text) or hedged(text) or not stands_alone(text) or _NOT_BUILT.search(text):
+    if announces(text) or is_hedged(text) or not stands_alone(text) or _NOT_BUILT.search(text):
         return None
     if not (sentence.closing or (_STRONG.search(text) and _FILE.search(text))) or (
         _PAST.search(text) and not _NOW.search(text)
@@ -79,7 +83,7 @@ def _structure(sentence: Sentence) -> RuleCandidate | None:
     if _LISTED.match(text) and "_test." not in text and ".test." not in text:
         return RuleCandidate(Kind.ARCHITECTURE, text, sentence.line, 0.75)
     verb = _STRUCTURE.search(text)
-    if not verb or ("`" not in text and "/" not in text and names(text) < 2):
+    if not verb or ("`" not in text and "/" not in text and count_names(text) < 2):
         return None
     subject = text[: verb.start()]
     if (not _SUBJECT.match(subject) or subject.strip().lower() in _NO_SUBJECT) and not _HANGUL.search(text):
@@ -94,16 +98,16 @@ _FRAGMENT = LazyPattern(
 
 FEWEST_WORDS = 3
 
-# Of whom or what: a thing that stays, of which the sentence says how it is.
+# A fact: a lasting subject, and a verb that says how it is.
 _VERBS = (
     r"(?:lives?|runs?|uses?|has|have|talks?|sits?|belongs?|goes|go|comes?|happens?|handles?|reads?|writes?|sends?|supports?|loads?|owns?|needs?|requires?|deploys?|contains?|consists?"
     r"|works? (?:with|on|in|like)|stores?|depends?|listens?|logs? (?:in|to)|points?|targets?|builds?|serves?|covers?|expects?|follows?|provides?|pulls?|publishes|connects?|imports?|exports?|starts?|speaks?|syncs?|ships?|holds?|wraps?|exposes?|receives?|polls?|streams?|renders?|compiles?|responds?|resets?|expires?|accepts?|updates?|flashes|boots?)"
 )
 _PARTICIPLES = r"(?:\w+(?:ed|en)|built|kept|sent|run|made|done|split|set|held|sold|read)"
-_STATES = rf"(?:is|are|'s|'re)(?: (?:all|both|always|only|mostly|currently|also|usually|automatically))? (?:{_PARTICIPLES} (?:at|in|on|under|behind|by|with|from|to|via|through|as|per|every|into|inside|for|over|using|automatically|manually|hourly|daily|nightly|weekly|once|when|after|before)\b|(?:called|named|licen[sc]ed|written|shared)\b|(?:at|in|on|under|behind|inside|from|for|of|via|by) |(?:an?|the|our|my|called|named) |(?-i:[A-Z`]\S*|\S*\d\S*|`)|\S*[/.]\w)|(?:default|main|primary|production|release|target|current|minimum) [\w ]{{2,20}} (?:is|are) \S+|(?:branch|name|port|region|language|os|framework|database|shell|editor|time ?zone|licen[sc]e|default|budget|domain) is \S+"
+_STATE_VERBS = rf"(?:is|are|'s|'re)(?: (?:all|both|always|only|mostly|currently|also|usually|automatically))? (?:{_PARTICIPLES} (?:at|in|on|under|behind|by|with|from|to|via|through|as|per|every|into|inside|for|over|using|automatically|manually|hourly|daily|nightly|weekly|once|when|after|before)\b|(?:called|named|licen[sc]ed|written|shared)\b|(?:at|in|on|under|behind|inside|from|for|of|via|by) |(?:an?|the|our|my|called|named) |(?-i:[A-Z`]\S*|\S*\d\S*|`)|\S*[/.]\w)|(?:default|main|primary|production|release|target|current|minimum) [\w ]{{2,20}} (?:is|are) \S+|(?:branch|name|port|region|language|os|framework|database|shell|editor|time ?zone|licen[sc]e|default|budget|domain) is \S+"
 _STATED_SUBJECT = r"(?:(?:the|our|my|your|all|every|each|both|this|a|an) )?(?:[\w`'./+#&-]+ ){1,6}?(?:(?:also|only|always|currently|usually|mostly|automatically|all|both|still) )?"
 _FACT = LazyPattern(
-    rf"^(?:for [\w /-]{{3,30}},? |in (?:production|prod|staging|dev|ci|this \w+),? |on \w+,? )?{_STATED_SUBJECT}(?:{_VERBS} |{_STATES})"
+    rf"^(?:for [\w /-]{{3,30}},? |in (?:production|prod|staging|dev|ci|this \w+),? |on \w+,? )?{_STATED_SUBJECT}(?:{_VERBS} |{_STATE_VERBS})"
 )
 _LASTING_SUBJECT = LazyPattern(
     r"^(?:(?:the|our|my|this|all|every|each|a|an) )?(?:[\w`'./+#-]+ ){0,3}?(?:servers?|databases?|db|apis?|apps?|applications?|backend|frontend|services?|repo(?:sitory)?|monorepo|project|product|codebase|team|company|customers?|users?|clients?|cluster|queue|cache|branch(?:es)?|ci|pipelines?|deploys?|deployments?|production|prod|staging"
@@ -117,32 +121,32 @@ _FLEETING = LazyPattern(
     r"|^my (?:branch|tests?|code|changes?|build|pr|script|screen|terminal|browser tab|question|guess|idea|bad|fault)\b|^(?:it|its|they|he|she|you|your|that|these|those|there|here|what|which|who|if|when|once|so|and|but|please|let|make|can|could|add|fix|use|do|don't|try|run|write|create|remove|delete|move|check|look|show|give|open|read|change|rename|put|set|update|keep|see|go|stop|then|first|also|now|no|yes|not|never|always|to|with|by|as|because|since|after|before|i|we)\b"
     r"|\b(?:broken|blank|wrong|weird|slow|empty|fine|ok|okay|failing|missing|stuck|red|green|gone|great|good|bad|nice|cool|ugly|confusing|done for|running fine|down|back up)\b"
 )
-_UNWELL = LazyPattern(
+_TROUBLE = LazyPattern(
     r"\b(?:errors?|bugs?|typos?|problems?|issues?|warnings?|mistakes?|leaks?|way|need|reason|difference|files?|lines?|tests?)\b"
 )
 _BAD_NEWS = LazyPattern(
     r"\b(?:doesn't|don't|didn't|isn't|aren't|wasn't|was|were|did|had|has been|fails?|failed|crash(?:es|ed|ing)|an? (?:error|bug|problem|issue|typo|mess)|should|must|needs? (?:a|an|to|some|more)|has (?:an? )?(?:error|bug|problem|issue|typo)s?)\b"
 )
-# Of the speaker and those they work with.
-_OURS = LazyPattern(
+# Statements about the speaker and their team.
+_OF_TEAM = LazyPattern(
     r"^(?:(?:in|for|on) (?:this|our|the) \w+,? |at work,? )?(?:we(?:'re| are) (?:all |mostly |currently |only |both )*(?:using|an?|the|on|hosted|based|in|deploying|running|building|targeting)\b"
     r"|we (?:all |mostly |usually |generally |currently |also |only |both |still )*(?!(?:need|should|could|can|can't|would|will|won't|want|are|aren't|were|was|did|didn't|don't|do|does|may|might|must|got|get|see|saw|know|think|thought|went|go|just|almost|already|had|hope|guess|tried|try|forgot|agree|found|made|lost|met|ran|talked|did|left|began|chose|took|gave|said|told|came|like|wait|start|stop|look|discuss)\b)(?!\w+ed\b)[a-z]+\b)"
 )
-_MINE = LazyPattern(
+_OF_SPEAKER = LazyPattern(
     r"^(?:i'?m|i am) (?:on (?:an? )?\S|using |the |an? |based in|in charge|responsible|new to|not (?:a|an|the) |working (?:with|from)|color ?blind|colou?r ?blind|left-handed|from )"
     r"|^i (?:work (?:on|with|in|at|for|as|from)|use|maintain|own|run|manage|develop on|live in|speak|know|don't know|have (?:an? |no |only )|only have|usually work|mostly (?:use|work))\s|^my (?:name|role|job|editor|shell|time ?zone|os|laptop|machine|team|company|setup|github|handle|email|background|native language)\b.*\b(?:is|are|has|runs)\b"
 )
-_NOT_MINE = LazyPattern(
+_NOT_OF_SPEAKER = LazyPattern(
     r"^(?:i'?m|i am) (?:the one who|a bit|a little|an idiot|on (?:it|a call|my way|the (?:phone|train|wrong|right|same))|in a|using (?:it|this|that)|not a fan)|^i have (?:an? |no )?(?:question|problem|issue|idea|error|bug|feeling|look|to|time|clue|few|meeting|doubt)"
     r"|^i (?:run|use|know) (?:it|this|that|what|how|why|the (?:command|tests?|app|script))|^we(?:'re| are)? (?:in|on|the|an?) (?:the (?:same|right|wrong|middle)|(?:good|bad|same|it|track|time|hurry|little|bit))|^we have (?:to|an? (?:problem|bug|issue|error|meeting|deadline))|^we (?:put|call|use|keep|store|run) (?:it|this|that|them)\b"
 )
 _OF_PEOPLE = LazyPattern(
     r"\b(?:team|tickets?|customers?|users?|clients?|company|product|designers?|developers?|release (?:every|on)|we are|we're|every (?:second|other)|licen[sc]ed|deadline|legal|hospital|linear|jira|slack|figma|notion|name)\b"
 )
-_PLACED = LazyPattern(
+_LOCATION = LazyPattern(
     r"\b(?:lives?|(?:is|are) (?:in|at|on|under|checked|done|kept|stored|run|hosted|managed)|runs?|goes|go)\b"
 )
-_THERE = LazyPattern(
+_THERE_IS = LazyPattern(
     r"^there(?:'s| is| are) (?:an? |one |two |three |four |five |\d+ |also |no ).* (?:in|on|for|under|behind) (?:this|our|the|every|each|`?\w+/)"
 )
 _STYLE = LazyPattern(
@@ -150,42 +154,41 @@ _STYLE = LazyPattern(
 )
 
 
-def surroundings(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """What is so, and will be so tomorrow. Nobody else's words count."""
-    for sentence in said:
-        if sentence.role == Role.USER and (text := owned(sentence)) and (kind := _kind(text)):
+def project_facts(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield lasting facts that the user states about the project and its environment."""
+    for sentence in sentences:
+        if sentence.role == Role.USER and (text := user_statement(sentence)) and (kind := _kind(text)):
             yield RuleCandidate(kind, text, sentence.line, 0.8)
 
 
 def _kind(text: str) -> Kind | None:
     low = text.lower()
-    if len(text.split()) < FEWEST_WORDS or passing(_without_habit(text)):
+    if len(text.split()) < FEWEST_WORDS or is_momentary(_without_habit(text)):
         return None
-    ours, mine = _OURS.match(low), _MINE.match(low)
-    if ours or mine:
-        if _NOT_MINE.match(low) or not (telling(text) or len(text.split()) > FEWEST_WORDS + 1):
+    of_team, of_speaker = _OF_TEAM.match(low), _OF_SPEAKER.match(low)
+    if of_team or of_speaker:
+        if _NOT_OF_SPEAKER.match(low) or not (is_specific(text) or len(text.split()) > FEWEST_WORDS + 1):
             return None
-        if ours and _STYLE.search(low):
+        if of_team and _STYLE.search(low):
             return Kind.PREFERENCE
-        return Kind.CONTEXT if mine or _OF_PEOPLE.search(low) else Kind.ARCHITECTURE
-    if _THERE.match(low) and not _BAD_NEWS.search(low) and not _UNWELL.search(low):
+        return Kind.CONTEXT if of_speaker or _OF_PEOPLE.search(low) else Kind.ARCHITECTURE
+    if _THERE_IS.match(low) and not _BAD_NEWS.search(low) and not _TROUBLE.search(low):
         return Kind.ARCHITECTURE
     if _FLEETING.search(low) or _BAD_NEWS.search(low) or not _FACT.match(_lower_first(text)):
         return None
-    if not (telling(text) or _LASTING_SUBJECT.match(low) or _LASTING_VERB.search(low)):
+    if not (is_specific(text) or _LASTING_SUBJECT.match(low) or _LASTING_VERB.search(low)):
         return None
-    if _STYLE.search(low) and not telling_place(low):
+    if _STYLE.search(low) and not says_where(low):
         return Kind.PREFERENCE
     return Kind.CONTEXT if _OF_PEOPLE.search(low) else Kind.ARCHITECTURE
 
 
-def telling_place(low: str) -> bool:
-    """Whether it says where something is or by what it is done, which is no matter of style."""
-    return _PLACED.search(low) is not None
+def says_where(low: str) -> bool:
+    """Whether it says where or by what something is done, which is no matter of style."""
+    return _LOCATION.search(low) is not None
 
 
 def _without_habit(text: str) -> str:
-    """What is done "every night" or "currently" is no matter of this moment."""
     return text.replace("tonight", "").replace("currently", "")
 
 
@@ -193,7 +196,7 @@ def _lower_first(text: str) -> str:
     return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
 
-MOST_NAMED = 8  # of what a manifest depends on
+MAX_DEPENDENCIES = 8  # dependencies of a manifest that are listed
 
 _LINE_NUMBER = LazyPattern(r"^\s*\d+[→\t|]", re.MULTILINE)
 _GO_DEPENDENCY = LazyPattern(r"^\s+(?:[\w.-]+/)+?([\w.-]+?)(?:/v\d+)? v\d\S*$", re.MULTILINE)
@@ -204,69 +207,81 @@ _PY_DEPENDENCY = LazyPattern(
 )
 
 
-def stack(done: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
-    """One statement a manifest."""
-    for deed in done:
-        if deed.tool != "Read" or deed.failed or any(one.writes and one.asked == deed.asked for one in done):
-            continue  # of one that was changed afterwards nothing is known
-        if told := manifest(deed.asked, deed.answer):
-            yield RuleCandidate(Kind.ARCHITECTURE, told, deed.line, 0.8)
+def manifest_statements(calls: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
+    """Yield one statement for each manifest that was read."""
+    for call in calls:
+        if (
+            call.tool != "Read"
+            or call.failed
+            or any(other.writes and other.input == call.input for other in calls)
+        ):
+            continue  # it was changed afterwards
+        if description := describe_manifest(call.input, call.output):
+            yield RuleCandidate(Kind.ARCHITECTURE, description, call.line, 0.8)
 
 
-def manifest(path: str, text: str) -> str:
-    """What a manifest says the project is made with; empty when it is none, or says little."""
+def describe_manifest(path: str, text: str) -> str:
+    """Describe a project by its manifest; empty when the file is none, or says little."""
     text = _LINE_NUMBER.sub("", text)
     name = base_name(path)
-    found: tuple[str, list[str]] | None = None
+    description: tuple[str, list[str]] | None = None
     if name == "go.mod" and (module := re.search(r"^module (\S+)", text, re.MULTILINE)):
         version = re.search(r"^go (\S+)", text, re.MULTILINE)
         direct = "\n".join(line for line in text.splitlines() if "// indirect" not in line)
-        found = (
+        description = (
             f"{module[1]} is a Go {version[1] if version else ''} module",
             _GO_DEPENDENCY.findall(direct),
         )
-    elif name == "Cargo.toml" and "[dependencies]" in text and (called := _TOML_NAME.search(text)):
+    elif name == "Cargo.toml" and "[dependencies]" in text and (project_name := _TOML_NAME.search(text)):
         section = text.split("[dependencies]", 1)[1].split("\n[", 1)[0]
-        found = (f"{called[1]} is a Rust crate", _CARGO_DEPENDENCY.findall(section))
-    elif name == "pyproject.toml" and (called := _TOML_NAME.search(text)):
-        listed = re.search(r"^dependencies\s*=\s*\[(.*?)^\]", text, re.DOTALL | re.MULTILINE)
-        found = (f"{called[1]} is a Python project", _PY_DEPENDENCY.findall(listed[1]) if listed else [])
+        description = (f"{project_name[1]} is a Rust crate", _CARGO_DEPENDENCY.findall(section))
+    elif name == "pyproject.toml" and (project_name := _TOML_NAME.search(text)):
+        dependency_list = re.search(r"^dependencies\s*=\s*\[(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+        description = (
+            f"{project_name[1]} is a Python project",
+            _PY_DEPENDENCY.findall(dependency_list[1]) if dependency_list else [],
+        )
     elif name == "package.json":
-        found = _node(text)
-    if found is None or len(found[1]) < 2:
+        description = _node(text)
+    if description is None or len(description[1]) < 2:
         return ""
-    named = list(dict.fromkeys(found[1]))[:MOST_NAMED]
-    return f"{' '.join(found[0].split())} that depends on {', '.join(named)} (`{name}`)."[:LONGEST]
+    dependencies = list(dict.fromkeys(description[1]))[:MAX_DEPENDENCIES]
+    return f"{' '.join(description[0].split())} that depends on {', '.join(dependencies)} (`{name}`)."[
+        :LONGEST
+    ]
 
 
 def _node(text: str) -> tuple[str, list[str]] | None:
     try:
-        told = json.loads(text[: text.rindex("}") + 1])
+        document = json.loads(text[: text.rindex("}") + 1])
     except ValueError:
         return None
-    needs = told.get("dependencies") if isinstance(told, dict) else None
-    if not isinstance(needs, dict):
+    dependencies = document.get("dependencies") if isinstance(document, dict) else None
+    if not isinstance(dependencies, dict):
         return None
-    return (f"{told.get('name') or 'The project'} is a Node package", [str(one) for one in needs])
+    return (
+        f"{document.get('name') or 'The project'} is a Node package",
+        [str(dependency) for dependency in dependencies],
+    )
 
 
-MOST_ROWS = 8
-MOST_CELLS = 4
+MAX_ROWS = 8
+MAX_CELLS = 4
 
 _ROW = LazyPattern(r"^\s*\|(.+)\|\s*$")
 _RULE = LazyPattern(r"^[\s|:-]+$")
-_OF_PARTS = LazyPattern(
+_COMPONENT_HEADING = LazyPattern(
     r"mechanism|purpose|location|\bfiles?\b|responsib|used by|description|\brole\b|\breturns?\b|\buses\b|what it does|\bwhere\b|component|module|meaning|stores?\b|\bpath\b|behaviou?r|default|contains|handles|\bowner\b|endpoint|command|runs? on",
     re.IGNORECASE,
 )
-_OF_THE_MOMENT = LazyPattern(
+_MOMENTARY_HEADING = LazyPattern(
     r"status|result|before|after|pass|fail|priority|severity|effort|risk|option|pros|cons|count|time\b|fix|issue|finding|line|change|diff|test|step|phase|task|\bpr\b|score|verdict|impact|old|new|current|proposed|approach|example|scenario|cost|coverage",
     re.IGNORECASE,
 )
 
-_COMPARED = LazyPattern(r"(?:missing|yes|no|n/a|none|\W{0,2})", re.IGNORECASE)
-# A row is a statement by its verb: "Serves HTTP", "is read by"; a row of names alone is none.
-_SAYS = LazyPattern(
+_COMPARISON_CELL = LazyPattern(r"(?:missing|yes|no|n/a|none|\W{0,2})", re.IGNORECASE)
+# A row is a statement if it has a verb: "Serves HTTP", "is read by"; a row of names alone is none.
+_VERB = LazyPattern(
     r"^(?:(?:only|also|always|never|first|then) )?(?!(?:files|tests|names|lines|types|commands|bytes|settings|users|options|flags|docs|headers|tokens|events|errors|results|fields|keys|values|less|process|access|class|address|status|https|css|js|os|yes|this|its|as|is|has|was|alias|bus)\b)[a-z]+s\b"
     r"|\b(?:is|are|has|have|can|must|will|does|uses?|calls?|reads?|writes?|stores?|returns?|sends?|runs?|loads?|holds?|handles?|contains?|needs?|keeps?|used (?:by|for|to|in)|called (?:by|from|in)|stored (?:in|as|at)|read (?:by|from))\b",
     re.IGNORECASE,
@@ -276,18 +291,22 @@ _EXAMPLE = LazyPattern(r"\b(?:example|e\.g\.|for instance)\b", re.IGNORECASE)
 
 
 def table_statements(steps: Sequence[TranscriptStep]) -> Iterator[RuleCandidate]:
-    """Rows of tables whose heads speak of parts, not of how things stand."""
+    """Yield rows of tables whose headings describe components, not a passing state."""
     for step in steps:
         if step.role != Role.CLAUDE or step.aside or "|" not in step.text:
             continue
-        for head, rows in _tables(spoken(step)):
-            if any(_COMPARED.fullmatch(cell) for row in rows for cell in row):
+        for head, rows in _tables(spoken_text(step)):
+            if any(_COMPARISON_CELL.fullmatch(cell) for row in rows for cell in row):
                 continue
-            if len(rows) <= MOST_ROWS and 2 <= len(head) <= MOST_CELLS and _OF_PARTS.search(" ".join(head)):
+            if (
+                len(rows) <= MAX_ROWS
+                and 2 <= len(head) <= MAX_CELLS
+                and _COMPONENT_HEADING.search(" ".join(head))
+            ):
                 yield from (
                     RuleCandidate(Kind.ARCHITECTURE, text, step.line, 0.62)
                     for row in rows
-                    if (text := _told(head, row))
+                    if (text := _row_statement(head, row))
                 )
 
 
@@ -310,27 +329,29 @@ def _tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
 
 
 def _cells(row: str) -> list[str]:
-    return [plain(cell).replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row)]
+    return [strip_markdown(cell).replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row)]
 
 
-def _told(head: Sequence[str], row: Sequence[str]) -> str:
-    """ "Component `api`: Purpose serves HTTP." Columns that say how things stand just now are left out."""
+def _row_statement(head: Sequence[str], row: Sequence[str]) -> str:
+    """Join a row's cells: "Component `api`: Purpose serves HTTP." Columns of a passing state are left out."""
     if len(row) != len(head) or not row[0] or _TEST.search(row[0]) or "`" not in " ".join(row):
         return ""
-    told = [
+    columns = [
         f"{name.lower()}: {cell.rstrip('.')}"
         for name, cell in zip(head[1:], row[1:], strict=True)
-        if cell and not _OF_THE_MOMENT.search(name)
+        if cell and not _MOMENTARY_HEADING.search(name)
     ]
     text = (
-        f"{row[0]} ({head[0].lower()}) - {'; '.join(told)}." if head[0] else f"{row[0]} - {'; '.join(told)}."
+        f"{row[0]} ({head[0].lower()}) - {'; '.join(columns)}."
+        if head[0]
+        else f"{row[0]} - {'; '.join(columns)}."
     )
     if (
-        not told
-        or not any(_SAYS.search(cell) for cell in row[1:])
-        or hedged(text)
+        not columns
+        or not any(_VERB.search(cell) for cell in row[1:])
+        or is_hedged(text)
         or not 24 <= len(text) <= LONGEST
-        or _OF_THE_MOMENT.search(head[0])
+        or _MOMENTARY_HEADING.search(head[0])
     ):
         return ""
-    return tidy(text)
+    return clean_sentence(text)

@@ -1,4 +1,4 @@
-"""How things are done here: preferences, corrections, procedures, gotchas and patterns."""
+"""How work is done in the project: preferences, corrections, procedures, gotchas and patterns."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from mindhold.capture.items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
     announces,
-    asks,
-    hedged,
-    korean,
-    names,
-    owned,
-    passing,
-    plain,
-    reports,
+    clean_sentence,
+    count_names,
+    is_hedged,
+    is_korean,
+    is_momentary,
+    is_question,
+    is_specific,
+    reports_work,
     stands_alone,
-    stands_as_told,
-    telling,
-    tidy,
+    stands_alone_loosely,
+    strip_markdown,
+    user_statement,
 )
 from mindhold.capture.rules.tool_calls import (
     ToolCall,
-    by_runner,
     commands,
-    is_whole,
     purpose_of,
+    runs_everything,
+    uses_runner,
     without_variables,
 )
 from mindhold.model.memory import Kind
@@ -54,7 +54,7 @@ _CORRECTION = LazyPattern(
     r"|\b(?:don't|do not) (?:add|use|write|mention|include) [^.]{3,60} (?:in|to|for) (?:commits?|commit messages|prs?|tests?|code|comments|docs|the docs)\b",
     re.IGNORECASE,
 )
-# Orders that are meant for more than once, by what they are about and when they hold.
+# Orders that are meant to last, by their subject and their condition.
 _THINGS = (
     r"(?:commits?|commit messages?|tests?|unit tests|test files?|functions?|methods|class(?:es)?|components?|hooks|variables?|variable names|names|comments?|docs|docstrings?|branch(?:es)?|branch names|prs?|pull requests?|quer(?:y|ies)|endpoints?|migrations?|types|imports|exports|errors?|error messages|exceptions"
     r"|logs?|dates?|timestamps?|answers|replies|responses|explanations|code|indentation|styles?|dependencies|packages|strings|constants|apis?|api responses|models|modules|scripts?|releases?|versions|reviews|code reviews|config\w*|secrets|text|messages|keywords|sql|money|prices|amounts|units|emojis|files|css|html|js|ts|typescript|javascript|python|rust|go|java|kotlin|swift|markdown|json|yaml|c\+\+"
@@ -75,7 +75,7 @@ _HABIT_ORDER = LazyPattern(
     r"|use (?:the |our )?[\w`./-]+(?: [\w`./-]+)? (?:instead|rather than|and not|over|not) |use (?:single|double|british|american|metric|imperative|semantic|conventional|two|four|2|4|tabs|spaces|snake_case|camelcase|kebab-case|pascalcase|strict|type hints|early returns)\b|format \w+ with \w+)",
     re.IGNORECASE,
 )
-# What is so of all things of a sort is to be so.
+# A statement about all things of a kind is a rule.
 _RULE = LazyPattern(
     rf"^(?:(?:all|every|each|any|no|new|our|public) )+(?:[\w`-]+ ){{0,3}}?{_THINGS} (?:\w+ )?(?:should|must|need to|needs? |have to|has to|may not|can't|cannot|are (?:always|never)|is (?:always|never)|go(?:es)? (?:in|next|under|into)|follow|start with|end (?:in|with)|never|always)"
     rf"|^(?!(?:the|this|that|these|those|it|he|she|they|you|we|i|tests|things|changes|results)\b)(?:[\w`-]+ ){{0,2}}?[\w`-]+s (?:(?:should|must|need to|have to|may)(?: not|n't)?(?: always| never| only| all)? (?!be (?:running|started|up)\b)\w+|should(?:n't)? \w+|always \w+|never \w+)"
@@ -91,112 +91,126 @@ _LIKING = LazyPattern(
     r"^(?:(?:personally|generally|honestly),? )?(?:i (?:really |always |generally |usually |just |only )*(?:like|love|hate|dislike|prefer|don't like|do not like|don't want|can't stand|want (?:all|every|each|you to (?:always|never|use|write|keep|ask|explain|show|stop|avoid|be|prefer|stick|follow)|no|to (?:see|review|approve|be asked))|expect|need all)\b|i(?:'d| would) like (?:you to )?(?:always|never|all|every|each|no)\b|we (?:like|love|hate|dislike|value|prefer|avoid|try to)\b|(?:it'?s |it is )?important (?:to me )?that (?:every|all|each|no|we|you)\b|in this (?:project|repo|codebase) (?:all|every|we)\b|in general,? )",
     re.IGNORECASE,
 )
-_A_TASK = LazyPattern(
+_TASK = LazyPattern(
     r"^(?:use|put|keep|write|name|return|handle|log|wrap|add|document|explain|follow)\b.*\b(?:the (?:\w+ )?(?:button|page|form|modal|header|footer|sidebar|dialog|login|screen|following|script|function|class|method|file|endpoint)\b|a (?:test|unit test|comment|function|script|class|method|file|loop|for|while|smaller|bigger|larger|different)\b|an? \w+ (?:test|function|script)\b)"
     r"|^explain (?:how|why|what|the)\b|^write (?:the|some|me|tests? for (?:the|it))\b|^i (?:like|love) (?:it|this|that|the|your|where|how)\b|^i(?: really)? (?:like|want|need) (?:to (?:know|see (?:the|how|what|if|why|it)|understand|go|add|change|make|try))\b",
     re.IGNORECASE,
 )
 _UNSURE = LazyPattern(r"\b(?:maybe|perhaps|not sure|might|could|wonder\w*|i guess)\b|\?", re.IGNORECASE)
-_LIKE_THAT = LazyPattern(
+_VAGUE_ORDER = LazyPattern(
     r"^(?:as (?:lightweight|simple|small|minimal|short|concise|few|little|clean|quick|cheap) as possible|keep (?:it|things|everything) (?:simple|minimal|short|small|clean|concise))\b[^.]{0,20}\.?$",
     re.IGNORECASE,
 )
 _YOU_SHOULD = LazyPattern(
     r"^you (?:should|must|need to|have to|can) (?:always )?(?=use|write|keep|run|put|ask|add|prefer|avoid|never|not )"
 )
-_POINTED_AT = LazyPattern(r"\b(?:it|this|that|them|those|these)\b[.!]?$", re.IGNORECASE)
-_THIS_TIME = LazyPattern(
+_POINTING_END = LazyPattern(r"\b(?:it|this|that|them|those|these)\b[.!]?$", re.IGNORECASE)
+_MOMENTARY_ORDER = LazyPattern(
     r"\b(?:yet|for now|(?<!from )now|this time|(?:at|for) the (?:moment|time being)|today|tonight|tomorrow|this (?:week|morning|afternoon|evening|once)|in a hurry|until (?:i|we|the|it|tomorrow|later|then|next)\b|here|this (?:one|file|pr|commit|branch|time|case|function|test|line|change|step|script|part)|that (?:one|file|function|test|line|part)|the (?:last|first|second|other) (?:one|commit|change|part)"
     r"|anymore|again|so far|currently|already|wasn't|didn't|doesn't|isn't|happen\w*|why|because it|weird|still|i mean|if it|if the|sure if|it (?:always|never))\b|\?",
     re.IGNORECASE,
 )
 
 
-def preferences(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """Only what is meant for more than the step at hand."""
-    for sentence in said:
-        if sentence.role != Role.USER or sentence.aside or korean(sentence.text):
+def preferences(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield the user's preferences that are meant to last."""
+    for sentence in sentences:
+        if sentence.role != Role.USER or sentence.aside or is_korean(sentence.text):
             continue
-        text = tidy(sentence.text)
-        text = own = (
+        text = clean_sentence(sentence.text)
+        text = statement = (
             _YOU_SHOULD.sub("", text[:1].lower() + text[1:]) if _YOU_SHOULD.match(text.lower()) else text
         )
         weight = _preference_weight(text, sentence.text.strip())
-        if weight and SHORTEST <= len(text) <= LONGEST and not passing_order(own):
-            found = rate_worth(text)
-            if not (found.chatter or found.dangling or (found.words < 2 and not telling(own))):
+        if weight and SHORTEST <= len(text) <= LONGEST and not is_momentary_order(statement):
+            judgement = rate_worth(text)
+            if not (
+                judgement.chatter
+                or judgement.dangling
+                or (judgement.words < 2 and not is_specific(statement))
+            ):
                 yield RuleCandidate(Kind.PREFERENCE, text, sentence.line, weight)
 
 
 def _preference_weight(text: str, raw: str) -> float:
-    """How surely it is meant for good; 0 when it isn't."""
-    if _UNSURE.search(text) or asks(raw) or len(text.split()) < FEWEST_WORDS or _LIKE_THAT.match(text):
+    """Return how surely it is meant to last; 0 when it isn't."""
+    if (
+        _UNSURE.search(text)
+        or is_question(raw)
+        or len(text.split()) < FEWEST_WORDS
+        or _VAGUE_ORDER.match(text)
+    ):
         return 0.0
     if _GENERAL.search(text):
         return 0.9
     if _CORRECTION.search(raw) or _CORRECTION.search(text):
         return 0.85
     if _HABIT_ORDER.match(text) or _RULE.match(text) or _BAN.match(text) or _LIKING.match(text):
-        return 0.85 if not _A_TASK.match(text) else 0.0
-    return 0.8 if _STYLE_ORDER.match(text) and not _A_TASK.match(text) else 0.0
+        return 0.85 if not _TASK.match(text) else 0.0
+    return 0.8 if _STYLE_ORDER.match(text) and not _TASK.match(text) else 0.0
 
 
-def passing_order(text: str) -> bool:
-    """Whether it only holds for the step at hand."""
-    return _THIS_TIME.search(text) is not None or _POINTED_AT.search(text) is not None
+def is_momentary_order(text: str) -> bool:
+    """Whether it only holds for the current step."""
+    return _MOMENTARY_ORDER.search(text) is not None or _POINTING_END.search(text) is not None
 
 
 FEWEST_CORRECTION_WORDS = 4
 
-_OBJECTS = LazyPattern(
+_OBJECTION = LazyPattern(
     r"^(?:(?:no+|nope|nah|wrong|incorrect|wait|stop|hm+|actually|correction|careful|sorry|oh|but|ok|not quite|almost|i said|i meant|i told you|again|as i said"
     r"|(?:no,? )?(?:that'?s|this is|that is) (?:wrong|not right|incorrect|not correct|not true|not what i (?:want(?:ed)?|meant|asked for)))\b[\s,.:;!—–-]*)+"
 )
-_PUTS = LazyPattern(
+_DEMAND = LazyPattern(
     r"\b(?:should(?:n't| not)?|must(?:n't| not)?|has to|have to|needs? to|(?:don't|do not|never|always) \w+|we (?:use|call|don't|do|only|write|have|changed|agreed|deploy|store|never|always|need|want)"
     r"|let's (?:use|keep|make|call|go|switch|store|put|not)|(?:is|are) (?:called|named|in|spelled|not)|belongs?|use|not \w+|instead of|rather than)\b"
 )
 _FIRM = LazyPattern(
     r"^(?:no|nope|nah|wrong|incorrect|correction|actually we|(?:no,? )?that'?s (?:wrong|not right|incorrect|not correct|not true))\b"
 )
-_SO = LazyPattern(
+_STATED_FACT = LazyPattern(
     r"(?!it\b|i\b|that\b|this\b|you\b)(?:[\w`./'-]+ ){1,6}?(?:is|are|was|were|has|have|uses?|comes?|runs?|renamed|moved|lives?|goes|expects?|returns?)\b .{4,}"
 )
 _CONTRAST = LazyPattern(
     r"(?:,|;| and| -) not (?!sure|yet|now|that|this|the other|so |a |an |be |in the mood)\S+|^not [\w.`-]+(?: [\w.`-]+)?, |\b(?:use|using|with|is|are|in|called|spelled) \S+(?: \S+){0,3} not (?:in |with |by |from )?[\w.`\"'-]+[.!]?$"
     r"|\b(?:this|our) (?:project|repo|codebase|app|team) (?:uses?|has|needs|wants|is|doesn't)\b"
 )
-_LOOSE = LazyPattern(r" (?:now|again|here)\b")
-_EMPTY = LazyPattern(
+_TIME_WORDS = LazyPattern(r" (?:now|again|here)\b")
+_EMPTY_CORRECTION = LazyPattern(
     r"\b(?:leave|that one|this one|the other|the same|not that|not this|undo|revert|go back)\b|\bwe (?:have|need) to (?:go|leave|stop|wait|fix|finish)\b"
 )
 
 
-def corrections(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """Only what says how it is, or is to be; "no, the other file" says nothing."""
-    for sentence in said:
+def corrections(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield the user's corrections that say how something is or should be; "no, the other file" says nothing."""
+    for sentence in sentences:
         if sentence.role != Role.USER:
             continue
         low = sentence.text.lower()
-        objected = _OBJECTS.match(low)
-        put = objected and (
-            _PUTS.search(low, objected.end()) or (_FIRM.match(low) and _SO.match(low, objected.end()))
+        objection = _OBJECTION.match(low)
+        states_fact = objection and (
+            _DEMAND.search(low, objection.end())
+            or (_FIRM.match(low) and _STATED_FACT.match(low, objection.end()))
         )
-        if not put and not _CONTRAST.search(low):
+        if not states_fact and not _CONTRAST.search(low):
             continue
-        text = owned(replace(sentence, text=_without_objection(sentence.text)))
-        if len(text.split()) < FEWEST_CORRECTION_WORDS or _EMPTY.search(low) or passing(_LOOSE.sub("", text)):
+        text = user_statement(replace(sentence, text=_without_objection(sentence.text)))
+        if (
+            len(text.split()) < FEWEST_CORRECTION_WORDS
+            or _EMPTY_CORRECTION.search(low)
+            or is_momentary(_TIME_WORDS.sub("", text))
+        ):
             continue
-        yield RuleCandidate(Kind.DECISION, text, sentence.line, 0.85 if objected else 0.8)
+        yield RuleCandidate(Kind.DECISION, text, sentence.line, 0.85 if objection else 0.8)
 
 
 def _without_objection(text: str) -> str:
-    objected = _OBJECTS.match(text.lower())
-    return text[objected.end() :] if objected else text
+    objection = _OBJECTION.match(text.lower())
+    return text[objection.end() :] if objection else text
 
 
-OFTEN = 2  # successes, unless a task runner is called
-LONGEST_GIVEN = 200
+ENOUGH_SUCCESSES = 2  # successes, unless a task runner is called
+LONGEST_GIVEN_COMMANDS = 200
 
 _WORDING = {
     "tests": "Run the tests with {}.",
@@ -217,7 +231,7 @@ _WHOLE = LazyPattern(
     r"go (?:build|test|vet)(?: -[vx]| -race)* \./(?:[\w./-]*/)?(?:\.\.\.)?|cargo (?:build|test|check|clippy|fmt|nextest run)(?: --?\S+)*|(?:python3? -m )?pytest(?: -\w+)*|(?:uv run |poetry run )\w+(?: --?\S+| \.)*"
     r"|ruff (?:check|format)(?: \.)?|mypy \.|(?:npx )?tsc(?: --noEmit| -b)?|(?:npx )?(?:vitest|jest|eslint)(?: run| \.)?|dotnet (?:build|test)|swift (?:build|test)|mvn \w+|gradle \w+|flutter \w+"
 )
-_GIVEN = LazyPattern(
+_CODE_BLOCK = LazyPattern(
     r"^(?P<lead>[^\n]{0,300})\n{1,3}[ \t]*```(?:bash|sh|shell|console|zsh|powershell|)[ \t]*\n(?P<code>.*?)\n[ \t]*```",
     re.DOTALL | re.MULTILINE,
 )
@@ -244,40 +258,40 @@ _COMMAND = LazyPattern(
 
 
 def procedures(
-    done: Sequence[ToolCall],
-    said: Sequence[Sentence],
+    calls: Sequence[ToolCall],
+    sentences: Sequence[Sentence],
     steps: Sequence[TranscriptStep],
     counts: dict[str, int],
 ) -> Iterator[RuleCandidate]:
-    """`counts` are the successes of each command so far, in earlier calls as well; they are added to."""
-    told: set[str] = set()
-    for deed in done:
-        if not deed.shell or deed.failed or deed.refused or not deed.answered or deed.aside:
+    """Yield commands that are known to work. `counts` are the successes of each command so far, and is updated."""
+    used_purposes: set[str] = set()
+    for call in calls:
+        if not call.shell or call.failed or call.refused or not call.output_line or call.aside:
             continue
-        for command in commands(deed.asked):
+        for command in commands(call.input):
             purpose = purpose_of(command)
-            if purpose not in _WORDING or not is_whole(command) or not by_runner(command):
+            if purpose not in _WORDING or not runs_everything(command) or not uses_runner(command):
                 continue
             counts[command] = counts.get(command, 0) + 1
-            enough = 1 if _NAMED_TASK.match(command) or _WHOLE.fullmatch(command) else OFTEN
-            if counts[command] >= enough and purpose not in told:
-                told.add(purpose)
+            enough = 1 if _NAMED_TASK.match(command) or _WHOLE.fullmatch(command) else ENOUGH_SUCCESSES
+            if counts[command] >= enough and purpose not in used_purposes:
+                used_purposes.add(purpose)
                 text = _WORDING[purpose].format(f"`{command}`")
-                yield RuleCandidate(Kind.PROCEDURE, text, deed.line, 0.85 if enough == 1 else 0.75)
-    yield from _given(steps)
-    yield from _advised(said)
+                yield RuleCandidate(Kind.PROCEDURE, text, call.line, 0.85 if enough == 1 else 0.75)
+    yield from _given_commands(steps)
+    yield from _advised_commands(sentences)
 
 
-def _advised(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """ "Run `x` to get y": a command with what it is for, in a sentence."""
-    for sentence in said:
+def _advised_commands(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield sentences with a command and its purpose: "Run `x` to get y"."""
+    for sentence in sentences:
         if sentence.role != Role.CLAUDE or not sentence.closing or sentence.aside or sentence.speculative:
             continue
-        text = tidy(sentence.text)
-        found = _ADVICE.search(text) or _TO_DO.match(text)
+        text = clean_sentence(sentence.text)
+        match = _ADVICE.search(text) or _TO_DO.match(text)
         if (
-            found
-            and _COMMAND.match(f"{without_variables(found[1])} ")
+            match
+            and _COMMAND.match(f"{without_variables(match[1])} ")
             and not text.endswith("?")
             and not _NOT_ADVICE.search(text)
             and len(text) <= LONGEST
@@ -285,35 +299,35 @@ def _advised(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
             yield RuleCandidate(Kind.PROCEDURE, text, sentence.line, 0.7)
 
 
-def _given(steps: Sequence[TranscriptStep]) -> Iterator[RuleCandidate]:
-    """A command that the assistant gave to the person, with what it is for."""
-    asked = ""
+def _given_commands(steps: Sequence[TranscriptStep]) -> Iterator[RuleCandidate]:
+    """Yield commands that the assistant gave to the user, with their purpose."""
+    question = ""
     for step in steps:
         if step.aside:
             continue
         if step.role == Role.USER:
-            asked = " ".join(step.text.split())
+            question = " ".join(step.text.split())
         elif step.role == Role.CLAUDE:
-            yield from _in(step, asked)
+            yield from _commands_in(step, question)
 
 
-def _in(step: TranscriptStep, asked: str) -> Iterator[RuleCandidate]:
-    for found in _GIVEN.finditer(f"\n{step.text}"):
-        lines = [_PROMPT.sub("", line).strip() for line in found["code"].splitlines()]
+def _commands_in(step: TranscriptStep, question: str) -> Iterator[RuleCandidate]:
+    for match in _CODE_BLOCK.finditer(f"\n{step.text}"):
+        lines = [_PROMPT.sub("", line).strip() for line in match["code"].splitlines()]
         lines = [line for line in lines if line and not line.startswith("#")]
-        lead = plain(found["lead"]).strip()
+        lead = strip_markdown(match["lead"]).strip()
         if (
             not 1 <= len(lines) <= 3
             or not all(_COMMAND.match(without_variables(line)) for line in lines)
-            or sum(map(len, lines)) > LONGEST_GIVEN
+            or sum(map(len, lines)) > LONGEST_GIVEN_COMMANDS
             or any("/Users/" in line or "/home/" in line for line in lines)
         ):
             continue
         if (
             not lead
             and step.text.lstrip().startswith("```")
-            and _ASKED_FOR.search(asked)
-            and len(asked) <= 120
+            and _ASKED_FOR.search(question)
+            and len(question) <= 120
         ):
             purpose = purpose_of(lines[-1]) if len(lines) == 1 else ""
             if purpose in _WORDING:
@@ -356,8 +370,8 @@ _CUE = LazyPattern(
     r"|(?:주의|반드시 .{3,}(?:해야|합니다)|그렇지 않으면|알고 보니)",
     re.IGNORECASE,
 )
-# Said plainly enough to be minded, whether or not it names anything that can be looked up.
-_MIND = LazyPattern(
+# Warnings that are plain enough without a name that can be looked up.
+_WARNING = LazyPattern(
     r"^(?:be (?:careful|aware)|careful|watch out|beware|keep in mind|note that|mind that|heads[- ]up|attention|caution|turns out|it turns out|don't forget|fyi)\b|\b(?:(?:must|needs? to|has to|have to) (?:\w+ ){1,12}?(?:before|after|first|every \d+)\b|(?:must|needs?(?: to)?|has to|have to|make sure|set|installed|running|run)\b[^;]*\b(?:otherwise|or else|or (?:the|it|you|we|everything) \w+)"
     r"|only (?:works?|runs?|pass(?:es)?|accepts?|supports?|builds?|compiles?|starts?|applies|loads?|fires?|happens?|updates?|shows?|syncs?|boots?|connects?|responds?) (?:if|when|with|for|on|in|after|once|as|while|inside|from|\w+ (?:that|which|on|with))"
     r"|(?:breaks?|fails?|crash(?:es)?|hangs?|freezes?|times? out|stops? working|loops? forever|deadlocks?|corrupts?|stalls?|misbehaves?|explodes?|(?:is|are) (?:lost|ignored|dropped|overwritten|deleted)|gets? (?:killed|lost|deleted|overwritten|stuck|corrupted|dropped|throttled)|resets?) (?:if|when|whenever|once|as soon as|unless|silently|without|under)\b"
@@ -376,13 +390,13 @@ _ONLY_NOW = LazyPattern(
     r"^(?:if|when|unless) (?:that|this|it|you (?:run into|want|like|need|prefer|can't find))\b|\b(?:i (?:get|got|see|saw)|when i (?:click|run|try|open|press)|my (?:change|branch|test)s?|this (?:test|line|file|change|pr|function)|this (?:fix|ensures|prevents|means|way))\b",
     re.IGNORECASE,
 )
-_UNDONE = LazyPattern(r"next steps?|to-?do|remaining|follow-?up|left to do|tasks?\b|plan")
+_OPEN_SECTION = LazyPattern(r"next steps?|to-?do|remaining|follow-?up|left to do|tasks?\b|plan")
 _PATTERN = LazyPattern(
     r"\b(?:convention(?:s|ally)?|(?:the|this|same|existing|consistent) pattern|we (?:always|usually) |codebase (?:uses|follows|has)|project (?:uses|follows)|repo(?:sitory)? (?:uses|follows)|all (?:\w+ ){1,3}(?:use|follow|must|are|go|live)|every \w+ (?:uses|follows|must|has)"
     r"|idiomatic|(?:follow|follows|following) the \w+ (?:pattern|convention|style)|naming (?:convention|scheme)|is the (?:standard|canonical|preferred) way)\b|(?:관례|컨벤션|규칙은)",
     re.IGNORECASE,
 )
-_OF_THE_MOMENT = LazyPattern(
+_MOMENTARY = LazyPattern(
     r"\b(?:test(?:s)? (?:pass|fail)|failing|passes|passing|currently (?:fail|on)|just now|right now|so far|commit [0-9a-f]{6,}|pr #?\d+|#\d+|the (?:diff|output|log)s? (?:show|say)|\d+ (?:tests|files|issues|errors|failures|passed))\b",
     re.IGNORECASE,
 )
@@ -391,64 +405,76 @@ _FRAGMENT = LazyPattern(
     r"^(?:then|first|next|finally|second|third|lastly|same|used|which|and|or|with)\b", re.IGNORECASE
 )
 
-# A list of what a review found: what is wrong, and why.
-_REVIEWED = LazyPattern(r"severity|\bissues?\b|\bfindings?\b|\bbugs?\b|\bproblems?\b")
+# An item of a review: what is wrong, and why.
+_REVIEW_SECTION = LazyPattern(r"severity|\bissues?\b|\bfindings?\b|\bbugs?\b|\bproblems?\b")
 _ISSUE = LazyPattern(r"^(?!#)[^-–—]{6,80}\s[-–—]\s\S")
-_FOUND = LazyPattern(
+_FINDING = LazyPattern(
     r"^(?:found (?:it|the)|root cause|turns out|here's the|got it|aha|there it is|that's the)\b",
     re.IGNORECASE,
 )
 
 
-def gotchas(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """What the assistant found out, and what the person knows; only what names its subject."""
-    before = ""
-    for sentence in said:
-        found_out, before = _FOUND.match(before) is not None, sentence.text
+def gotchas(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield warnings and patterns that the assistant found or the user knows, if they name their subject."""
+    previous = ""
+    for sentence in sentences:
+        is_finding, previous = _FINDING.match(previous) is not None, sentence.text
         if sentence.aside or sentence.speculative:
             continue
-        labelled = _LABEL.match(sentence.text) is not None
-        text = tidy(_LABEL.sub("", sentence.text))
-        if announces(text) or hedged(text) or _OF_THE_MOMENT.search(text):
+        is_labelled = _LABEL.match(sentence.text) is not None
+        text = clean_sentence(_LABEL.sub("", sentence.text))
+        if announces(text) or is_hedged(text) or _MOMENTARY.search(text):
             continue
-        if _to_mind(text, sentence, labelled=labelled):
+        if _is_warning(text, sentence, is_labelled=is_labelled):
             yield RuleCandidate(Kind.GOTCHA, text, sentence.line, 0.8)
             continue
-        if reports(text) or not names(text) or not stands_alone(text) or sentence.role == Role.USER:
+        if (
+            reports_work(text)
+            or not count_names(text)
+            or not stands_alone(text)
+            or sentence.role == Role.USER
+        ):
             continue
-        if sentence.bullet and sentence.closing and _REVIEWED.search(sentence.section) and _ISSUE.match(text):
+        if (
+            sentence.bullet
+            and sentence.closing
+            and _REVIEW_SECTION.search(sentence.section)
+            and _ISSUE.match(text)
+        ):
             yield RuleCandidate(Kind.GOTCHA, text, sentence.line, 0.6)
         elif _PATTERN.search(text):
             yield RuleCandidate(Kind.PATTERN, text, sentence.line, 0.7 if sentence.closing else 0.55)
-        elif labelled or _CUE.search(sentence.text):
+        elif is_labelled or _CUE.search(sentence.text):
             yield RuleCandidate(
                 Kind.GOTCHA,
                 text,
                 sentence.line,
-                _gotcha_weight(sentence, labelled=labelled, found_out=found_out),
+                _gotcha_weight(sentence, is_labelled=is_labelled, is_finding=is_finding),
             )
 
 
-def _to_mind(text: str, sentence: Sentence, *, labelled: bool) -> bool:
+def _is_warning(text: str, sentence: Sentence, *, is_labelled: bool) -> bool:
     """Whether it is a warning that anybody would understand."""
     if (
-        not (labelled or _MIND.search(sentence.text) or _HANDS_OFF.search(text))
+        not (is_labelled or _WARNING.search(sentence.text) or _HANDS_OFF.search(text))
         or _ONLY_NOW.search(text)
-        or reports(text)
+        or reports_work(text)
     ):
         return False
     if sentence.role == Role.USER:
-        told = _HANDS_OFF.sub(".", text)  # "..., don't touch it" speaks of what was named
-        return not asks(sentence.text) and not passing(told) and stands_as_told(told)
+        statement = _HANDS_OFF.sub(".", text)  # "..., don't touch it" refers to what was named
+        return (
+            not is_question(sentence.text) and not is_momentary(statement) and stands_alone_loosely(statement)
+        )
     return (
         sentence.closing
-        and not _UNDONE.search(sentence.section)
+        and not _OPEN_SECTION.search(sentence.section)
         and not _PATTERN.search(text)
-        and stands_as_told(text)
+        and stands_alone_loosely(text)
     )
 
 
-def _gotcha_weight(sentence: Sentence, *, labelled: bool, found_out: bool) -> float:
-    if labelled:
+def _gotcha_weight(sentence: Sentence, *, is_labelled: bool, is_finding: bool) -> float:
+    if is_labelled:
         return 0.8
-    return 0.65 if sentence.closing or found_out else 0.55
+    return 0.65 if sentence.closing or is_finding else 0.55

@@ -10,16 +10,16 @@ from mindhold.capture.items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
     announces,
-    blocks,
-    dangling,
-    hedged,
-    names,
-    passing,
-    plain,
+    clean_sentence,
+    count_names,
+    is_dangling,
+    is_hedged,
+    is_momentary,
+    is_specific,
+    split_blocks,
     split_sentences,
     stands_alone,
-    telling,
-    tidy,
+    strip_markdown,
 )
 from mindhold.capture.rules.tool_calls import ToolCall
 from mindhold.model.lexemes import lexemes, stop_lexemes
@@ -27,13 +27,13 @@ from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role, TranscriptStep
 from mindhold.text.pattern import LazyPattern
 
-SHORTEST = 20  # characters; shorter ones are steps
+SHORTEST = 20  # characters; shorter sentences are steps
 
-_ANSWERED = LazyPattern(r"\"([^\"]{5,400}?)\"\s*=\s*\"([^\"]{1,400}?)\"(?=[.,\s]|$)")
-_APPROVED = LazyPattern(
+_QUESTION_ANSWER = LazyPattern(r"\"([^\"]{5,400}?)\"\s*=\s*\"([^\"]{1,400}?)\"(?=[.,\s]|$)")
+_APPROVAL = LazyPattern(
     r"user has approved|approved (?:your|the) plan|plan (?:was |has been )?approved", re.IGNORECASE
 )
-_PLANNED = LazyPattern(r"^\s*(?:please )?implement the following plan", re.IGNORECASE)
+_PLAN_REQUEST = LazyPattern(r"^\s*(?:please )?implement the following plan", re.IGNORECASE)
 _PLAN_SECTION = LazyPattern(
     r"decision|approach|design|strategy|solution|overview|summary|goal|context|problem|background|why|motivation|what we|trade-?off|chosen|architecture",
     re.IGNORECASE,
@@ -41,8 +41,8 @@ _PLAN_SECTION = LazyPattern(
 _TITLE = LazyPattern(
     r"^\s*#{1,3}\s+(?:plan:?\s*|implementation plan:?\s*)?(.+?)\s*$", re.IGNORECASE | re.MULTILINE
 )
-# Whoever says it: something was decided.
-_DECIDED = LazyPattern(
+# By either speaker: something was decided.
+_DECISION = LazyPattern(
     r"\b(?:we(?:'ve| have)? decided|i(?:'ve| have)? decided|decided (?:to|on|against)|decision(?: is|:| was)|we (?:chose|picked|settled on|agreed)|chose to|opted (?:for|to)"
     r"|(?:let's|we'll|i'll|we will|we should|we're going to|let us) (?:go|stick|proceed) with|going with|went with|settled on|agreed (?:to|on|that)"
     r"|(?:i|we) (?:will|'ll) use \S+(?: \S+){0,6} (?:instead|rather|because|since|as)\b|(?:use|using|used|uses|switch(?:ed|ing)? to|prefer(?:red)?|keep|kept) [^.]{3,80}\b(?:instead of|rather than|over)\b"
@@ -50,7 +50,7 @@ _DECIDED = LazyPattern(
     r"|(?:기로 (?:했|결정|합의)|로 결정|(?:으?로) (?:가자|합시다|하자|갑시다)|대신 .{1,30}(?:사용|쓰기|씁니다|쓴다)|를 선택했)",
     re.IGNORECASE,
 )
-# Of the person: how it will be, or no longer is.
+# By the user: how it will be, or no longer is.
 _SETTLED = LazyPattern(
     r"^(?:(?:in the end|after \w+(?: \w+){0,3}|as (?:agreed|discussed|decided)|for (?:now|v\d|the (?:mvp|first version|prototype))),? )*(?:we(?:'re| are| will|'ll)? (?:not )?(?:going to |gonna )?(?:be )?(?:(?:us|mov|migrat|switch|replac|dropp|adopt|standardi[sz]|ship|build|deploy|support|keep|stick|remov)ing\b|(?:use|move|migrate|switch|replace|drop|adopt|standardi[sz]e|ship|build|deploy|support|name|call|release|store|keep|write|run|host|remove|target)\b)"
     r"|we(?:'re| are) (?:not )?going to (?!see|have|need|be\b|lunch|start|look|wait|try|fix|do\b|talk|discuss)\w+ \w+|(?:the |our )?[\w`./+ -]{2,40}? (?:stays?|remains?) (?:until|as|in|at|on|supported|optional|the)\b|we (?:moved|switched|migrated) (?:away |over )?(?:from|to)\b|we(?:'ve| have) (?:moved|switched|migrated|dropped|replaced|adopted|standardi[sz]ed)\b|we (?:dropped|replaced|adopted|standardi[sz]ed on)\b|i(?:'d| would)? (?:go with|choose|pick)\b|i (?:chose|picked|went with|opted)\b|instead of [^,]{2,60},? (?:we|i) (?:use|will|want)\b"
@@ -63,16 +63,16 @@ _NOT_SETTLED = LazyPattern(
     r"\b(?:we'll see|will (?:be (?:back|right|there|fine|ok|great|nice|helpful|late|away|out|in)|have to (?:go|wait|leave))|i will|you will|you'll|it will|that will|this will|they will|what will|will it)\b|^(?:if|when|once|after (?:it|this|that|you)|before (?:it|this|that|you))\b",
     re.IGNORECASE,
 )
-_OPENED = LazyPattern(
+_OPENING = LazyPattern(
     r"^(?:it'?s (?:settled|decided)|final decision|decision|decided|agreed|as (?:agreed|discussed|decided)|after (?:some|a long|long|much) discussions?)\s*[:,—–-]\s*(?:that )?",
     re.IGNORECASE,
 )
-_CLOSED = LazyPattern(
+_CLOSING = LazyPattern(
     r",? (?:(?:that'?s|that is|it'?s) (?:decided|settled|final)|we(?:'ve)? (?:agreed on|decided|settled) (?:that|it|this)(?: \w+){0,2})(?=\.?$)",
     re.IGNORECASE,
 )
-# Of the person: what is wanted of the product.
-_WANTED = LazyPattern(
+# By the user: a wish about the product.
+_WISH = LazyPattern(
     r"^(?:so |and |but |ok(?:ay)?,? |yes,? |yeah,? |no,? |hmm,? |also,? )*(?:i (?:do )?(?:also )?(?:want|would (?:like|want|prefer)|'d (?:like|prefer|rather|want))|we (?:want|should|would want|need to|don't want|shouldn't)"
     r"|(?:we'll|we will|we are going to|we're going to) (?:use|store|keep|ship|support|drop|write|deploy|run|build|call|default)|let's (?:use|keep|make|drop|remove|rename|replace|prefix|switch|move|store|call|change|not|just|only|default|support|add|have|put|skip|avoid|limit)|(?:just )?(?:use|keep|make|drop|remove|rename|replace|prefix|switch|call|default|avoid|prefer) "
     r"|(?:if [^,]{5,80}[, ]+(?:it|we) should\b|(?:the |an? |every |all |each )?(?:`[^`]+`|[\w./-]+)(?: [\w./-]+){0,5} (?:should(?:n't| not)?|must(?:n't| not)?|needs? to|has to|have to) ))",
@@ -83,13 +83,13 @@ _OWN_CHOICE = LazyPattern(
     r"^(?:i'll|i will|we'll|we will|we're|i'm|let's)(?: going to)? (?:use|using|go with|going with|stick with|keep|keeping|choose) (?!it\b|this\b|that\b|the same\b)[^.]{3,120} (?:because|since|instead of|rather than|so that)\b",
     re.IGNORECASE,
 )
-_HERE = LazyPattern(
+_IN_PROJECT = LazyPattern(
     r"^(?:for|in|on) (?:this|our|the) (?:project|repo|repository|codebase|app|service),?\s+", re.IGNORECASE
 )
 _UNSURE = LazyPattern(
     r"\b(?:maybe|perhaps|not sure|wonder\w*|might|could|possibly|i guess)\b|\?", re.IGNORECASE
 )
-_LETS = LazyPattern(
+_LETS_CLAUSE = LazyPattern(
     r"(?:,|\bso|\bthen|\band|\bbut) let's (?:just |also |then )?(?:use|keep|make|drop|remove|rename|replace|prefix|switch|move|store|call|default|skip|avoid|limit|support)\b",
     re.IGNORECASE,
 )
@@ -97,7 +97,7 @@ _WEIGHTY = LazyPattern(
     r"\b(?:instead of|rather than|not|never|only|always|default|should|must|because|so that|since|without|both|every|all|format|prefix|suffix|name[sd]?|want|need|entirely|flag|option)\b",
     re.IGNORECASE,
 )
-_SETTLES = LazyPattern(
+_SETTLING = LazyPattern(
     r"^(?:let's|we'll|we will) (?:use|store|keep|call|default|support|drop|deploy|name)\b", re.IGNORECASE
 )
 _STEP = LazyPattern(
@@ -107,7 +107,7 @@ _STEP = LazyPattern(
 )
 _POINTING = LazyPattern(r"\b(?:this|that|these|those|it|them|here|there|above|below|you)\b", re.IGNORECASE)
 _JOINING = LazyPattern(r"\b(?:so|decided|agreed|such|means|want|is) that\b", re.IGNORECASE)
-_UNDERSTOOD = LazyPattern(
+_UNDERSTANDING = LazyPattern(
     r"^(?:i understand|understood|got it|makes sense|you'?re right|good (?:point|idea|catch)|great idea|clear)\b",
     re.IGNORECASE,
 )
@@ -115,62 +115,67 @@ _SHOULD = LazyPattern(r"\b(?:should(?:n't)?|must(?:n't)?|needs? to)\b", re.IGNOR
 
 
 def decisions(
-    said: Sequence[Sentence],
+    sentences: Sequence[Sentence],
     steps: Sequence[TranscriptStep],
-    done: Sequence[ToolCall],
+    calls: Sequence[ToolCall],
     agreed: Mapping[int, RuleCandidate],
 ) -> Iterator[RuleCandidate]:
-    """From what was said, from answers to questions, and from plans that were approved. `agreed`: by the line of the assent."""
+    """Yield decisions from statements, from answers to questions, and from approved plans. `agreed` is keyed by the answer's line."""
     yield from agreed.values()
-    before, line = "", 0
-    for sentence in said:
-        assent, line = sentence.line != line and sentence.line in agreed, sentence.line
-        understood, before = _UNDERSTOOD.match(before) is not None, sentence.text
-        if assent:
-            continue  # its first sentence says less than what was agreed to
-        if (understood and (found := _restated(sentence))) or (
-            not sentence.aside and not sentence.speculative and (found := _spoken(sentence))
+    previous, line = "", 0
+    for sentence in sentences:
+        is_assent, line = sentence.line != line and sentence.line in agreed, sentence.line
+        is_restated, previous = _UNDERSTANDING.match(previous) is not None, sentence.text
+        if is_assent:
+            continue  # its first sentence says less than the agreement
+        if (is_restated and (candidate := _restated_wish(sentence))) or (
+            not sentence.aside and not sentence.speculative and (candidate := _stated_decision(sentence))
         ):
-            yield found
-    for deed in done:
-        if deed.tool == "AskUserQuestion" and not deed.refused:
-            yield from _answers(deed)
-        elif deed.tool == "ExitPlanMode" and _APPROVED.search(deed.answer):
-            yield from plan(deed.asked, deed.line)
+            yield candidate
+    for call in calls:
+        if call.tool == "AskUserQuestion" and not call.refused:
+            yield from _chosen_answers(call)
+        elif call.tool == "ExitPlanMode" and _APPROVAL.search(call.output):
+            yield from plan_decisions(call.input, call.line)
     for step in steps:
-        if step.role == Role.USER and not step.aside and _PLANNED.match(step.text):
-            yield from plan(step.text, step.line)
+        if step.role == Role.USER and not step.aside and _PLAN_REQUEST.match(step.text):
+            yield from plan_decisions(step.text, step.line)
 
 
-def _spoken(sentence: Sentence) -> RuleCandidate | None:
-    text = tidy(sentence.text)
+def _stated_decision(sentence: Sentence) -> RuleCandidate | None:
+    text = clean_sentence(sentence.text)
     if sentence.role == Role.USER:
-        return _of_the_person(text, sentence)
-    own = _OWN_CHOICE.match(text)
-    if not (own or _DECIDED.search(text)) or hedged(text) or text.endswith("?") or not names(text):
+        return _user_decision(text, sentence)
+    own_choice = _OWN_CHOICE.match(text)
+    if (
+        not (own_choice or _DECISION.search(text))
+        or is_hedged(text)
+        or text.endswith("?")
+        or not count_names(text)
+    ):
         return None
-    if own:
+    if own_choice:
         return RuleCandidate(Kind.DECISION, text, sentence.line, 0.65)
     if announces(text) or not stands_alone(text):
         return None
     return RuleCandidate(Kind.DECISION, text, sentence.line, 0.75 if sentence.closing else 0.6)
 
 
-def _restated(sentence: Sentence) -> RuleCandidate | None:
-    """What the person wants, as the assistant understood it."""
-    text = tidy(sentence.text)
+def _restated_wish(sentence: Sentence) -> RuleCandidate | None:
+    """Return the user's wish as the assistant restated it."""
+    text = clean_sentence(sentence.text)
     if (
         sentence.role != Role.CLAUDE
         or not _SHOULD.search(text)
-        or hedged(text)
+        or is_hedged(text)
         or not stands_alone(text)
-        or not names(text)
+        or not count_names(text)
     ):
         return None
     return RuleCandidate(Kind.DECISION, text, sentence.line, 0.7)
 
 
-def _of_the_person(text: str, sentence: Sentence) -> RuleCandidate | None:
+def _user_decision(text: str, sentence: Sentence) -> RuleCandidate | None:
     if (
         text.endswith("?")
         or not SHORTEST <= len(text) <= LONGEST
@@ -178,63 +183,69 @@ def _of_the_person(text: str, sentence: Sentence) -> RuleCandidate | None:
         or text.count("`") % 2
     ):
         return None
-    labelled = text.lower().startswith("decision:")
-    shorter = text if labelled else _CLOSED.sub("", _OPENED.sub("", text))
-    concluded = shorter != text and len(shorter) >= SHORTEST
-    if concluded:
-        text = shorter[0].upper() + shorter[1:] if shorter[1:2].islower() else shorter
-    told = _HERE.sub("", text)
-    settled = concluded or (
-        _SETTLED.search(text) is not None and not _NOT_SETTLED.search(text) and not passing(told)
+    is_labelled = text.lower().startswith("decision:")
+    trimmed = text if is_labelled else _CLOSING.sub("", _OPENING.sub("", text))
+    is_concluded = trimmed != text and len(trimmed) >= SHORTEST
+    if is_concluded:
+        text = trimmed[0].upper() + trimmed[1:] if trimmed[1:2].islower() else trimmed
+    statement = _IN_PROJECT.sub("", text)
+    is_settled = is_concluded or (
+        _SETTLED.search(text) is not None and not _NOT_SETTLED.search(text) and not is_momentary(statement)
     )
-    decided = labelled or settled or _DECIDED.search(text)
-    wanted = _WANTED.match(told) or _LETS.search(text)
-    if not decided and not (wanted and (_WEIGHTY.search(text) or _SETTLES.match(told))):
+    is_decided = is_labelled or is_settled or _DECISION.search(text)
+    wish = _WISH.match(statement) or _LETS_CLAUSE.search(text)
+    if not is_decided and not (wish and (_WEIGHTY.search(text) or _SETTLING.match(statement))):
         return None
-    pointing = len(_POINTING.findall(_JOINING.sub("", told)))
+    pointers = len(_POINTING.findall(_JOINING.sub("", statement)))
     words = len(text.split())
     if (
-        words < (6 if pointing else 4 if not settled else 3)
-        or (pointing and not names(text) and text.count('"') < 2)
-        or pointing > 2
+        words < (6 if pointers else 4 if not is_settled else 3)
+        or (pointers and not count_names(text) and text.count('"') < 2)
+        or pointers > 2
         or re.match(r"(?:it|this|that|they|these)\b", text, re.IGNORECASE)
     ):
         return None
-    if not decided and (_STEP.search(text) or (not names(text) and words < 9 and not _SETTLES.match(told))):
+    if not is_decided and (
+        _STEP.search(text) or (not count_names(text) and words < 9 and not _SETTLING.match(statement))
+    ):
         return None
-    return RuleCandidate(Kind.DECISION, text, sentence.line, 0.95 if labelled else 0.8 if decided else 0.65)
+    return RuleCandidate(
+        Kind.DECISION, text, sentence.line, 0.95 if is_labelled else 0.8 if is_decided else 0.65
+    )
 
 
-def _answers(deed: ToolCall) -> Iterator[RuleCandidate]:
-    """What a person chose among what was offered."""
-    for found in _ANSWERED.finditer(deed.answer):
-        question, answer = found[1], found[2]
-        chosen = re.sub(
+def _chosen_answers(call: ToolCall) -> Iterator[RuleCandidate]:
+    """Yield what the user chose among the offered answers."""
+    for match in _QUESTION_ANSWER.finditer(call.output):
+        question, answer = match[1], match[2]
+        choice = re.sub(
             r"\s*\((?:recommended|default|recomanat|recomendado|empfohlen|권장)\)",
             "",
             answer,
             flags=re.IGNORECASE,
         ).strip()
         if (
-            len(chosen) < 2
-            or "?" in chosen
-            or re.fullmatch(r"(?:yes|no|ok|skip|other|none)\W*", chosen, re.IGNORECASE)
+            len(choice) < 2
+            or "?" in choice
+            or re.fullmatch(r"(?:yes|no|ok|skip|other|none)\W*", choice, re.IGNORECASE)
         ):
             continue
-        text = f"{plain(question)} Chosen: {plain(chosen)}"[:LONGEST]
+        text = f"{strip_markdown(question)} Chosen: {strip_markdown(choice)}"[:LONGEST]
         yield RuleCandidate(
-            Kind.DECISION, text if text[-1] in ".!?" else f"{text}.", deed.answered or deed.line, 0.95
+            Kind.DECISION, text if text[-1] in ".!?" else f"{text}.", call.output_line or call.line, 0.95
         )
 
 
-def plan(text: str, line: int) -> Iterator[RuleCandidate]:
-    """What an approved plan says it will do, in its title and the beginning of its approach."""
+def plan_decisions(text: str, line: int) -> Iterator[RuleCandidate]:
+    """Yield the decisions of an approved plan: its title with the beginning of its approach, and its list of decisions."""
     title = _TITLE.search(text)
-    named = tidy(plain(title[1])) if title else ""
-    if len(named) < 8 or re.fullmatch(r"(?:context|overview|summary|plan|goal)\W*", named, re.IGNORECASE):
-        named = ""
-    told = ""
-    for block in blocks(text):
+    plan_title = clean_sentence(strip_markdown(title[1])) if title else ""
+    if len(plan_title) < 8 or re.fullmatch(
+        r"(?:context|overview|summary|plan|goal)\W*", plan_title, re.IGNORECASE
+    ):
+        plan_title = ""
+    approach = ""
+    for block in split_blocks(text):
         if (
             block.bullet
             or not _PLAN_SECTION.search(block.section)
@@ -242,26 +253,26 @@ def plan(text: str, line: int) -> Iterator[RuleCandidate]:
             or re.match(r"\w+:", block.text)
         ):
             continue
-        told = split_sentences(block.text)[0]
-        if 30 <= len(told) <= 240 and not dangling(told):
+        approach = split_sentences(block.text)[0]
+        if 30 <= len(approach) <= 240 and not is_dangling(approach):
             break
-        told = ""
-    if named or told:
-        content = f"Plan agreed: {named} {told}".strip()
+        approach = ""
+    if plan_title or approach:
+        content = f"Plan agreed: {plan_title} {approach}".strip()
         if len(content) > LONGEST:
-            content = f"Plan agreed: {named or told}"
+            content = f"Plan agreed: {plan_title or approach}"
         yield RuleCandidate(Kind.DECISION, content[:LONGEST], line, 0.9)
     yield from _plan_decisions(text, line)
 
 
 def _plan_decisions(text: str, line: int) -> Iterator[RuleCandidate]:
     count = 0
-    for block in blocks(text):
+    for block in split_blocks(text):
         if count < 3 and block.bullet and re.search(r"decision|trade-?off", block.section, re.IGNORECASE):
-            told = tidy(block.text)
-            if stands_alone(told):
+            decision = clean_sentence(block.text)
+            if stands_alone(decision):
                 count += 1
-                yield RuleCandidate(Kind.DECISION, told, line, 0.8)
+                yield RuleCandidate(Kind.DECISION, decision, line, 0.8)
 
 
 FEWEST_WORDS = 3
@@ -286,7 +297,7 @@ _OWN_STEP = LazyPattern(
     r"^(?:not )?(?:to )?(?:run|look|check|start|test|read|try|begin|wait|stop|go ahead|proceed|continue|investigate|verify|review|ask|commit|push|rerun|re-run|focus|leave (?:it|this|that))\b",
     re.IGNORECASE,
 )
-_POINTED = LazyPattern(
+_POINTING_START = LazyPattern(
     r"^(?:not to )?(?:\w+ )?(?:it|this|that|these|those|them|one|your|the (?:first|second|third|other|same|latter|former|above|last|next|current|simplest|easiest|previous|\w+ tool))\b",
     re.IGNORECASE,
 )
@@ -297,11 +308,11 @@ _LASTING = LazyPattern(
     r"^(?!the (?:test|bug|error|issue|problem|crash)s?\b)[^.;]{4,100}? (?:is|are|lives?|runs?|uses?) (?:now )?(?!not\b)[^.;]{3,120} (?:rather than|instead of) [^.;]{3,80}?,? (?:so that|so (?:it|they|we)|because|since) \S+",
     re.IGNORECASE,
 )
-_WRONG = LazyPattern(
+_FAULT = LazyPattern(
     r"\b(?:bug|wrong\w*|fail\w*|error\w*|crash\w*|broke\w*|incorrect\w*|should|returns?|returned|panic\w*|missing|stale)\b",
     re.IGNORECASE,
 )
-_OBJECTS = LazyPattern(
+_OBJECTION = LazyPattern(
     r"^(?:(?:hm+|oh|wait|sorry|but|well|please|ok(?:ay)?|and)[\s,.!]+)*(?:no\b(?! (?:problem|worries|need))|nope|nah|wrong|incorrect|don't|do not|revert|undo|not |stop|why (?:did|do|not|are)|i (?:said|asked|told|meant|don't|didn't|wanted|would rather|prefer|disagree)|i'd (?:rather|prefer)|change (?:it|that|this) (?:back|to)|that'?s (?:wrong|not)|rather|instead|go back|actually|we (?:don't|never|can't|decided|agreed)|아니|되돌)"
     r"|\binstead\b[.!]?$|\b(?:use|take|prefer) \S+ (?:instead|rather)\b",
     re.IGNORECASE,
@@ -316,101 +327,110 @@ _INSTEAD = LazyPattern(
 )
 
 
-def own_choices(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """Only as it reports, and only what nobody objects to in the next turn."""
-    for number, sentence in enumerate(said):
+def own_choices(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield the assistant's own choices that it reports and the user doesn't object to in the next turn."""
+    for number, sentence in enumerate(sentences):
         if sentence.role != Role.CLAUDE or sentence.aside or not sentence.closing:
             continue
-        if found := _choice(sentence):
-            answer = _next_of_the_person(said[number + 1 :], first=sentence.line)
-            if answer is None or not _OBJECTS.search(answer.text):
-                yield found
-            elif told := _turned_down(found.content, answer, asked=False):
-                yield told
+        if choice := _own_choice(sentence):
+            answer = _next_of_user(sentences[number + 1 :], first=sentence.line)
+            if answer is None or not _OBJECTION.search(answer.text):
+                yield choice
+            elif rejection := _rejection(choice.content, answer, asked=False):
+                yield rejection
 
 
-def _choice(sentence: Sentence) -> RuleCandidate | None:
-    text = tidy(sentence.text)
+def _own_choice(sentence: Sentence) -> RuleCandidate | None:
+    text = clean_sentence(sentence.text)
     if (
-        hedged(text)
+        is_hedged(text)
         or _ASIDE.search(text)
         or not SHORTEST_OWN_CHOICE <= len(text) <= LONGEST
         or text.count("`") % 2
     ):
         return None
     if sentence.bullet and _SECTION.match(sentence.section):
-        listed = len(text.split()) >= FEWEST_WORDS and not dangling(text)
-        return RuleCandidate(Kind.DECISION, text, sentence.line, 0.85, own=True) if listed else None
+        is_complete_item = len(text.split()) >= FEWEST_WORDS and not is_dangling(text)
+        return RuleCandidate(Kind.DECISION, text, sentence.line, 0.85, own=True) if is_complete_item else None
     if sentence.speculative:
         return None
     if _LABEL.match(text):
-        told = _LABEL.sub("", text)
-        stands = len(told.split()) >= FEWEST_WORDS and not dangling(told)
+        decision = _LABEL.sub("", text)
+        is_complete = len(decision.split()) >= FEWEST_WORDS and not is_dangling(decision)
         return (
-            RuleCandidate(Kind.DECISION, f"Decision: {told}", sentence.line, 0.9, own=True)
-            if stands
+            RuleCandidate(Kind.DECISION, f"Decision: {decision}", sentence.line, 0.9, own=True)
+            if is_complete
             else None
         )
-    if _LASTING.match(text) and not dangling(text) and not _WRONG.search(text) and telling(text):
+    if _LASTING.match(text) and not is_dangling(text) and not _FAULT.search(text) and is_specific(text):
         return RuleCandidate(Kind.DECISION, text, sentence.line, 0.7, own=True)
-    found = _CHOSE.match(text)
+    match = _CHOSE.match(text)
     if (
-        not found
-        or _OWN_STEP.match(found["what"])
-        or _POINTED.match(found["what"])
-        or not (telling(text[2:]) or names(text))
+        not match
+        or _OWN_STEP.match(match["what"])
+        or _POINTING_START.match(match["what"])
+        or not (is_specific(text[2:]) or count_names(text))
     ):
         return None
-    if found["who"].lower() == "i":
-        text = f"{text[: found.start('who')]}{text[found.start('who') + 1 :].lstrip()}"
+    if match["who"].lower() == "i":
+        text = f"{text[: match.start('who')]}{text[match.start('who') + 1 :].lstrip()}"
         text = re.sub(r"^(?:'ve|have) ", "", text)
         text = text[0].upper() + text[1:]
     return RuleCandidate(Kind.DECISION, text, sentence.line, 0.8, own=True)
 
 
-def _next_of_the_person(later: Sequence[Sentence], *, first: int = 0) -> Sentence | None:
-    return next((one for one in later if one.role == Role.USER and not one.aside and one.line > first), None)
+def _next_of_user(later: Sequence[Sentence], *, first: int = 0) -> Sentence | None:
+    return next(
+        (
+            sentence
+            for sentence in later
+            if sentence.role == Role.USER and not sentence.aside and sentence.line > first
+        ),
+        None,
+    )
 
 
-def _turned_down(claim: str, answer: Sentence, *, asked: bool) -> RuleCandidate | None:
-    """What the person took back, and what they want in its place if they say that in a few words."""
+def _rejection(claim: str, answer: Sentence, *, asked: bool) -> RuleCandidate | None:
+    """Return what the user rejected, and what they want instead if they say that briefly."""
     if not asked and _TAKES_BACK.match(answer.text):
-        told = f"Rejected: {claim}"
+        content = f"Rejected: {claim}"
     elif (instead := _INSTEAD.match(answer.text)) and len(answer.text) <= LONGEST_INSTEAD:
-        wanted = tidy(instead["what"])
-        told = f"Rejected: {claim} Instead: {wanted[0].lower()}{wanted[1:]}"
+        replacement = clean_sentence(instead["what"])
+        content = f"Rejected: {claim} Instead: {replacement[0].lower()}{replacement[1:]}"
     else:
         return None
     return (
-        RuleCandidate(Kind.DECISION, told, answer.line, 0.8, supersedes=claim)
-        if len(told) <= LONGEST
+        RuleCandidate(Kind.DECISION, content, answer.line, 0.8, supersedes=claim)
+        if len(content) <= LONGEST
         else None
     )
 
 
 def correct_choices(
-    found: Sequence[RuleCandidate], said: Sequence[Sentence], claims: Sequence[str], *, asked: bool
+    candidates: Sequence[RuleCandidate], sentences: Sequence[Sentence], claims: Sequence[str], *, asked: bool
 ) -> list[RuleCandidate]:
-    """What was found, with what becomes of the choices that the last call told of where the person's first words object to them.
+    """Add what becomes of the last call's choices, if the user's first words object to them.
 
     `asked`: the assistant had ended with a question, which a bare "no" answers.
     """
-    answer = _next_of_the_person(said)
-    righted = list(found)
-    if not claims or answer is None or not _OBJECTS.search(answer.text):
-        return righted
+    answer = _next_of_user(sentences)
+    result = list(candidates)
+    if not claims or answer is None or not _OBJECTION.search(answer.text):
+        return result
     for claim in claims:
         words = frozenset(lexemes(claim)) - stop_lexemes()
-        place = next(
+        index = next(
             (
-                place
-                for place, one in enumerate(righted)
-                if one.line == answer.line and not one.supersedes and words & set(lexemes(one.content))
+                index
+                for index, candidate in enumerate(result)
+                if candidate.line == answer.line
+                and not candidate.supersedes
+                and words & set(lexemes(candidate.content))
             ),
             None,
         )
-        if place is not None:
-            righted[place] = replace(righted[place], supersedes=claim)
-        elif len(claims) == 1 and (told := _turned_down(claim, answer, asked=asked)):
-            righted.append(told)
-    return righted
+        if index is not None:
+            result[index] = replace(result[index], supersedes=claim)
+        elif len(claims) == 1 and (rejection := _rejection(claim, answer, asked=asked)):
+            result.append(rejection)
+    return result

@@ -12,19 +12,19 @@ from mindhold.capture.items import LONGEST, SIGNS, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
     announces,
-    asks,
-    hedged,
-    korean,
-    names,
-    reports,
+    clean_sentence,
+    count_names,
+    is_hedged,
+    is_korean,
+    is_question,
+    reports_work,
     stands_alone,
-    stands_as_told,
-    tidy,
+    stands_alone_loosely,
 )
 from mindhold.capture.rules.tool_calls import (
     ToolCall,
     base_name,
-    changing,
+    changing_commands,
     command_key,
     command_variables,
     commands,
@@ -37,60 +37,59 @@ from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role, TranscriptStep
 from mindhold.text.pattern import LazyPattern
 
-MOST_FILES = 3
-MOST_TRIES = 2
-LONGEST_TOLD = 140
+MAX_FILES = 3
+MAX_TRIES = 2
+LONGEST_ERROR_LINE = 140
 
-# What tells of a slip in the command itself, not of anything that could be mended.
-# Failures of the call itself, which another call mends.
-_MISCALLED = LazyPattern(
+# Failures of the call itself, which another call fixes.
+_WRONG_CALL = LazyPattern(
     r"command not found|missing script|unknown|unrecognized|no such (?:option|command)|no module named|not recognized|invalid (?:option|choice|value)|unexpected argument"
 )
-_LACKING = LazyPattern(
+_MISSING_THING = LazyPattern(
     r"no module named|cannot find (?:module|package)|not found|not set|not installed|is missing|econnrefused|connection refused|does not exist"
 )
-_THROWN = LazyPattern(r"[\w.]*\w(?:error|exception)\b", re.IGNORECASE)
-_TRIVIAL = LazyPattern(
+_EXCEPTION_NAME = LazyPattern(r"[\w.]*\w(?:error|exception)\b", re.IGNORECASE)
+_COMMAND_SLIP = LazyPattern(
     r"parse error near|no matches found|unexpected eof|syntax error near|unexpected token|unknown (?:file attribute|option|flag)|usage:|no such file or directory|not a directory|is a directory|permission denied|cannot access|nothing to commit"
     r"|pathspec|already exists|did not match any|no such (?:remote|ref)|bad revision|unknown revision|ambiguous argument|not a git repository|no changes added|command not found: (?:timeout|tree|rg|fd|jq|gh|tac|column)"
 )
 
 
-_EDITED = "Fixed by editing"
+_EDITED_PREFIX = "Fixed by editing"
 
 
 @dataclass(slots=True)
 class OpenFailure:
-    """A failure that waits to be mended. Plain values: it is carried to the next call."""
+    """A failure that isn't fixed yet. It is stored as JSON for the next call."""
 
     key: str
     command: str
-    told: str  # its most telling line, as it stood
+    error_line: str  # its most specific line
     signs: list[str]
     line: int
     files: list[str] = field(default_factory=list)
     tries: list[str] = field(default_factory=list)  # commands that changed something since
-    reported: str = ""  # what was written down of it while it was open
+    reported: str = ""  # the memory that was stored while it was open
 
     def as_json(self) -> dict[str, Any]:
         return {
             "key": self.key,
             "command": self.command[:200],
-            "told": self.told,
+            "told": self.error_line,
             "signs": self.signs[:3],
             "line": self.line,
-            "files": self.files[:MOST_FILES],
-            "tries": self.tries[-MOST_TRIES:],
+            "files": self.files[:MAX_FILES],
+            "tries": self.tries[-MAX_TRIES:],
             "reported": self.reported,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> OpenFailure:
-        """Raises KeyError, TypeError for what is none."""
+        """Build a failure from JSON. Raises KeyError, TypeError."""
         return cls(
             key=str(value["key"]),
             command=str(value["command"]),
-            told=str(value["told"]),
+            error_line=str(value["told"]),
             signs=[str(sign) for sign in value["signs"]],
             line=int(value["line"]),
             files=[str(name) for name in value.get("files", ())],
@@ -100,51 +99,56 @@ class OpenFailure:
 
 
 def is_slip(sign: str) -> bool:
-    """Whether it tells of a slip in the command alone. What a program throws is none, whatever it says."""
-    return _TRIVIAL.search(sign) is not None and _THROWN.match(sign) is None
+    """Whether the error is a slip in the command, such as a wrong path; an exception of a program is none."""
+    return _COMMAND_SLIP.search(sign) is not None and _EXCEPTION_NAME.match(sign) is None
 
 
-def telling_line(answer: str, signs: Sequence[str]) -> str:
-    """The line that the first sign was made of, as it stood."""
+def error_line_of(answer: str, signs: Sequence[str]) -> str:
+    """Return the line of the output that the first sign was made of."""
     for line in answer.splitlines():
         if signs[0] in error_signs(line):
-            found = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", line).split())
-            found = re.sub(r"^.*?\b(?:error|err)=\"?(?=[A-Za-z])", "", found)
-            found = re.sub(r"^(?:E\s+|\[\w+\]\s+|[│|>×✖]\s*)+", "", found)
-            return found if len(found) <= LONGEST_TOLD else found[:LONGEST_TOLD].rsplit(" ", 1)[0] + "…"
+            cleaned = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", line).split())
+            cleaned = re.sub(r"^.*?\b(?:error|err)=\"?(?=[A-Za-z])", "", cleaned)
+            cleaned = re.sub(r"^(?:E\s+|\[\w+\]\s+|[│|>×✖]\s*)+", "", cleaned)
+            return (
+                cleaned
+                if len(cleaned) <= LONGEST_ERROR_LINE
+                else cleaned[:LONGEST_ERROR_LINE].rsplit(" ", 1)[0] + "…"
+            )
     return signs[0]
 
 
-def edited(how: str) -> bool:
-    """Whether it only says where something was changed."""
-    return how.startswith(_EDITED)
+def is_edit(how: str) -> bool:
+    """Whether it only says which file was changed."""
+    return how.startswith(_EDITED_PREFIX)
 
 
-def how_mended(trouble: OpenFailure, command: str) -> str:
-    """By an edit, another call or a command; where something was not there, rather by the command that brought it."""
-    lacked = trouble.tries and _LACKING.search(" ".join(trouble.signs))
-    if trouble.files and not lacked:
-        names_ = [f"`{name}`" for name in trouble.files[-MOST_FILES:]]
-        return f"{_EDITED} {', '.join(names_)}."
+def describe_how_fixed(failure: OpenFailure, command: str) -> str:
+    """Say how it was fixed: by an edit, another call or a command; what was missing, rather by the command that added it."""
+    was_missing = failure.tries and _MISSING_THING.search(" ".join(failure.signs))
+    if failure.files and not was_missing:
+        file_names = [f"`{name}`" for name in failure.files[-MAX_FILES:]]
+        return f"{_EDITED_PREFIX} {', '.join(file_names)}."
     if (
-        without_variables(command) != without_variables(trouble.command)
+        without_variables(command) != without_variables(failure.command)
         and purpose_of(command)
-        and _MISCALLED.search(" ".join(trouble.signs))
+        and _WRONG_CALL.search(" ".join(failure.signs))
     ):
-        return f"Worked as `{shortened(command)}`."
-    if without_variables(command) == without_variables(trouble.command) and command_variables(
+        return f"Worked as `{shorten_command(command)}`."
+    if without_variables(command) == without_variables(failure.command) and command_variables(
         command
     ) not in (
         "",
-        command_variables(trouble.command),
+        command_variables(failure.command),
     ):
-        return f"Worked as `{shortened(command)}`."
-    if trouble.tries:
-        return f"Fixed by {' and '.join(f'`{shortened(one)}`' for one in trouble.tries[-MOST_TRIES:])}."
+        return f"Worked as `{shorten_command(command)}`."
+    if failure.tries:
+        attempts = " and ".join(f"`{shorten_command(attempt)}`" for attempt in failure.tries[-MAX_TRIES:])
+        return f"Fixed by {attempts}."
     return ""
 
 
-def shortened(command: str) -> str:
+def shorten_command(command: str) -> str:
     command = " ".join(command.split())
     return command if len(command) <= 90 else f"{command[:87]}..."
 
@@ -168,25 +172,25 @@ LEAD = LazyPattern(
     r"(?: that\b| clear:| simple:| straightforward:|:)\s*|^root cause:\s+|^problem(?: found)?:\s+|^issue(?: found)?:\s+",
     re.IGNORECASE,
 )
-# How a report tells of a failure that is mended: why it was, and what was done.
-_EXPLAINS = LazyPattern(
+# A report about a fixed failure: why it happened, and what was done.
+_EXPLANATION = LazyPattern(
     r"\b(?:was|were|is) (?:because|caused by|due to|that)\b|\b(?:failed|crashed|broke|hung|timed out|(?:did not|didn't|couldn't|could not|wouldn't) \w+) (?:because|since|due to|as)\b|\bcame from\b|, so (?:i|we) \w+|\bwas (?:missing|in use|unset|expired|outdated|out of date|wrong|not (?:set|installed|running|found|defined|there))\b"
     r"|^(?:the )?(?:root )?(?:cause|culprit|reason)\b",
     re.IGNORECASE,
 )
-CURED = LazyPattern(
+CURE_REPORT = LazyPattern(
     r"^(?:(?:so )?(?:i|we)(?:'ve| have)? (?:also |now |just |then )?(?:\w+ed|set|made|put|rewrote|ran)\b|(?:it|this|that|\w+) now \w+|(?:fixed|solved|resolved) (?:it )?(?:by|with)\b|now,? (?!i'll|let)\w+|the fix (?:was|is)\b|(?:installing|adding|setting|removing|changing|updating|restarting|starting|running|using|clearing|pinning)\b[^.]{3,120}\b(?:fixed|solved|helped|resolved))",
     re.IGNORECASE,
 )
-_CURES = LazyPattern(
+_CURE_CLAUSE = LazyPattern(
     r"[;,] (?:so )?(?:i|we|it|they|that|this) (?:now )?\w+|\bnow\b|\b(?:fixed|solved|resolved)\b",
     re.IGNORECASE,
 )
-_YET = LazyPattern(
+_UNFINISHED = LazyPattern(
     r"\b(?:let me|i'll|i will|i need|next|still|tests? (?:all )?pass(?:es)?|all tests|i was|my (?:change|edit|mistake|fault)s?|wrong (?:file|path|folder|directory))\b|\?",
     re.IGNORECASE,
 )
-SAID_TO_BE_RIGHT = LazyPattern(
+SAYS_CORRECT = LazyPattern(
     r"\b(?:is|are|which is|looks?) (?:correct|fine|ok|right|expected|intended)\b", re.IGNORECASE
 )
 
@@ -197,47 +201,52 @@ _NAME = LazyPattern(
 
 
 def cause_statement(text: str) -> str:
-    """A sentence that names a cause, as it is written down."""
-    return tidy(LEAD.sub("", text))
+    """Clean a sentence that names a cause."""
+    return clean_sentence(LEAD.sub("", text))
 
 
-def account_of(
-    said: Sequence[Sentence], trouble: OpenFailure, *, after: int, alone: bool
+def report_after_fix(
+    sentences: Sequence[Sentence], failure: OpenFailure, *, after: int, alone: bool
 ) -> tuple[str, bool]:
-    """What the report that follows a mended failure says of it, and whether that has the cure; `alone`: nothing else was mended."""
-    for number, sentence in enumerate(said):
+    """Return what the report after a fix says of the failure, and whether it names the cure; `alone`: nothing else was fixed."""
+    for number, sentence in enumerate(sentences):
         if sentence.line <= after or sentence.aside:
             continue
         if sentence.role == Role.USER:
             break
-        text = tidy(sentence.text)
+        text = clean_sentence(sentence.text)
         if (
             not sentence.closing
-            or not _EXPLAINS.search(text)
-            or hedged(text)
-            or _YET.search(text)
+            or not _EXPLANATION.search(text)
+            or is_hedged(text)
+            or _UNFINISHED.search(text)
             or not 20 <= len(text) <= LONGEST_ACCOUNT
-            or not (alone or _shared(text, trouble))
+            or not (alone or _is_about(text, failure))
         ):
             continue
-        text, cured = with_its_cure(text, said[number + 1 : number + 2], line=sentence.line)
-        return text, cured or _CURES.search(text) is not None
+        text, has_cure = with_cure(text, sentences[number + 1 : number + 2], line=sentence.line)
+        return text, has_cure or _CURE_CLAUSE.search(text) is not None
     return "", False
 
 
-def with_its_cure(text: str, after: Sequence[Sentence], *, line: int) -> tuple[str, bool]:
-    """A cause, with what was done about it where the next sentence says so."""
-    if not after or after[0].line != line or not CURED.match(after[0].text) or _YET.search(after[0].text):
+def with_cure(text: str, after: Sequence[Sentence], *, line: int) -> tuple[str, bool]:
+    """Add what was done about a cause, if the next sentence says so."""
+    if (
+        not after
+        or after[0].line != line
+        or not CURE_REPORT.match(after[0].text)
+        or _UNFINISHED.search(after[0].text)
+    ):
         return text, False
-    cure = tidy(after[0].text)
+    cure = clean_sentence(after[0].text)
     return (f"{text} {cure}", True) if len(text) + len(cure) < LONGEST_ACCOUNT else (text, False)
 
 
-def cause_of(said: Sequence[Sentence], trouble: OpenFailure, *, until: int) -> str:
-    """What the assistant said the cause was, between the failure and its end."""
-    best, found = 0, ""
-    for sentence in said:
-        if sentence.role != Role.CLAUDE or not trouble.line < sentence.line <= until + 3:
+def cause_of(sentences: Sequence[Sentence], failure: OpenFailure, *, until: int) -> str:
+    """Return what the assistant called the cause, between the failure and its fix."""
+    best, cause = 0, ""
+    for sentence in sentences:
+        if sentence.role != Role.CLAUDE or not failure.line < sentence.line <= until + 3:
             continue
         text = cause_statement(sentence.text)
         if (
@@ -245,34 +254,34 @@ def cause_of(said: Sequence[Sentence], trouble: OpenFailure, *, until: int) -> s
             or len(text) < 25
             or announces(text)
             or text.endswith("?")
-            or not names(text)
+            or not count_names(text)
         ):
             continue
-        if not stands_as_told(text) or not _shared(text, trouble) or SAID_TO_BE_RIGHT.search(text):
+        if not stands_alone_loosely(text) or not _is_about(text, failure) or SAYS_CORRECT.search(text):
             continue
         score = (
             2 * (STRONG_CAUSE.search(sentence.text) is not None)
             + (_CAUSE.search(text) is not None)
-            - hedged(text)
+            - is_hedged(text)
         )
         if score > best:
-            best, found = score, text
-    return found
+            best, cause = score, text
+    return cause
 
 
-def _shared(text: str, trouble: OpenFailure) -> bool:
-    """Whether it speaks of the failure: it has a name in common with it, or two telling words."""
-    failure = f"{trouble.told} {' '.join(trouble.files)} {' '.join(trouble.signs)}"
-    if {match[0] for match in _NAME.finditer(failure)} & {match[0] for match in _NAME.finditer(text)}:
+def _is_about(text: str, failure: OpenFailure) -> bool:
+    """Whether it speaks of the failure: they share a name, or two specific words."""
+    failure_text = f"{failure.error_line} {' '.join(failure.files)} {' '.join(failure.signs)}"
+    if {match[0] for match in _NAME.finditer(failure_text)} & {match[0] for match in _NAME.finditer(text)}:
         return True
-    if any(len(code[1]) >= SHORTEST_NAME and code[1] in failure for code in _CODE.finditer(text)):
+    if any(len(code[1]) >= SHORTEST_NAME and code[1] in failure_text for code in _CODE.finditer(text)):
         return True
-    known = set(lexemes(failure)) - stop_lexemes() - _failing()
-    return len(known & set(lexemes(text))) > 1
+    failure_words = set(lexemes(failure_text)) - stop_lexemes() - _failure_lexemes()
+    return len(failure_words & set(lexemes(text))) > 1
 
 
 @cache
-def _failing() -> frozenset[str]:
+def _failure_lexemes() -> frozenset[str]:
     return frozenset(
         lexemes(
             "error fail failed failure test tests expected got want go py ts js rs line file cmd src type value string case"
@@ -280,80 +289,82 @@ def _failing() -> frozenset[str]:
     )
 
 
-MOST_OPEN = 8
+MAX_OPEN_FAILURES = 8
 
-# A test that was written before what it tests.
-_YET_TO_BE_WRITTEN = LazyPattern(
+# A test that was written before the code it tests.
+_UNWRITTEN_CODE = LazyPattern(
     r"^\S*(?:_test|\.test|\.spec|test_\w+)\.\w+:.*\b(?:undefined: \w+$|cannot find name '\w+'|name '\w+' is not defined)",
     re.IGNORECASE,
 )
 
 
 def fixed_failures(
-    done: Sequence[ToolCall], said: Sequence[Sentence], troubles: list[OpenFailure]
+    calls: Sequence[ToolCall], sentences: Sequence[Sentence], failures: list[OpenFailure]
 ) -> Iterator[RuleCandidate]:
-    """Failures that were mended; those that were not are left in `troubles`, the oldest first."""
-    for deed in done:
-        if deed.refused:
+    """Yield fixed failures; the others stay in `failures`, oldest first."""
+    for call in calls:
+        if call.refused:
             continue
-        if deed.writes:
-            name = base_name(deed.asked)
-            for trouble in troubles:
-                if name and name not in trouble.files:
-                    trouble.files.append(name)
-        elif deed.shell and deed.failed:
-            _note(deed, troubles)
-        elif deed.shell and deed.answered:
-            yield from _succeeded(deed, troubles, said)
-            if change := changing(deed.asked):
-                for trouble in troubles:
-                    trouble.tries.append(change)
-    del troubles[:-MOST_OPEN]
+        if call.writes:
+            name = base_name(call.input)
+            for failure in failures:
+                if name and name not in failure.files:
+                    failure.files.append(name)
+        elif call.shell and call.failed:
+            _record_failure(call, failures)
+        elif call.shell and call.output_line:
+            yield from _fixed_by(call, failures, sentences)
+            if change := changing_commands(call.input):
+                for failure in failures:
+                    failure.tries.append(change)
+    del failures[:-MAX_OPEN_FAILURES]
 
 
-def _note(deed: ToolCall, troubles: list[OpenFailure]) -> None:
-    signs = [sign for sign in deed.signs() if not is_slip(sign)]
-    parts = commands(deed.asked)
-    tried = next((part for part in reversed(parts) if purpose_of(part)), parts[-1] if parts else "")
-    if not signs or not tried or _YET_TO_BE_WRITTEN.search(told := telling_line(deed.answer, signs)):
+def _record_failure(call: ToolCall, failures: list[OpenFailure]) -> None:
+    signs = [sign for sign in call.signs() if not is_slip(sign)]
+    parts = commands(call.input)
+    command = next((part for part in reversed(parts) if purpose_of(part)), parts[-1] if parts else "")
+    if not signs or not command or _UNWRITTEN_CODE.search(error_line := error_line_of(call.output, signs)):
         return
-    known = next((one for one in troubles if one.key == command_key(tried)), None)
-    if known is None:
-        troubles.append(OpenFailure(command_key(tried), tried, told, signs, deed.line))
-    elif set(signs).isdisjoint(known.signs):
-        known.signs = [*known.signs, *signs][:5]
+    open_failure = next((each for each in failures if each.key == command_key(command)), None)
+    if open_failure is None:
+        failures.append(OpenFailure(command_key(command), command, error_line, signs, call.line))
+    elif set(signs).isdisjoint(open_failure.signs):
+        open_failure.signs = [*open_failure.signs, *signs][:5]
 
 
-def _succeeded(
-    deed: ToolCall, troubles: list[OpenFailure], said: Sequence[Sentence]
+def _fixed_by(
+    call: ToolCall, failures: list[OpenFailure], sentences: Sequence[Sentence]
 ) -> Iterator[RuleCandidate]:
-    keys = {command_key(part): part for part in commands(deed.asked)}
-    mended_now = [one for one in troubles if one.key in keys]
-    for trouble in mended_now:
-        troubles.remove(trouble)
-        how = how_mended(trouble, keys[trouble.key])
-        if not how:
+    keys = {command_key(part): part for part in commands(call.input)}
+    fixed = [each for each in failures if each.key in keys]
+    for failure in fixed:
+        failures.remove(failure)
+        fix = describe_how_fixed(failure, keys[failure.key])
+        if not fix:
             continue
-        line = deed.answered or deed.line
-        told, cured = account_of(said, trouble, after=line, alone=len(mended_now) == 1 and not troubles)
-        cause = told or cause_of(said, trouble, until=line)
+        line = call.output_line or call.line
+        account, has_cure = report_after_fix(
+            sentences, failure, after=line, alone=len(fixed) == 1 and not failures
+        )
+        cause = account or cause_of(sentences, failure, until=line)
         yield RuleCandidate(
             Kind.ERROR,
-            _told(trouble, cause, how="" if cured and edited(how) else how),
-            trouble.line,
-            0.85 if cause else 0.6 if edited(how) else 0.7,
-            supersedes=trouble.reported,
-            metadata={SIGNS: trouble.signs[:5]},
+            _describe_fix(failure, cause, fix="" if has_cure and is_edit(fix) else fix),
+            failure.line,
+            0.85 if cause else 0.6 if is_edit(fix) else 0.7,
+            supersedes=failure.reported,
+            metadata={SIGNS: failure.signs[:5]},
         )
 
 
-def _told(trouble: OpenFailure, cause: str, *, how: str) -> str:
-    """The failure, why it was and how it was mended, as much as there is room for."""
-    failed = trouble.told.rstrip(".")
+def _describe_fix(failure: OpenFailure, cause: str, *, fix: str) -> str:
+    """Combine the failure, its cause and its fix, as far as there is room."""
+    error_line = failure.error_line.rstrip(".")
     for parts in (
-        (f"`{shortened(trouble.command)}` failed: {failed}.", cause, how),
-        (f"{failed}.", cause, how),
-        (f"{failed}.", cause or how),
+        (f"`{shorten_command(failure.command)}` failed: {error_line}.", cause, fix),
+        (f"{error_line}.", cause, fix),
+        (f"{error_line}.", cause or fix),
     ):
         content = " ".join(part for part in parts if part)
         if len(content) <= LONGEST:
@@ -361,112 +372,126 @@ def _told(trouble: OpenFailure, cause: str, *, how: str) -> str:
     return content[:LONGEST]
 
 
-def open_failures(troubles: Sequence[OpenFailure]) -> Iterator[tuple[OpenFailure, str]]:
-    """Failures of tests and builds that nothing has mended yet, in words."""
-    for trouble in troubles:
-        if purpose_of(trouble.command) and sign_of(trouble.told):
+def open_failures(failures: Sequence[OpenFailure]) -> Iterator[tuple[OpenFailure, str]]:
+    """Yield the failed tests and builds that nothing has fixed yet, with a sentence for each."""
+    for failure in failures:
+        if purpose_of(failure.command) and sign_of(failure.error_line):
             yield (
-                trouble,
-                f"Unresolved: `{shortened(trouble.command)}` fails: {trouble.told.rstrip('.')}."[:LONGEST],
+                failure,
+                f"Unresolved: `{shorten_command(failure.command)}` fails: {failure.error_line.rstrip('.')}."[
+                    :LONGEST
+                ],
             )
 
 
-_FIXED = LazyPattern(
+_FIX_REPORT = LazyPattern(
     r"^(?:fixed|resolved|solved|corrected|repaired)\b(?! in\b)|\b(?:fixed by|resolved by|solved by|the fix (?:is|was)|fix(?:ed)?:|this fixes|now (?:correctly|properly))\b|(?:해결했|수정했|고쳤)",
     re.IGNORECASE,
 )
 _THE_FIX = LazyPattern(r"^the fix (?:is|was) to (?=\w+ .*\.$)", re.IGNORECASE)
-_MENDING = LazyPattern(
+_FIX_START = LazyPattern(
     r"^(?:fixed|added|changed|increased|reduced|updated|replaced|removed|set|moved|renamed|switched|corrected|installed|upgraded|pinned|enabled|disabled|the fix (?:is|was) to)\b",
     re.IGNORECASE,
 )
 _CONFLICT = LazyPattern(r"^CONFLICT \([^)]*\): .*?\bin (\S+)", re.MULTILINE)
-_RESOLVED = LazyPattern(
+_RESOLUTION = LazyPattern(
     r"\b(?:conflicts?|resolved|resolution|both (?:sides|changes)|kept?|combin\w+)\b", re.IGNORECASE
 )
 
 
 def reported_failures(
-    steps: Sequence[TranscriptStep], said: Sequence[Sentence], done: Sequence[ToolCall]
+    steps: Sequence[TranscriptStep], sentences: Sequence[Sentence], calls: Sequence[ToolCall]
 ) -> Iterator[RuleCandidate]:
-    """Failures that the person told of, with what the assistant says it did about them."""
+    """Yield failures that the user reported, with what the assistant says it did about them."""
     turns = [number for number, step in enumerate(steps) if step.role == Role.USER and not step.aside]
-    for place, number in enumerate(turns):
+    for turn, number in enumerate(turns):
         step = steps[number]
         signs = [sign for sign in error_signs(step.text) if not is_slip(sign)]
-        end = turns[place + 1] if place + 1 < len(turns) else len(steps)
-        files = [base_name(deed.asked) for deed in done if deed.writes and number < deed.index < end]
+        end = turns[turn + 1] if turn + 1 < len(turns) else len(steps)
+        files = [base_name(call.input) for call in calls if call.writes and number < call.index < end]
         if not signs or not files:
             continue
         last = steps[end - 1].line
-        trouble = OpenFailure(
-            "", "", telling_line(step.text, signs), signs, step.line, list(dict.fromkeys(files))
+        failure = OpenFailure(
+            "", "", error_line_of(step.text, signs), signs, step.line, list(dict.fromkeys(files))
         )
-        cause = cause_of(said, trouble, until=last)
-        fix = _fix(said, first=step.line, last=last)
+        cause = cause_of(sentences, failure, until=last)
+        fix = _reported_fix(sentences, first=step.line, last=last)
         if not cause and not fix:
             continue
-        content = f"{trouble.told.rstrip('.')}. {cause}".strip()
+        content = f"{failure.error_line.rstrip('.')}. {cause}".strip()
         if fix and fix != cause and len(content) + len(fix) < LONGEST:
             content = f"{content} {fix}"
-        elif len(content) + len(how := how_mended(trouble, "")) < LONGEST:
-            content = f"{content} {how}"
+        elif len(content) + len(edits := describe_how_fixed(failure, "")) < LONGEST:
+            content = f"{content} {edits}"
         yield RuleCandidate(Kind.ERROR, content[:LONGEST], step.line, 0.85, metadata={SIGNS: signs[:5]})
 
 
-def _fix(said: Sequence[Sentence], *, first: int, last: int) -> str:
-    """How the report says it was mended."""
-    for sentence in said:
+def _reported_fix(sentences: Sequence[Sentence], *, first: int, last: int) -> str:
+    """Return how the report says it was fixed."""
+    for sentence in sentences:
         if sentence.role == Role.CLAUDE and sentence.closing and first < sentence.line <= last:
-            text = tidy(sentence.text)
-            if _MENDING.match(text) and not hedged(text) and 20 <= len(text) <= 200:
+            text = clean_sentence(sentence.text)
+            if _FIX_START.match(text) and not is_hedged(text) and 20 <= len(text) <= 200:
                 return text
     return ""
 
 
-def conflicts(done: Sequence[ToolCall], said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """Merges that conflicted, with the files that were edited for it and what was said of that."""
-    for deed in done:
-        found = _CONFLICT.findall(deed.answer) if deed.shell and deed.failed else []
-        if not found or not (parts := commands(deed.asked)):
+def conflicts(calls: Sequence[ToolCall], sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield merge conflicts, with the files that were edited and what was said about it."""
+    for call in calls:
+        conflicting = _CONFLICT.findall(call.output) if call.shell and call.failed else []
+        if not conflicting or not (parts := commands(call.input)):
             continue
-        edited = {base_name(one.asked) for one in done if one.writes and one.index > deed.index}
-        files = [base_name(name) for name in found if base_name(name) in edited]
+        edited_files = {
+            base_name(other.input) for other in calls if other.writes and other.index > call.index
+        }
+        files = [base_name(name) for name in conflicting if base_name(name) in edited_files]
         if not files:
             continue
-        named = ", ".join(f"`{name}`" for name in files[:3])
-        content = f"`{shortened(parts[-1])}` conflicted in {named}. Resolved by editing there."
-        how = _resolution(said, first=deed.line)
-        if how and len(content) + len(how) < LONGEST:
-            content = f"`{shortened(parts[-1])}` conflicted in {named}. {how}"
+        file_list = ", ".join(f"`{name}`" for name in files[:3])
+        content = f"`{shorten_command(parts[-1])}` conflicted in {file_list}. Resolved by editing there."
+        resolution = _resolution(sentences, first=call.line)
+        if resolution and len(content) + len(resolution) < LONGEST:
+            content = f"`{shorten_command(parts[-1])}` conflicted in {file_list}. {resolution}"
         yield RuleCandidate(
-            Kind.ERROR, content[:LONGEST], deed.line, 0.8, metadata={SIGNS: list(error_signs(deed.answer))}
+            Kind.ERROR, content[:LONGEST], call.line, 0.8, metadata={SIGNS: list(error_signs(call.output))}
         )
 
 
-def _resolution(said: Sequence[Sentence], *, first: int) -> str:
-    for sentence in said:
+def _resolution(sentences: Sequence[Sentence], *, first: int) -> str:
+    for sentence in sentences:
         if sentence.role == Role.CLAUDE and sentence.closing and sentence.line > first:
-            text = tidy(sentence.text)
-            if _RESOLVED.search(text) and names(text) and not hedged(text) and 20 <= len(text) <= 220:
+            text = clean_sentence(sentence.text)
+            if (
+                _RESOLUTION.search(text)
+                and count_names(text)
+                and not is_hedged(text)
+                and 20 <= len(text) <= 220
+            ):
                 return text
     return ""
 
 
-def stated_causes(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """What was said of a failure's cause, and of how it was mended."""
-    for number, sentence in enumerate(said):
+def stated_causes(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield what was said of a failure's cause, and of its fix."""
+    for number, sentence in enumerate(sentences):
         if sentence.role != Role.CLAUDE or sentence.speculative or announces(sentence.text):
             continue
-        text = tidy(sentence.text)
-        if hedged(text) or text.endswith("?"):
+        text = clean_sentence(sentence.text)
+        if is_hedged(text) or text.endswith("?"):
             continue
-        if STRONG_CAUSE.search(sentence.text) and not reports(text) and not sentence.tentative:
-            content = _with_its_fix(said, number)
+        if STRONG_CAUSE.search(sentence.text) and not reports_work(text) and not sentence.tentative:
+            content = _cause_with_fix(sentences, number)
             weight = 0.75 if sentence.closing else 0.65
-        elif _THE_FIX.match(text) and names(text) and not announces(text):
+        elif _THE_FIX.match(text) and count_names(text) and not announces(text):
             content, weight = f"Fix: {_THE_FIX.sub('', text)}", 0.65
-        elif sentence.closing and _FIXED.search(sentence.text) and names(text) and stands_alone(text):
+        elif (
+            sentence.closing
+            and _FIX_REPORT.search(sentence.text)
+            and count_names(text)
+            and stands_alone(text)
+        ):
             content, weight = text, 0.7
         else:
             continue
@@ -476,26 +501,26 @@ def stated_causes(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
             yield RuleCandidate(Kind.ERROR, content, sentence.line, weight, metadata=metadata)
 
 
-def _with_its_fix(said: Sequence[Sentence], number: int) -> str:
-    """A cause, and the fix if that is said next; empty where the cause can't stand by itself."""
-    sentence, after = said[number], said[number + 1] if number + 1 < len(said) else None
+def _cause_with_fix(sentences: Sequence[Sentence], number: int) -> str:
+    """Return a cause, with the fix if that is said next; empty where the cause doesn't stand alone."""
+    sentence, after = sentences[number], sentences[number + 1] if number + 1 < len(sentences) else None
     cause = cause_statement(sentence.text)
-    if not names(cause) or not stands_as_told(cause) or SAID_TO_BE_RIGHT.search(cause):
+    if not count_names(cause) or not stands_alone_loosely(cause) or SAYS_CORRECT.search(cause):
         return ""
     if after is None or after.line != sentence.line:
         return cause
-    if not _FIXED.search(after.text) or announces(after.text):
-        return with_its_cure(cause, [after], line=sentence.line)[0]
-    fix = tidy(after.text)
+    if not _FIX_REPORT.search(after.text) or announces(after.text):
+        return with_cure(cause, [after], line=sentence.line)[0]
+    fix = clean_sentence(after.text)
     return f"{cause} {fix}" if len(cause) + len(fix) < LONGEST else cause
 
 
 FEWEST_WORDS = 6
 
-_WENT_WRONG = LazyPattern(
+_FAILURE = LazyPattern(
     r"\b(?:fail(?:ed|s|ing|ures?)?|crash(?:ed|es|ing)?|broke|broken|breaking|kept \w+ing|returned (?:zeros?|null|nothing|nan|empty|wrong)|stayed \w+|never (?:started|came|arrived|finished|returned|fired|showed)|errors?|exceptions?|\w+(?:error|exception)|e[a-z]*(?:refused|resolve|addrinuse|acces|noent|notfound|timedout|perm|connreset|mfile|nospc)|oomkilled|killed|segfault\w*|panic\w*|hung|froze|freeze|deadlock\w*|did(?:n't| not) \w+|wouldn't|couldn't|can't \w+|[45]\d\ds?|(?:was|were|is) (?:so |too |very )?slow|leak\w*|loop|garbage|ran out of|white screen|blank|black|flicker\w*|flak(?:y|iness)|time[ds]?[ -]?outs?|bug|problem|issue|symptom|mismatch|refused|denied|stuck|corrupt\w*|garbled|duplicate[ds]?|lost|stutter\w*|lag(?:ged)?|drift\w*|root cause|culprit|regression|warning)\b"
 )
-_WHY = LazyPattern(
+_REASON = LazyPattern(
     r"\b(?:because|since (?:the|we|it|node|python|\w+ (?:was|is|had))|(?:was|were|is|are|been) (?:caused by|due to|down to)|due to|came from|comes from|(?:problem|issue|bug|culprit|cause|reason)(?: (?:for|of|behind) [^.]{3,60})? (?:was|is|were|turned out)|turn(?:ed|s) out|as the \w+ (?:was|had))\b"
 )
 _CURE = LazyPattern(
@@ -504,60 +529,67 @@ _CURE = LazyPattern(
 _PAST = LazyPattern(
     r"\b(?:was|were|failed|crashed|broke|got|had|did|didn't|came|went|returned|printed|turned out|caused|ran|fixed|solved|resolved|helped|wouldn't|couldn't|threw|complained|hung|froze|until)\b"
 )
-_PIECES = LazyPattern(
+_CLAUSE_BREAK = LazyPattern(
     r"\s(?:was|were|is|are|got) (?:caused|solved|fixed|resolved|due|thrown|gone)\b|\s(?:because|since|due to|until|after|when|went away)\b|[;,]\s|\s[-–—]\s|\.\s"
 )
-_POINTS = LazyPattern(r"\b(?:that|this)(?=\.$)")  # "pinning it fixed that."
-_SELF = LazyPattern(r"\bI\b(?!/)")
-_NAMED = LazyPattern(r"[`\"“]([^`\"”]{6,160})[`\"”]")
+_POINTING_END = LazyPattern(r"\b(?:that|this)(?=\.$)")  # "pinning it fixed that."
+_FIRST_PERSON = LazyPattern(r"\bI\b(?!/)")
+_QUOTED = LazyPattern(r"[`\"“]([^`\"”]{6,160})[`\"”]")
 _WITH = LazyPattern(r"\b(?:with|got|gets?|threw|throws|raised|saw|said|says|of) (?:an? |the )?(?=[A-Z`\"])")
 
 
-def mishaps(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """Of either speaker; a supposition is none, and of the assistant only what it reports."""
-    for number, sentence in enumerate(said):
+def told_failures(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield accounts of failures by either speaker, but no suppositions; of the assistant only what it reports."""
+    for number, sentence in enumerate(sentences):
         low = sentence.text.lower()
-        if not _WENT_WRONG.search(low) or korean(sentence.text) or sentence.aside or sentence.speculative:
+        if not _FAILURE.search(low) or is_korean(sentence.text) or sentence.aside or sentence.speculative:
             continue
-        why, cure = _WHY.search(low) is not None, _CURE.search(low) is not None
-        own = sentence.role == Role.USER
-        if not (cure or (why and _PAST.search(low))) or (
-            not own and (sentence.tentative or not sentence.closing)
+        has_reason, has_cure = _REASON.search(low) is not None, _CURE.search(low) is not None
+        is_user = sentence.role == Role.USER
+        if not (has_cure or (has_reason and _PAST.search(low))) or (
+            not is_user and (sentence.tentative or not sentence.closing)
         ):
             continue
-        text = tidy(sentence.text if own else cause_statement(sentence.text))
+        text = clean_sentence(sentence.text if is_user else cause_statement(sentence.text))
         if (
-            len(text.split()) < FEWEST_WORDS - (not own)
-            or hedged(text)
+            len(text.split()) < FEWEST_WORDS - (not is_user)
+            or is_hedged(text)
             or announces(text)
-            or asks(sentence.text)
-            or not stands_as_told(_POINTS.sub("it", _SELF.sub("we", text) if own else text))
+            or is_question(sentence.text)
+            or not stands_alone_loosely(
+                _POINTING_END.sub("it", _FIRST_PERSON.sub("we", text) if is_user else text)
+            )
         ):
             continue
-        if not cure:
-            text = _with_its_cure(text, said[number + 1 : number + 2], line=sentence.line)
+        if not has_cure:
+            text = _with_cure_sentence(text, sentences[number + 1 : number + 2], line=sentence.line)
         signs = signs_in_words(text)
         yield RuleCandidate(
-            Kind.ERROR, text, sentence.line, 0.8 if own else 0.7, metadata={SIGNS: signs} if signs else {}
+            Kind.ERROR, text, sentence.line, 0.8 if is_user else 0.7, metadata={SIGNS: signs} if signs else {}
         )
 
 
-def _with_its_cure(text: str, after: Sequence[Sentence], *, line: int) -> str:
-    """What helped is often said in a sentence of its own."""
-    if after and after[0].line == line and _CURE.search(after[0].text.lower()) and not asks(after[0].text):
-        cure = tidy(after[0].text)
+def _with_cure_sentence(text: str, after: Sequence[Sentence], *, line: int) -> str:
+    """Add what helped, which often is a sentence of its own."""
+    if (
+        after
+        and after[0].line == line
+        and _CURE.search(after[0].text.lower())
+        and not is_question(after[0].text)
+    ):
+        cure = clean_sentence(after[0].text)
         return f"{text} {cure}" if len(text) + len(cure) < LONGEST else text
-    return with_its_cure(text, after, line=line)[0]
+    return with_cure(text, after, line=line)[0]
 
 
 def signs_in_words(text: str) -> list[str]:
-    """How the failure shows, if the sentence names that: as code, in quotes, or before it says why."""
-    found: dict[str, None] = {}
-    pieces = [match[1] for match in _NAMED.finditer(text)]
-    for piece in _PIECES.sub("\n", text).split("\n"):
-        plain = piece.replace("`", "")
-        pieces += [plain, *(plain[match.end() :] for match in _WITH.finditer(plain))]
+    """Return the error signs that a sentence names: as code, in quotes, or before the reason."""
+    signs: dict[str, None] = {}
+    pieces = [match[1] for match in _QUOTED.finditer(text)]
+    for piece in _CLAUSE_BREAK.sub("\n", text).split("\n"):
+        bare = piece.replace("`", "")
+        pieces += [bare, *(bare[match.end() :] for match in _WITH.finditer(bare))]
     for piece in pieces:
-        told = error_signs(re.sub(r"[\"'`]\s*$", "", piece.strip(' .`"')))
-        found.update(dict.fromkeys(told))
-    return [one for one in found if not any(one != two and two in one for two in found)][:3]
+        piece_signs = error_signs(re.sub(r"[\"'`]\s*$", "", piece.strip(' .`"')))
+        signs.update(dict.fromkeys(piece_signs))
+    return [sign for sign in signs if not any(sign != other and other in sign for other in signs)][:3]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mindhold.capture.items import LONGEST, SIGNS, RuleCandidate
-from mindhold.capture.rules.sentences import Sentence, asks, korean, passing, tidy
+from mindhold.capture.rules.sentences import Sentence, clean_sentence, is_korean, is_momentary, is_question
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.error_signs import error_signs
 from mindhold.model.memory import Kind
@@ -13,23 +13,23 @@ from mindhold.ports.transcripts import Role
 from mindhold.text.noise import rate_worth
 from mindhold.text.pattern import LazyPattern
 
-SHORTEST = 7  # characters; a syllable is one
+SHORTEST = 7  # characters; each is a syllable
 
 _END = r"[.!~\s]*$"
 _OBJECTS = LazyPattern(
     r"^(?:아니(?:요|야|오)?|아뇨|틀렸(?:어요?|습니다)|사실(?:은)?|참고로|그리고|그럼|네|응)[,.!]?\s+"
 )
-_DECIDED = LazyPattern(
+_DECISION = LazyPattern(
     r"기로 (?:했|결정|합의|하(?:자|죠|였|겠)|정했|합니다)|(?:으로|로|를|을) (?:결정|확정|선택|채택)(?:했|합니다|하였|하자|됐|되었)"
     rf"|(?:으로|로|를|을|만|은|는) (?:가자|갑시다|하자|합시다|하죠|쓰자|씁시다|쓰죠|사용하자|사용합시다|바꾸자|바꿉시다|유지하자|유지합시다|통일하자|통일합시다|빼자|뺍시다){_END}"
     r"|(?:지원하지|사용하지|쓰지) 않기로"
 )
 _STARTING = LazyPattern(r"부터|시작하|시작합|먼저|나중|다음에|볼까|해\s?보자|테스트해|확인하|넘어가")
 _REQUEST = rf"(?:주세요|주십시오|줘요?|하세요|쓰세요|해요|하도록|바랍니다|부탁(?:해요?|드립니다|합니다)|합니다|한다|써요?|쓸 것|할 것|세요){_END}"
-_FOR_GOOD = LazyPattern(
+_PERMANENT = LazyPattern(
     rf"(?:항상|언제나|절대로?|앞으로(?:는|도)?|매번|무조건|모든|모두|전부|(?:할|쓸|작성할|추가할|만들|올릴|수정할|커밋할|배포할) 때(?:는|마다)?|마다|꼭|전에는?) .*{_REQUEST}|(?:항상|절대|앞으로|무조건|언제나) .{{2,}}"
 )
-_STYLED = LazyPattern(
+_STYLE = LazyPattern(
     rf"(?:메시지|메세지|주석|문서|답변|대답|설명|이름|변수명?|함수명?|파일명|코드|테스트|날짜|브랜치|로그|에러|오류|스타일|들여쓰기|따옴표|응답|커밋|타입|쿼리|PR|API)\S*(?:은|는|도|을|를) .*(?:{_REQUEST}|야 (?:해요?|합니다|한다){_END})"
 )
 _INSTEAD = LazyPattern(rf"(?:대신|말고|보다는?) .*(?:{_REQUEST}|씁니다|쓴다|사용(?:합니다|해요?|한다){_END})")
@@ -62,38 +62,43 @@ _NO_FACT = LazyPattern(
 _OF_PEOPLE = LazyPattern(r"^(?:저|나|제|내)(?:는|가|의)? |팀|고객|사용자|회사|티켓|이름")
 
 
-def stated_in_korean(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """Of the person anything; of the assistant warnings, causes and what is left to do in its last words."""
-    last = max((one.line for one in said if one.closing and not one.aside), default=0)
-    for sentence in said:
-        if not korean(sentence.text) or sentence.aside or sentence.speculative or asks(sentence.text):
+def korean_statements(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield statements of the user, and warnings, causes and open ends of the assistant's last message."""
+    last = max((each.line for each in sentences if each.closing and not each.aside), default=0)
+    for sentence in sentences:
+        if (
+            not is_korean(sentence.text)
+            or sentence.aside
+            or sentence.speculative
+            or is_question(sentence.text)
+        ):
             continue
-        text = _OBJECTS.sub("", tidy(sentence.text))
+        text = _OBJECTS.sub("", clean_sentence(sentence.text))
         if not SHORTEST <= len(text) <= LONGEST or rate_worth(text).dangling:
             continue
-        found = (
-            _of_the_person(text, sentence.line)
+        candidate = (
+            _user_candidate(text, sentence.line)
             if sentence.role == Role.USER
-            else _of_the_assistant(text, sentence, last=last)
+            else _assistant_candidate(text, sentence, last=last)
         )
-        if found:
-            yield found
+        if candidate:
+            yield candidate
 
 
-def _of_the_person(text: str, line: int) -> RuleCandidate | None:
-    if _DECIDED.search(text) and not _STARTING.search(text):
+def _user_candidate(text: str, line: int) -> RuleCandidate | None:
+    if _DECISION.search(text) and not _STARTING.search(text):
         return RuleCandidate(Kind.DECISION, text, line, 0.9)
-    if cause := _cause(text, line):
+    if cause := _cause_candidate(text, line):
         return cause
     if _WARNING.search(text) and not _EVER.search(text):
         return RuleCandidate(Kind.GOTCHA, text, line, 0.8)
-    if passing(text) and not _EVER.search(text):
+    if is_momentary(text) and not _EVER.search(text):
         return None
-    if _FORBIDDEN.search(text) or _LIKING.search(text) or _INSTEAD.search(text) or _FOR_GOOD.search(text):
-        return RuleCandidate(Kind.PREFERENCE, text, line, 0.9) if not _runs_a_step(text) else None
+    if _FORBIDDEN.search(text) or _LIKING.search(text) or _INSTEAD.search(text) or _PERMANENT.search(text):
+        return RuleCandidate(Kind.PREFERENCE, text, line, 0.9) if not _is_step(text) else None
     if "아니라 " in text:
         return RuleCandidate(Kind.DECISION, text, line, 0.8)
-    if _STYLED.search(text) and not _STEP.search(text):
+    if _STYLE.search(text) and not _STEP.search(text):
         return RuleCandidate(Kind.PREFERENCE, text, line, 0.85)
     if _FACT.search(text) and not _NO_FACT.search(text) and len(text.split()) > 2:
         kind = Kind.CONTEXT if _OF_PEOPLE.search(text) else Kind.ARCHITECTURE
@@ -101,16 +106,16 @@ def _of_the_person(text: str, line: int) -> RuleCandidate | None:
     return None
 
 
-def _runs_a_step(text: str) -> bool:
-    return _STEP.search(text) is not None and not (_INSTEAD.search(text) or _FOR_GOOD.search(text))
+def _is_step(text: str) -> bool:
+    return _STEP.search(text) is not None and not (_INSTEAD.search(text) or _PERMANENT.search(text))
 
 
-def _of_the_assistant(text: str, sentence: Sentence, *, last: int) -> RuleCandidate | None:
+def _assistant_candidate(text: str, sentence: Sentence, *, last: int) -> RuleCandidate | None:
     if not sentence.closing or text.endswith(
         ("하겠습니다.", "할게요.", "보겠습니다.", "말씀해 주세요.", "드릴게요.")
     ):
         return None
-    if cause := _cause(text, sentence.line):
+    if cause := _cause_candidate(text, sentence.line):
         return cause
     if sentence.line == last and _OPEN.search(text):
         return RuleCandidate(Kind.PROGRESS, text, sentence.line, 0.8, tags=(OPEN_QUESTION,))
@@ -119,7 +124,7 @@ def _of_the_assistant(text: str, sentence: Sentence, *, last: int) -> RuleCandid
     return None
 
 
-def _cause(text: str, line: int) -> RuleCandidate | None:
+def _cause_candidate(text: str, line: int) -> RuleCandidate | None:
     if not _CAUSE.search(text) or len(text.split()) < 4:
         return None
     signs = error_signs(text)

@@ -1,4 +1,4 @@
-"""Progress and open ends: what was done and committed, and what is left."""
+"""Progress and open ends: what was done and committed, and what is left to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from mindhold.capture.items import LONGEST, RuleCandidate
-from mindhold.capture.rules.sentences import Sentence, names, stands_alone, tidy
+from mindhold.capture.rules.sentences import Sentence, clean_sentence, count_names, stands_alone
 from mindhold.capture.rules.tool_calls import ToolCall
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.lexemes import lexemes, stop_lexemes
@@ -15,10 +15,10 @@ from mindhold.ports.transcripts import Role
 from mindhold.text.noise import rate_worth
 from mindhold.text.pattern import LazyPattern
 
-WORDY = 12  # words, from which a report on tests says what was tested
-FEWEST_LEFT = 5  # words
-FEWEST_LISTED = 3
-MENTIONED = 0.4  # share of its words that come again where it is taken up
+WORDS_ABOUT_TESTS = 12  # words from which a report on tests is specific enough
+FEWEST_OPEN_WORDS = 5  # words of an open end
+FEWEST_LISTED_WORDS = 3
+MENTION_SHARE = 0.4  # share of words that a later sentence repeats when it takes up the subject
 
 _COMMIT = LazyPattern(r"\bgit\b[^\n&|;]*\bcommit\b")
 _HEREDOC = LazyPattern(r"<<-?\s*['\"]?(\w+)['\"]?\n(.*?)\n\s*\1", re.DOTALL)
@@ -26,7 +26,7 @@ _MESSAGE = LazyPattern(r"(?:-m|--message)[ =]?(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)
 _COMMITTED = LazyPattern(r"^\[[^\]\n]*\b[0-9a-f]{7,40}\]|\d+ files? changed", re.MULTILINE)
 _PULL_REQUEST = LazyPattern(r"\b(?:gh pr create|glab mr create)\b")
 _TITLE = LazyPattern(r"(?:--title|-t)[ =](?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')")
-_ADDRESS = LazyPattern(r"https?://\S+/(?:pull|merge_requests)/(\d+)")
+_PULL_REQUEST_URL = LazyPattern(r"https?://\S+/(?:pull|merge_requests)/(\d+)")
 _RELEASE = LazyPattern(
     r"\b(?:gh release create|git tag(?: -a)?|npm publish|cargo publish|twine upload|goreleaser release)\s+(v?\d[\w.-]*)"
 )
@@ -39,7 +39,7 @@ _VERBS = (
     "added|updated|fixed|removed|created|implemented|refactored|replaced|renamed|moved|changed|increased|decreased|reduced|switched|extracted|migrated|converted|introduced|configured|enabled|disabled|wired|rewrote"
     "|bumped|upgraded|downgraded|deleted|merged|split|hoisted|consolidated|simplified|registered|documented|deprecated|integrated|pinned|set up|improved|restructured|centralized|unified|dropped|swapped|restored|hardened|resolved|made"
 )
-_DONE = LazyPattern(
+_FINISHED = LazyPattern(
     rf"^(?:(?:`[^`]+`|[\w./ -]{{2,40}}?)\s*(?:\([^)]*\))?\s*[-–—:]+\s*)?(?:now )?(?:{_VERBS})\b"
     rf"|^(?!(?:the|an?|no|only|since|each|every|if|when|exported|this|that)\b)(?:[\w`()./-]+\s+){{1,3}}(?:is |are |was |were |has been |have been )?(?:now )?(?:{_VERBS})(?:\s*$|\s+[-–—]|\s+(?:at|to|in|from|with|instead|once)\b)",
     re.IGNORECASE,
@@ -48,7 +48,7 @@ _TRIFLE = LazyPattern(
     r"\b(?:added|removed|updated|fixed|cleaned up)\b(?: \w+){0,2} (?:now-)?(?:unused )?(?:`[^`]+` )?(?:imports?|docstrings?|doc comments?|comments?|typos?|whitespace|formatting)\b",
     re.IGNORECASE,
 )
-_OF_TESTS = LazyPattern(
+_ABOUT_TESTS = LazyPattern(
     r"^[^.]{0,60}\b(?:added|updated|created|wrote|fixed|extended)\b(?: \w+){0,3}? ?(?:[\"`][^\"`]*[\"`] )?(?:(?:unit|integration|regression|new|existing|more|the|a|e2e|failing) )*(?:sub)?(?:tests?|test cases?|cases?|coverage|assertions?|fixtures?)\b"
     r"|`Test\w+`|^`?[\w./-]*(?:_test|\.test|\.spec|test_)[\w.]*`?\s*[-–—:]",
     re.IGNORECASE,
@@ -57,13 +57,13 @@ _NOT_DONE = LazyPattern(
     r"\b(?:not (?:yet )?|needs? to be|should be|must be|to be|can be|could be|would be|will be|isn't|wasn't|haven't|hasn't|never|if)\b",
     re.IGNORECASE,
 )
-_OPEN = LazyPattern(
+_OPEN_END = LazyPattern(
     r"\b(?:still (?:need|needs|have|has|to do|open|missing|fail|broken|unresolved)|next steps?\b|todo\b|to-do|remaining (?:work|item|issue|task|step)s?|left to do|follow-?up|not yet (?:implemented|done|supported|wired|tested|covered|handled)|hasn't been|haven't been"
     r"|needs? to be (?:done|implemented|added|fixed|updated|tested|wired|run|set|configured|merged|rebased|migrated|removed)|you(?:'ll| will)? (?:(?:still )?need to|may want to|might want to|should (?:also )?|want to|must|have to)|(?:one|a) thing (?:left|remaining)|pending\b|remains? (?:to|open|unresolved|undone)|for (?:a )?later|in a future (?:pr|change|release)|future (?:work|improvement)|out of scope)"
     r"|(?:남은 (?:작업|일)|다음 단계|아직 .{2,}(?:않|못|안)|해야 (?:합니다|한다|할))",
     re.IGNORECASE,
 )
-# Who says so needs to name nothing besides: it is said what is left.
+# These say plainly that something is left, so they need no name.
 _PLAINLY_OPEN = LazyPattern(
     r"^(?:next(?: steps?| up)?|(?:still )?(?:open|missing|remaining|pending|to ?do|left(?: to do)?|outstanding)|what(?:'s| is) (?:left|missing|next|still open)|not (?:yet )?done(?: yet)?|remaining work|follow-?ups?|open (?:question|issue|point|task|item)s?|not (?:covered|implemented|handled|tested|started|included|migrated|wired)(?: up| in)?(?: yet)?|blocked|blocker)\s*[:—–-]\s*\S"
     r"|^(?:the )?(?:next|remaining|last|only remaining) (?:steps?|tasks?|pieces?|parts?|things?|work)(?: left)? (?:is|are|would be|will be)\b|^what (?:remains|is left|is missing|is still (?:open|missing))\b.* (?:is|are)\b|^next,? (?!i\b|i'll|let|we'll check)[^.]*\b(?:has to|have to|needs? to|must|should)\b"
@@ -76,7 +76,7 @@ _PLAINLY_OPEN = LazyPattern(
 _UP_NEXT = LazyPattern(
     r"next steps?|to-?dos?\b|remaining|follow-?ups?|left to do|still (?:open|to do|missing)|what(?:'s| is) (?:left|missing|next)|not (?:yet )?done|open (?:items|points|tasks|issues|questions)|outstanding|남은|다음 단계|할 일"
 )
-_MY_NEXT = LazyPattern(
+_OWN_NEXT_STEP = LazyPattern(
     r"\bi(?:'ll| will| still need| need| am| can|'m)\b|\blet me\b|^next,? (?:i|let)\b|\bone more (?:file|thing|look|check)\b",
     re.IGNORECASE,
 )
@@ -90,30 +90,30 @@ _GO_ON = LazyPattern(
 )
 
 
-def committed(done: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
-    """Commits, pull requests and releases that were made."""
-    for deed in done:
-        if not deed.shell or deed.failed or deed.refused or deed.aside:
+def commits(calls: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
+    """Yield the commits, pull requests and releases that were made."""
+    for call in calls:
+        if not call.shell or call.failed or call.refused or call.aside:
             continue
         if (
-            _COMMIT.search(deed.asked)
-            and _COMMITTED.search(deed.answer)
-            and (subject := _subject(deed.asked))
+            _COMMIT.search(call.input)
+            and _COMMITTED.search(call.output)
+            and (subject := _subject(call.input))
         ):
-            yield RuleCandidate(Kind.PROGRESS, f"Committed: {subject}", deed.line, 0.9)
-        if _PULL_REQUEST.search(deed.asked) and (address := _ADDRESS.search(deed.answer)):
-            title = _TITLE.search(deed.asked)
-            named = f": {title[1] or title[2]}" if title else ""
+            yield RuleCandidate(Kind.PROGRESS, f"Committed: {subject}", call.line, 0.9)
+        if _PULL_REQUEST.search(call.input) and (address := _PULL_REQUEST_URL.search(call.output)):
+            title = _TITLE.search(call.input)
+            suffix = f": {title[1] or title[2]}" if title else ""
             yield RuleCandidate(
-                Kind.PROGRESS, f"Opened PR #{address[1]}{named} ({address[0]})"[:LONGEST], deed.line, 0.95
+                Kind.PROGRESS, f"Opened PR #{address[1]}{suffix} ({address[0]})"[:LONGEST], call.line, 0.95
             )
-        if released := _RELEASE.search(deed.asked):
-            yield RuleCandidate(Kind.PROGRESS, f"Released {released[1]} (`{released[0]}`).", deed.line, 0.9)
+        if release := _RELEASE.search(call.input):
+            yield RuleCandidate(Kind.PROGRESS, f"Released {release[1]} (`{release[0]}`).", call.line, 0.9)
 
 
-def _subject(asked: str) -> str:
-    heredoc = _HEREDOC.search(asked)
-    message = _MESSAGE.search(asked)
+def _subject(command: str) -> str:
+    heredoc = _HEREDOC.search(command)
+    message = _MESSAGE.search(command)
     text = heredoc[2] if heredoc else (message[1] or message[2] or "") if message else ""
     subject = next((line.strip() for line in text.splitlines() if line.strip()), "").replace('\\"', '"')
     if len(subject.split()) < 2 or _EMPTY_SUBJECT.match(subject):
@@ -121,17 +121,17 @@ def _subject(asked: str) -> str:
     return subject[: LONGEST - 20]
 
 
-def finished(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """What the assistant says it did, as it reports to the person."""
-    for sentence in said:
+def reported_work(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield what the assistant reports that it did."""
+    for sentence in sentences:
         if sentence.role != Role.CLAUDE or not sentence.closing or sentence.aside:
             continue
-        text = tidy(sentence.text)
+        text = clean_sentence(sentence.text)
         if (
-            not _DONE.match(text)
+            not _FINISHED.match(text)
             or _TRIFLE.search(text)
-            or (len(text.split()) < WORDY and _OF_TESTS.search(text))
-            or not names(text)
+            or (len(text.split()) < WORDS_ABOUT_TESTS and _ABOUT_TESTS.search(text))
+            or not count_names(text)
             or text.endswith("?")
             or _OFFER.search(text)
         ):
@@ -141,24 +141,24 @@ def finished(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         yield RuleCandidate(Kind.PROGRESS, text, sentence.line, 0.65)
 
 
-def open_ends(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
-    """What is left to do, as the last report says; and what earlier ones said plainly that nobody came back to."""
-    last = max((one.line for one in said if one.closing and not one.aside), default=0)
-    answered = any(one.role == Role.USER and one.line > last for one in said)
-    for number, sentence in enumerate(said):
+def open_ends(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Yield what the last report says is left to do, and what earlier ones said plainly and nobody took up."""
+    last = max((each.line for each in sentences if each.closing and not each.aside), default=0)
+    answered = any(each.role == Role.USER and each.line > last for each in sentences)
+    for number, sentence in enumerate(sentences):
         if not sentence.closing or sentence.role != Role.CLAUDE or sentence.aside:
             continue
-        text = _left(sentence, plainly=answered or sentence.line != last)
-        if text and (sentence.line == last or not _taken_up(sentence, said[number + 1 :])):
+        text = _open_end(sentence, plainly=answered or sentence.line != last)
+        if text and (sentence.line == last or not _is_taken_up(sentence, sentences[number + 1 :])):
             weight = 0.8 if _PLAINLY_OPEN.search(text) else 0.65
             yield RuleCandidate(Kind.PROGRESS, text, sentence.line, weight, tags=(OPEN_QUESTION,))
 
 
-def _left(sentence: Sentence, *, plainly: bool) -> str:
-    """What it says is left to do; empty where it says no such thing."""
-    text = tidy(sentence.text)
-    listed = sentence.bullet and _UP_NEXT.search(sentence.section) is not None
-    plain_words = _PLAINLY_OPEN.search(text) is not None and not _MY_NEXT.search(text)
+def _open_end(sentence: Sentence, *, plainly: bool) -> str:
+    """Return what the sentence says is left to do; empty where it doesn't."""
+    text = clean_sentence(sentence.text)
+    is_listed = sentence.bullet and _UP_NEXT.search(sentence.section) is not None
+    says_plainly = _PLAINLY_OPEN.search(text) is not None and not _OWN_NEXT_STEP.search(text)
     if (
         _OFFER.search(text)
         or len(text) > LONGEST
@@ -167,31 +167,35 @@ def _left(sentence: Sentence, *, plainly: bool) -> str:
         return ""
     if text.endswith("?") and not text.lower().startswith("open "):
         return ""
-    if plain_words and len(text.split()) >= FEWEST_LEFT:
+    if says_plainly and len(text.split()) >= FEWEST_OPEN_WORDS:
         return text
-    if listed and len(text.split()) >= FEWEST_LISTED and not _MY_NEXT.search(text):
+    if is_listed and len(text.split()) >= FEWEST_LISTED_WORDS and not _OWN_NEXT_STEP.search(text):
         return (
             text
-            if _OPEN.search(text)
+            if _OPEN_END.search(text)
             else f"To do: {text[0].lower()}{text[1:]}"
             if text[1].islower()
             else f"To do: {text}"
         )
     if plainly or not (
-        _OPEN.search(text) or (sentence.bullet and re.search(r"left|open|still", sentence.section))
+        _OPEN_END.search(text) or (sentence.bullet and re.search(r"left|open|still", sentence.section))
     ):
         return ""
-    return text if names(text) and len(text.split()) >= FEWEST_LEFT and not rate_worth(text).dangling else ""
+    return (
+        text
+        if count_names(text) and len(text.split()) >= FEWEST_OPEN_WORDS and not rate_worth(text).dangling
+        else ""
+    )
 
 
-def _taken_up(sentence: Sentence, later: Sequence[Sentence]) -> bool:
-    """Whether the person said to go on with it, or it was spoken of again."""
+def _is_taken_up(sentence: Sentence, later: Sequence[Sentence]) -> bool:
+    """Whether the user said to go on with it, or it was mentioned again."""
     words = frozenset(lexemes(sentence.text)) - stop_lexemes()
-    answer = next((one for one in later if one.role == Role.USER and not one.aside), None)
-    if answer is not None and (_GO_ON.match(answer.text) or len(answer.text.split()) < FEWEST_LEFT):
+    answer = next((each for each in later if each.role == Role.USER and not each.aside), None)
+    if answer is not None and (_GO_ON.match(answer.text) or len(answer.text.split()) < FEWEST_OPEN_WORDS):
         return True
     return any(
-        len(words & set(lexemes(one.text))) >= MENTIONED * len(words)
-        for one in later
-        if one.line != sentence.line
+        len(words & set(lexemes(each.text))) >= MENTION_SHARE * len(words)
+        for each in later
+        if each.line != sentence.line
     )

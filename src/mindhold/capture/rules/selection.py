@@ -13,22 +13,27 @@ import numpy as np
 
 from mindhold.capture.items import SIGNS, CapturedItem, ExtractedItems, RuleCandidate
 from mindhold.capture.rules.agreements import Offer, agreements
-from mindhold.capture.rules.architecture import architecture, stack, surroundings, table_statements
+from mindhold.capture.rules.architecture import (
+    architecture,
+    manifest_statements,
+    project_facts,
+    table_statements,
+)
 from mindhold.capture.rules.conventions import corrections, gotchas, preferences, procedures
 from mindhold.capture.rules.decisions import MOST_CLAIMS, correct_choices, decisions, own_choices
 from mindhold.capture.rules.failures import (
-    MOST_OPEN,
+    MAX_OPEN_FAILURES,
     OpenFailure,
     conflicts,
     fixed_failures,
-    mishaps,
     open_failures,
     reported_failures,
     stated_causes,
+    told_failures,
 )
-from mindhold.capture.rules.korean import stated_in_korean
-from mindhold.capture.rules.progress import committed, finished, open_ends
-from mindhold.capture.rules.sentences import Sentence, sentences
+from mindhold.capture.rules.korean import korean_statements
+from mindhold.capture.rules.progress import commits, open_ends, reported_work
+from mindhold.capture.rules.sentences import Sentence, conversation_sentences
 from mindhold.capture.rules.tool_calls import deleted_files, tool_calls
 from mindhold.engine import Engine
 from mindhold.memories.reflect import OPEN_QUESTION
@@ -98,15 +103,15 @@ CHATTER: tuple[str, ...] = (
     "Two files were changed.",
 )
 
-SURE = 0.8  # candidates of this weight are not looked at again
-LEAST = 0.6  # the weight below which one is dropped that no model speaks for
-SAME_WORDS = 0.6  # share of words from which two say the same
-WITHIN, FEWEST = 0.9, 3  # share of its words, and their number, that make one a part of another
-SAME_MEANING = 0.8  # similarity from which they do
-TALK = 0.4  # cosine from which a sentence is like talk at all
-DOUBT = 0.06  # by how much it may be more like talk and still stay
-MOST_OF_A_LINE = 5
-MOST_OF_A_KIND = 12
+SURE_WEIGHT = 0.8  # candidates of this weight are not checked again
+MIN_WEIGHT = 0.6  # without a model, candidates of less weight are dropped
+SAME_WORDS = 0.6  # share of common words from which two say the same
+PART_SHARE, PART_WORDS = 0.9, 3  # share and number of words from which one is a part of the other
+SAME_MEANING = 0.8  # similarity from which two say the same
+CHATTER_COSINE = 0.4  # cosine from which a sentence resembles chatter
+CHATTER_MARGIN = 0.06  # how much closer to chatter a kept sentence may be
+MAX_PER_LINE = 5
+MAX_PER_KIND = 12
 
 _COMMAND = LazyPattern(r"`([^`]+)`")
 _ORDER = (
@@ -120,52 +125,60 @@ _ORDER = (
     Kind.PROGRESS,
     Kind.CONTEXT,
 )
-_NOT_SAID = frozenset((Kind.PROCEDURE, Kind.CONTEXT))  # no sentence of talk is taken for one of them
+_UNSTATED_KINDS = frozenset((Kind.PROCEDURE, Kind.CONTEXT))  # no sentence of chatter is taken for these kinds
 
 
 async def select_candidates(engine: Engine, candidates: Sequence[RuleCandidate]) -> list[RuleCandidate]:
-    """In the order of the conversation."""
-    ranked = sorted(candidates, key=lambda one: (-one.weight, _ORDER.index(one.kind), one.line))
+    """Select the candidates worth storing, in the order of the conversation."""
+    ranked = sorted(
+        candidates, key=lambda candidate: (-candidate.weight, _ORDER.index(candidate.kind), candidate.line)
+    )
     if not ranked:
         return []
-    vectors = await engine.vector_source.embed([one.content for one in ranked])
-    bank = await _bank(engine) if vectors is not None else None
+    vectors = await engine.vector_source.embed([candidate.content for candidate in ranked])
+    bank = await _prototype_vectors(engine) if vectors is not None else None
     if vectors is None or bank is None:
-        kept = _unrepeated([one for one in ranked if one.weight >= LEAST], _by_words)
+        selected = _drop_repeated(
+            [candidate for candidate in ranked if candidate.weight >= MIN_WEIGHT], _same_words
+        )
     else:
-        telling = [index for index, one in enumerate(ranked) if _tells(one, vectors[index], bank)]
-        alike = vectors[telling] @ vectors[telling].T
+        indexes = [
+            index
+            for index, candidate in enumerate(ranked)
+            if _is_worth_storing(candidate, vectors[index], bank)
+        ]
+        cosines = vectors[indexes] @ vectors[indexes].T
 
-        def same(one: int, two: int, new: RuleCandidate, old: RuleCandidate) -> bool:
-            if _by_words(one, two, new, old):
+        def same(row: int, column: int, new: RuleCandidate, old: RuleCandidate) -> bool:
+            if _same_words(row, column, new, old):
                 return True
-            said = {new.kind, old.kind}.isdisjoint(_NOT_SAID)
-            return said and engine.vector_source.similarity(float(alike[one, two])) >= SAME_MEANING
+            is_stated = {new.kind, old.kind}.isdisjoint(_UNSTATED_KINDS)
+            return is_stated and engine.vector_source.similarity(float(cosines[row, column])) >= SAME_MEANING
 
-        kept = _unrepeated([ranked[index] for index in telling], same)
-    return sorted(_not_too_many(kept), key=lambda one: one.line)
+        selected = _drop_repeated([ranked[index] for index in indexes], same)
+    return sorted(_limit(selected), key=lambda candidate: candidate.line)
 
 
-def _tells(one: RuleCandidate, vector: Matrix, bank: dict[Kind | None, Matrix]) -> bool:
-    """Whether it is sure, or more like a sentence of any kind than like talk."""
-    if one.weight >= SURE or one.kind in _NOT_SAID:
+def _is_worth_storing(candidate: RuleCandidate, vector: Matrix, bank: dict[Kind | None, Matrix]) -> bool:
+    """Whether it is sure, or closer to a sentence of any kind than to chatter."""
+    if candidate.weight >= SURE_WEIGHT or candidate.kind in _UNSTATED_KINDS:
         return True
-    talk = float(np.max(bank[None] @ vector))
-    own = max(float(np.max(rows @ vector)) for kind, rows in bank.items() if kind is not None)
-    return own + DOUBT > talk or talk < TALK
+    chatter = float(np.max(bank[None] @ vector))
+    closest = max(float(np.max(rows @ vector)) for kind, rows in bank.items() if kind is not None)
+    return closest + CHATTER_MARGIN > chatter or chatter < CHATTER_COSINE
 
 
-async def _bank(engine: Engine) -> dict[Kind | None, Matrix] | None:
+async def _prototype_vectors(engine: Engine) -> dict[Kind | None, Matrix] | None:
     matrix = await engine.vector_source.embed(
-        [text for own in PROTOTYPES.values() for text in own] + list(CHATTER)
+        [text for texts in PROTOTYPES.values() for text in texts] + list(CHATTER)
     )
     if matrix is None:
         return None
     bank: dict[Kind | None, Matrix] = {}
     start = 0
-    for kind, own in PROTOTYPES.items():
-        bank[kind] = matrix[start : start + len(own)]
-        start += len(own)
+    for kind, texts in PROTOTYPES.items():
+        bank[kind] = matrix[start : start + len(texts)]
+        start += len(texts)
     bank[None] = matrix[start:]
     return bank
 
@@ -173,24 +186,26 @@ async def _bank(engine: Engine) -> dict[Kind | None, Matrix] | None:
 Same = Callable[[int, int, RuleCandidate, RuleCandidate], bool]
 
 
-def _unrepeated(ranked: Sequence[RuleCandidate], same: Same) -> list[RuleCandidate]:
-    kept: list[tuple[int, RuleCandidate]] = []
-    for index, one in enumerate(ranked):
-        if not any(same(index, other, one, two) for other, two in kept):
-            kept.append((index, one))
-    return [one for _, one in kept]
+def _drop_repeated(ranked: Sequence[RuleCandidate], same: Same) -> list[RuleCandidate]:
+    unique: list[tuple[int, RuleCandidate]] = []
+    for index, candidate in enumerate(ranked):
+        if not any(same(index, other_index, candidate, other) for other_index, other in unique):
+            unique.append((index, candidate))
+    return [candidate for _, candidate in unique]
 
 
-def _by_words(_one: int, _two: int, new: RuleCandidate, kept: RuleCandidate) -> bool:
-    if new.kind == Kind.PROCEDURE or kept.kind == Kind.PROCEDURE:
-        return new.kind == kept.kind and _COMMAND.findall(new.content) == _COMMAND.findall(kept.content)
-    if not set(new.metadata.get(SIGNS, ())).isdisjoint(kept.metadata.get(SIGNS, ())):
+def _same_words(_row: int, _column: int, new: RuleCandidate, old: RuleCandidate) -> bool:
+    if new.kind == Kind.PROCEDURE or old.kind == Kind.PROCEDURE:
+        return new.kind == old.kind and _COMMAND.findall(new.content) == _COMMAND.findall(old.content)
+    if not set(new.metadata.get(SIGNS, ())).isdisjoint(old.metadata.get(SIGNS, ())):
         return True
-    fresh, known = _words(new.content), _words(kept.content)
-    both = len(fresh & known)
-    if not both:
+    new_words, old_words = _words(new.content), _words(old.content)
+    common = len(new_words & old_words)
+    if not common:
         return False
-    return (both >= FEWEST and both >= WITHIN * len(fresh)) or both >= SAME_WORDS * len(fresh | known)
+    return (common >= PART_WORDS and common >= PART_SHARE * len(new_words)) or common >= SAME_WORDS * len(
+        new_words | old_words
+    )
 
 
 @lru_cache(1_024)
@@ -198,31 +213,31 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(lexemes(text)) - stop_lexemes()
 
 
-def _not_too_many(kept: Sequence[RuleCandidate]) -> list[RuleCandidate]:
-    """The surest of each turn and of each kind."""
+def _limit(candidates: Sequence[RuleCandidate]) -> list[RuleCandidate]:
+    """Limit the candidates of each turn and each kind to the surest."""
     lines: Counter[int] = Counter()
     kinds: Counter[Kind] = Counter()
-    found: list[RuleCandidate] = []
-    for one in kept:
-        if lines[one.line] < MOST_OF_A_LINE and kinds[one.kind] < MOST_OF_A_KIND:
-            lines[one.line] += 1
-            kinds[one.kind] += 1
-            found.append(one)
-    return found
+    limited: list[RuleCandidate] = []
+    for candidate in candidates:
+        if lines[candidate.line] < MAX_PER_LINE and kinds[candidate.kind] < MAX_PER_KIND:
+            lines[candidate.line] += 1
+            kinds[candidate.kind] += 1
+            limited.append(candidate)
+    return limited
 
 
-MOST_SEEN = 150
-MOST_COUNTED = 30
+MAX_SEEN = 150
+MAX_COUNTED = 30
 
 
 @dataclass(slots=True)
 class RuleState:
-    """`seen` are short hashes of what was picked out before; `counts` how often commands succeeded.
+    """The state carried between calls. `seen` are short hashes of earlier items; `counts` how often commands succeeded.
 
-    `offer` is what the assistant put to the person last, `claims` what it said last that it chose by itself.
+    `offer` is the assistant's last offer, `claims` its own choices in the last message.
     """
 
-    troubles: list[OpenFailure] = field(default_factory=list)
+    failures: list[OpenFailure] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     offer: Offer | None = None
@@ -230,33 +245,33 @@ class RuleState:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RuleState:
-        """What can't be understood is as if it weren't there."""
+        """Build the state from JSON; anything unreadable gives an empty state."""
         try:
             return cls(
-                troubles=[OpenFailure.from_json(one) for one in value.get("troubles", ())],
-                seen=[str(one) for one in value.get("seen", ())],
+                failures=[OpenFailure.from_json(item) for item in value.get("troubles", ())],
+                seen=[str(item) for item in value.get("seen", ())],
                 counts={str(name): int(count) for name, count in dict(value.get("counts", {})).items()},
                 offer=Offer.from_json(value["offer"]) if value.get("offer") else None,
-                claims=[str(one) for one in value.get("claims", ())],
+                claims=[str(item) for item in value.get("claims", ())],
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return cls()
 
     def as_json(self) -> dict[str, Any]:
-        counts = dict(list(self.counts.items())[-MOST_COUNTED:])
-        told: dict[str, Any] = {
-            "troubles": [one.as_json() for one in self.troubles[-MOST_OPEN:]],
-            "seen": self.seen[-MOST_SEEN:],
+        counts = dict(list(self.counts.items())[-MAX_COUNTED:])
+        document: dict[str, Any] = {
+            "troubles": [failure.as_json() for failure in self.failures[-MAX_OPEN_FAILURES:]],
+            "seen": self.seen[-MAX_SEEN:],
             "counts": counts,
         }
         if self.offer:
-            told["offer"] = self.offer.as_json()
+            document["offer"] = self.offer.as_json()
         if self.claims:
-            told["claims"] = self.claims[:MOST_CLAIMS]
-        return told
+            document["claims"] = self.claims[:MOST_CLAIMS]
+        return document
 
     def is_new(self, content: str) -> bool:
-        """Whether it was not picked out before; from now on it was."""
+        """Whether the content is new; it is recorded as seen."""
         mark = hashlib.sha256(content.casefold().encode()).hexdigest()[:10]
         if mark in self.seen:
             return False
@@ -264,59 +279,61 @@ class RuleState:
         return True
 
 
-MOST_TAGS = 4
+MAX_TAGS = 4
 
 
 async def extract_by_rules(
     engine: Engine, steps: Sequence[TranscriptStep], carried: Mapping[str, Any], *, folder: str
 ) -> ExtractedItems:
-    """What is new in these steps; `carried` is what the call before gave for the same conversation."""
+    """Extract what is new in these steps; `carried` is the state after the last call for the same conversation."""
     state = RuleState.from_json(carried)
-    said = list(sentences(steps))
-    asked = state.offer is not None and state.offer.question != ""
-    candidates = [_safe(one, folder) for one in _candidates(steps, said, state)]
-    gone = deleted_files(steps)
-    candidates = [one for one in candidates if not any(name in one.content for name in gone)]
-    kept = correct_choices(await select_candidates(engine, candidates), said, state.claims, asked=asked)
+    sentences = list(conversation_sentences(steps))
+    was_asked = state.offer is not None and state.offer.question != ""
+    candidates = [_clean_candidate(item, folder) for item in _candidates(steps, sentences, state)]
+    deleted = deleted_files(steps)
+    candidates = [item for item in candidates if not any(name in item.content for name in deleted)]
+    selected = correct_choices(
+        await select_candidates(engine, candidates), sentences, state.claims, asked=was_asked
+    )
     if steps:
-        last = max((one.line for one in steps if one.role == Role.USER and not one.aside), default=0)
-        state.claims = [one.content for one in kept if one.own and one.line > last]
-    items = tuple(_item(one) for one in kept if state.is_new(one.content))
+        last = max((item.line for item in steps if item.role == Role.USER and not item.aside), default=0)
+        state.claims = [item.content for item in selected if item.own and item.line > last]
+    items = tuple(_to_item(item) for item in selected if state.is_new(item.content))
     return ExtractedItems(items, state.as_json())
 
 
 def _candidates(
-    steps: Sequence[TranscriptStep], said: Sequence[Sentence], state: RuleState
+    steps: Sequence[TranscriptStep], sentences: Sequence[Sentence], state: RuleState
 ) -> Iterator[RuleCandidate]:
-    done = list(tool_calls(steps))
+    calls = list(tool_calls(steps))
     agreed, state.offer = agreements(steps, state.offer)
-    yield from decisions(said, steps, done, agreed)
-    yield from own_choices(said)
-    yield from preferences(said)
-    yield from corrections(said)
-    yield from surroundings(said)
-    yield from stated_in_korean(said)
-    yield from fixed_failures(done, said, state.troubles)
-    yield from conflicts(done, said)
-    yield from reported_failures(steps, said, done)
-    yield from stated_causes(said)
-    yield from mishaps(said)
-    yield from procedures(done, said, steps, state.counts)
-    yield from architecture(said)
+    yield from decisions(sentences, steps, calls, agreed)
+    yield from own_choices(sentences)
+    yield from preferences(sentences)
+    yield from corrections(sentences)
+    yield from project_facts(sentences)
+    yield from korean_statements(sentences)
+    yield from fixed_failures(calls, sentences, state.failures)
+    yield from conflicts(calls, sentences)
+    yield from reported_failures(steps, sentences, calls)
+    yield from stated_causes(sentences)
+    yield from told_failures(sentences)
+    yield from procedures(calls, sentences, steps, state.counts)
+    yield from architecture(sentences)
     yield from table_statements(steps)
-    yield from stack(done)
-    yield from gotchas(said)
-    yield from committed(done)
-    yield from finished(said)
-    yield from open_ends(said)
-    for trouble, text in open_failures(state.troubles):
-        if not trouble.reported:
-            trouble.reported = text
-            yield RuleCandidate(Kind.PROGRESS, text, trouble.line, 0.8, tags=(OPEN_QUESTION,))
+    yield from manifest_statements(calls)
+    yield from gotchas(sentences)
+    yield from commits(calls)
+    yield from reported_work(sentences)
+    yield from open_ends(sentences)
+    for failure, text in open_failures(state.failures):
+        if not failure.reported:
+            failure.reported = text
+            yield RuleCandidate(Kind.PROGRESS, text, failure.line, 0.8, tags=(OPEN_QUESTION,))
 
 
-def _safe(candidate: RuleCandidate, folder: str) -> RuleCandidate:
-    """Without secrets, and with paths as they are inside the project."""
+def _clean_candidate(candidate: RuleCandidate, folder: str) -> RuleCandidate:
+    """Remove secrets, and make paths relative to the project."""
     text = candidate.content
     if folder:
         root = folder.rstrip("/\\")
@@ -324,8 +341,8 @@ def _safe(candidate: RuleCandidate, folder: str) -> RuleCandidate:
     return replace(candidate, content=redact(text).text)
 
 
-def _item(candidate: RuleCandidate) -> CapturedItem:
-    words = [word.lower() for word in extract_keywords(candidate.content, MOST_TAGS)]
+def _to_item(candidate: RuleCandidate) -> CapturedItem:
+    words = [word.lower() for word in extract_keywords(candidate.content, MAX_TAGS)]
     return CapturedItem(
         kind=candidate.kind,
         content=candidate.content,

@@ -1,4 +1,4 @@
-"""The sentences of a conversation: split, cleaned, and judged by whether they stand alone and how they are meant."""
+"""The sentences of a conversation: split, cleaned, and checked for whether they stand alone and how they are meant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mindhold.text.pattern import LazyPattern
 
 SHORTEST = 24  # characters
 
-# What stands before the statement: agreement, praise, a report that something is done.
+# What comes before the statement: agreement, praise, a report that something is done.
 _OPENING = LazyPattern(
     r"^(?:(?:ok(?:ay)?|yes|yeah|yep|no|nope|sure|right|great|good|perfect|excellent|nice|alright|done|fixed(?!:)|found it|found the (?:issue|problem|bug)"
     r"|found|interesting|confirmed|correct|exactly|hmm?|ah|oh|well|wait|hey|hi|thanks|thank you|sorry|actually|understood|got it|i see"
@@ -24,7 +24,7 @@ _OPENING = LazyPattern(
     r"(?:\s*[!,.:;—–-]+\s+|\s*[!.:]+$|(?<=so)\s+|(?<=out)\s+|(?<=that)\s+|(?<=and)\s+|(?<=but)\s+|(?<=also)\s+|(?<=now)\s+(?=[`\w]+ (?:is|are|uses?|will|has|have)\b|`)))+",
     re.IGNORECASE,
 )
-# What is said for politeness, or to be heard.
+# Polite words and calls for attention.
 _FILLER = LazyPattern(
     r"^(?:(?:please|pls|plz|btw|fyi|by the way|just so you know|for your information|quick note|side note|ok(?:ay)? so|hey|hm+|um+|reminder|(?:please )?(?:remember|don't forget|do not forget|note)(?= that\b|:)|also(?=,))(?:\s*[,:;—–-]+\s*|\s+that\s+|\s+)(?:also,?\s+)?)+(?=\S)",
     re.IGNORECASE,
@@ -37,13 +37,13 @@ _LABELLED = LazyPattern(
     re.IGNORECASE,
 )
 _TAIL = LazyPattern(r"\s[-–—]\s(`[^`]+`.*)$")
-_LINES = LazyPattern(
+_LINE_NUMBERS = LazyPattern(
     r"\s*\((?:[^()`]*\s)?(?:lines?|L)\s?~?\d+[^()]*\)|\s(?:at|on|in|around|from|see|to) lines? ~?\d+(?:\s?[-–&,]\s?\d+|\sand \d+)*\b|:\d+(?:-\d+)?(?=`|\b)(?<=\.\w{2}:\d)"
 )
 _LINE_LABEL = LazyPattern(r"^lines? \d+(?:[-–,] ?\d+)*\s*[-–—:]\s+", re.IGNORECASE)
-_PLACE = LazyPattern(r"(?<=[\w/]\.)(\w{1,5}):\d+(?:[-:]\d+)?\b")  # explain.go:515
+_FILE_POSITION = LazyPattern(r"(?<=[\w/]\.)(\w{1,5}):\d+(?:[-:]\d+)?\b")  # explain.go:515
 _BLANKS = LazyPattern(r"\s+")
-_DANGLING = LazyPattern(
+_DANGLING_START = LazyPattern(
     r"^(?:it|its|it's|it'll|they|them|their|he|she|this|that|these|those|here|there|both|neither|either|each|one|ones|same|such|the (?!\w+(?: \w+)? (?:in |of |for |from |to |on |at )?`)(?:above|former|latter"
     r"|other|first|second|third|last|next|new|old|current|previous|following|remaining|rest|same|change|changes|fix|code|test|tests|function|file|files|issue|error"
     r"|problem|plan|result|results|output|diff|feedback|bug|script|command|method|class|step|branch|pr|commit|approach|logic|updated?|key|main|real|actual"
@@ -63,29 +63,29 @@ _LOOKS_BACK = LazyPattern(
     re.IGNORECASE,
 )
 _FIRST_PERSON = LazyPattern(r"\b(?:I|I'\w+|[Mm]y|[Mm]e|[Mm]yself)\b")
-# A report whose subject was left out: "Prevents panic", "Cleaner to consume".
+# A report without its subject: "Prevents panic", "Cleaner to consume".
 _ELLIPTIC = LazyPattern(
     r"^(?:prevents|fixes|adds|ensures|makes|allows|avoids|keeps|handles|returns|uses|provides|supports|creates|removes|updates|reads|writes|loads|stores|scans|checks|gets|sets|shows|works|covers|matches|getting|looking|have|means|gives|takes|needs|runs"
     r"|calls|includes|contains|follows|replaces|wraps|tests|verifies|validates|cleaner|better|simpler|faster|easier|slower|worse|consider|then|first|next|finally|second|third|lastly|used|which|with|same|before|after|now|pre-existing|done|example|let|line \d+|re:|if we|at all)\b",
     re.IGNORECASE,
 )
 _CUT_OFF = LazyPattern(r"\b(?:or|and|but|the|an?|to|with|of|for|which|that)[.:,]*$", re.IGNORECASE)
-_HEDGED = LazyPattern(
+_HEDGE = LazyPattern(
     r"\b(?:maybe|perhaps|probably|possibly|likely|might|may(?! \d)|seems?|seemed|appears?|appeared|apparently|presumably|i think|i guess|not sure|unclear|could be|may be"
     r"|could|would|looks like|looks as|suspect|wonder\w*|hopefully|guess|assum\w+|potentially|theoretically|supposedly)\b|\?",
     re.IGNORECASE,
 )
-_ANNOUNCING = LazyPattern(
+_ANNOUNCEMENT = LazyPattern(
     r"^(?:(?:now|first|next|then|ok(?:ay)?|great|good|so|alright|perfect|and)[,:]?\s+)*(?:let me|let's|i'?ll|i will|i'm going|i am|i'm|i need|i should|i can|i want|i see"
     r"|i have|i've|i found|i understand|i notice|we need to|we'll|time to|going to|checking|looking|reading|running|verifying|trying|starting|updating|adding (?:the|a|an)\b"
     r"|fixing|creating|writing|investigating|exploring|searching|continuing|proceeding|moving on|ready|want me|would you|should i|shall|do you|can you|could you)\b",
     re.IGNORECASE,
 )
-_NAMED = LazyPattern(
+_NAME = LazyPattern(
     r"`[^`\s][^`]*`|\b\w+\.(?:py|go|rs|ts|tsx|js|jsx|json|ya?ml|toml|md|sh|rb|java|kt|swift|c|cc|cpp|h|cs|php|sql|html|css|lock|cfg|ini|env|txt)\b"
     r"|\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[A-Z]{2,}[a-z]+\w*|\b\w+_\w+|(?<![\w.])/[\w.-]+/[\w./-]+|\b[\w-]+/[\w./-]+|--[a-z][\w-]+|\b[A-Z]{2,}[A-Z0-9]*\b|\b(?:[A-Z][a-z]+){2,}\b|\bv?\d+\.\d+|\bfrom \S+ to \S+|^[A-Z][a-z]+'s\b"
 )
-_KNOWN = LazyPattern(
+_COMMON_SUBJECT = LazyPattern(
     r"^the (?:(?:root |real |actual |main )?(?:cause|reason|problem|issue|bug|error|crash|failure|culprit|hang|leak)(?= (?:of|for|with|behind|when|in|on|is|was|were|turned|came) )|(?:unit |integration |e2e |flaky )?tests?|build|script|command|linter|user|users|code|page|login|current|new|old|first|main|only|key|test suite|last)\b ?|^fixed: ",
     re.IGNORECASE,
 )
@@ -105,13 +105,13 @@ _STATUS = LazyPattern(
 
 
 @lru_cache(4_096)
-def tidy(text: str) -> str:
-    """As it is written down: without what it was begun with, and without places in files."""
+def clean_sentence(text: str) -> str:
+    """Clean a sentence for storage: without its opening words, and without line numbers of files."""
     text = _LABELLED.sub("", _OPENING.sub("", _FILLER.sub("", _OPENING.sub("", text.strip()))))
     text = _TRAILER.sub("", text)
-    if _DANGLING.match(text) and (tail := _TAIL.search(text)):
+    if _DANGLING_START.match(text) and (tail := _TAIL.search(text)):
         text = tail[1]
-    text = _PLACE.sub(r"\1", _LINES.sub("", _LINE_LABEL.sub("", text)))
+    text = _FILE_POSITION.sub(r"\1", _LINE_NUMBERS.sub("", _LINE_LABEL.sub("", text)))
     text = _BLANKS.sub(" ", text).strip(" -–—:;,")
     if text.endswith(")") and "(" not in text:
         text = text[:-1]
@@ -127,60 +127,60 @@ def tidy(text: str) -> str:
 
 @lru_cache(2_048)
 def stands_alone(text: str, *, fewest: int = 4) -> bool:
-    """Whether it names what it speaks of, in so many words, and speaks of nothing that only the conversation knows."""
-    if not SHORTEST <= len(text) <= LONGEST or _DANGLING.match(text) or _LOOKS_BACK.search(text):
+    """Whether it names its subject, in at least `fewest` words, and refers to nothing that only the conversation knows."""
+    if not SHORTEST <= len(text) <= LONGEST or _DANGLING_START.match(text) or _LOOKS_BACK.search(text):
         return False
     if _FIRST_PERSON.search(text) or _ELLIPTIC.match(text) or _CUT_OFF.search(text):
         return False
     if text.count("(") != text.count(")") or text.count("`") % 2 or _STATUS.match(text):
         return False
-    found = rate_worth(text)
-    return not found.chatter and not found.dangling and found.words >= fewest
+    judgement = rate_worth(text)
+    return not judgement.chatter and not judgement.dangling and judgement.words >= fewest
 
 
-def stands_as_told(text: str) -> bool:
-    """As `stands_alone`, where one may speak of the build or the tests as everybody knows them, and in fewer words."""
-    softened = _KNOWN.sub("CI ", text)
+def stands_alone_loosely(text: str) -> bool:
+    """Do the same as `stands_alone` with fewer words, and allow "the build" or "the tests" as known."""
+    softened = _COMMON_SUBJECT.sub("CI ", text)
     return stands_alone(softened, fewest=3) or stands_alone(_LEAD.sub("", softened), fewest=3)
 
 
-def hedged(text: str) -> bool:
+def is_hedged(text: str) -> bool:
     """Whether the speaker only supposes, or asks."""
-    return _HEDGED.search(text) is not None
+    return _HEDGE.search(text) is not None
 
 
 def announces(text: str) -> bool:
     """Whether it says what the speaker does next."""
-    return _ANNOUNCING.match(text) is not None
+    return _ANNOUNCEMENT.match(text) is not None
 
 
-def names(text: str) -> int:
-    """How many things it names that can be looked up: code, files, options, versions."""
-    return len({match[0] for match in _NAMED.finditer(text)})
+def count_names(text: str) -> int:
+    """Count the things that can be looked up: code, files, options, versions."""
+    return len({match[0] for match in _NAME.finditer(text)})
 
 
-def dangling(text: str) -> bool:
-    """Whether it begins with what only the conversation knows."""
-    return _DANGLING.match(text) is not None
+def is_dangling(text: str) -> bool:
+    """Whether it begins with a reference into the conversation."""
+    return _DANGLING_START.match(text) is not None
 
 
-def elliptic(text: str) -> bool:
-    """Whether its subject was left out."""
+def is_elliptic(text: str) -> bool:
+    """Whether it has no subject."""
     return _ELLIPTIC.match(text) is not None
 
 
-def reports(text: str) -> bool:
+def reports_work(text: str) -> bool:
     """Whether it says what was done, not how something is."""
     return _REPORT.match(text) is not None
 
 
-LONGEST_TURN = 40_000  # characters that are looked at
+LONGEST_TURN = 40_000  # characters of a turn that are read
 LONGEST_LEAD = 120
 LONGEST_SENTENCE = 600
 LONGEST_ABBREVIATION = 40  # with the word before it
-LONG = 500  # characters: nobody announces a step in so many
-LONGEST_OWN = 1_500  # characters of a turn that is a person's own words
-LONGEST_TYPED = 4_000  # a person types less; what is longer was pasted
+LONG_MESSAGE = 500  # characters: a longer message is more than the announcement of a step
+LONGEST_OWN = 1_500  # characters of a turn that are the user's own words
+LONGEST_TYPED = 4_000  # longer text was pasted, not typed
 
 _FENCE = LazyPattern(r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
 _QUOTED_BLOCK = LazyPattern(r'"""(?:.*?)(?:"""|\Z)', re.DOTALL)
@@ -201,7 +201,7 @@ _ARROW = LazyPattern(r"\s*[→⇒➜]\s*")
 _SENTENCE_END = LazyPattern(
     r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[`*]*[A-Z0-9\uac00-\ud7a3`/.~-])|(?<=[。！？])\s*|(?<=[다요]\.)\s+"
 )
-# A person begins a sentence in small letters as well.
+# Users also begin a sentence with a small letter.
 _TYPED_END = LazyPattern(r"(?<=[a-z0-9)`\"'][.!?])\s+(?=[a-z])")
 _ABBREVIATION = LazyPattern(
     r"(?:\b(?:e\.g|i\.e|vs|etc|cf|approx|incl|resp|no|fig|Mr|Dr|St|a\.k\.a)|(?:^|\s)\d{1,2}|\b[A-Z])\.$",
@@ -231,11 +231,11 @@ _SPECULATIVE = LazyPattern(
     r"\\boptions?\\b|alternative|workaround|idea|possib|could|pros\b|cons\b|recommend|suggest|consider|scenario|example|\\bquestions?\\b|what if|proposal|potential|improvement|"
     r"comparison|risk|before\b|old (?:behavio|flow|way)|current (?:behavio|state|flow)|how to (?:test|verify|reproduce)|feedback|nitpick|minor|concern"
 )
-_TRYING = LazyPattern(
+_NEXT_TRY = LazyPattern(
     r"\b(?:let me|let's|i'll|i need to) (?:also |first |now |just |quickly )*(?:try|check|look|see|verify|test|add some|measure|investigate|confirm|run|set|suppress)\b",
     re.IGNORECASE,
 )
-_GOES_ON = LazyPattern(
+_CONTINUATION = LazyPattern(
     r"^(?:this|these|it|they) (?!one\b|is (?:the|a) (?:good|great)|looks?\b)[a-z]|^otherwise\b|^or else\b|^(?:그렇지 않으면|안 그러면)",
     re.IGNORECASE,
 )
@@ -244,7 +244,7 @@ _CODE = LazyPattern(r"`[^`\n]*`")
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """`closing`: it stands in the last thing that was said before the other one spoke. `section`: under which heading."""
+    """One sentence. `closing`: it belongs to the last message before the other side speaks. `section`: its heading."""
 
     text: str
     line: int
@@ -253,17 +253,17 @@ class Sentence:
     bullet: bool = False
     section: str = ""
     aside: bool = False
-    tentative: bool = False  # its turn ends with another look or try: nothing was found out yet
+    tentative: bool = False  # its turn ends with another look or attempt, so it concludes nothing
 
     @property
     def speculative(self) -> bool:
-        """Under a heading of options, proposals or examples: nothing that is so."""
+        """Whether it is under a heading of options, proposals or examples."""
         return _SPECULATIVE.search(self.section) is not None
 
 
 @dataclass(slots=True)
 class _Block:
-    """Lines that belong together: a paragraph, or an item of a list with those below it."""
+    """Lines that belong together: a paragraph, or a list item with the lines below it."""
 
     text: str
     depth: int
@@ -271,25 +271,25 @@ class _Block:
     section: str
 
 
-def sentences(steps: Sequence[TranscriptStep]) -> Iterator[Sentence]:
-    """Of the person and the assistant, in order."""
+def conversation_sentences(steps: Sequence[TranscriptStep]) -> Iterator[Sentence]:
+    """Yield the sentences of the user and the assistant, in order."""
     for number, step in enumerate(steps):
-        if step.role not in (Role.USER, Role.CLAUDE) or pasted(step):
+        if step.role not in (Role.USER, Role.CLAUDE) or is_pasted(step):
             continue
         closing = step.role == Role.CLAUDE and _is_closing(steps, number)
-        yield from said(step, closing=closing)
+        yield from step_sentences(step, closing=closing)
 
 
-def said(step: TranscriptStep, *, closing: bool = False) -> Iterator[Sentence]:
-    """What one step says."""
-    tentative = _TRYING.search(step.text[-200:]) is not None
-    for block in blocks(spoken(step)):
+def step_sentences(step: TranscriptStep, *, closing: bool = False) -> Iterator[Sentence]:
+    """Yield the sentences of one step."""
+    tentative = _NEXT_TRY.search(step.text[-200:]) is not None
+    for block in split_blocks(spoken_text(step)):
         parts = (
             [block.text]
             if block.bullet and block.text.count(": ") and ";" in block.text
             else split_sentences(block.text, typed=step.role == Role.USER)
         )
-        for part in _gone_on(parts):
+        for part in _join_continuations(parts):
             text = _NUMBER.sub("", part.strip())
             if text and len(text) <= LONGEST_SENTENCE and not text.endswith(":"):
                 yield Sentence(
@@ -297,27 +297,27 @@ def said(step: TranscriptStep, *, closing: bool = False) -> Iterator[Sentence]:
                 )
 
 
-def _gone_on(parts: Sequence[str]) -> Iterator[str]:
-    """Sentences, each with the one behind it that only makes sense with it: "X uses Y. This avoids Z." """
-    held = ""
+def _join_continuations(parts: Sequence[str]) -> Iterator[str]:
+    """Join each sentence with the next one if that only makes sense with it: "X uses Y. This avoids Z." """
+    pending = ""
     for part in parts:
         if (
-            held
-            and _GOES_ON.match(part)
-            and len(held) + len(part) < LONGEST
-            and not (hedged(part) or announces(held))
+            pending
+            and _CONTINUATION.match(part)
+            and len(pending) + len(part) < LONGEST
+            and not (is_hedged(part) or announces(pending))
         ):
-            held = f"{held} {part}"
+            pending = f"{pending} {part}"
             continue
-        if held:
-            yield held
-        held = part
-    if held:
-        yield held
+        if pending:
+            yield pending
+        pending = part
+    if pending:
+        yield pending
 
 
-def spoken(step: TranscriptStep) -> str:
-    """The text without what was not said: code, quotations, what the program put in."""
+def spoken_text(step: TranscriptStep) -> str:
+    """Return the text without code, quotations and what the program inserted."""
     text = step.text[:LONGEST_TURN]
     text = _TAGGED.sub("", _FENCE.sub("\n", text))
     if step.role == Role.USER:
@@ -330,70 +330,72 @@ def spoken(step: TranscriptStep) -> str:
     return text
 
 
-def pasted(step: TranscriptStep) -> bool:
-    """Whether a person gave more than they would type: a plan, a review, a log."""
+def is_pasted(step: TranscriptStep) -> bool:
+    """Whether the user pasted it: a plan, a review, a log."""
     return step.role == Role.USER and (len(step.text) > LONGEST_OWN or _PASTED.search(step.text) is not None)
 
 
-def blocks(text: str) -> Iterator[_Block]:
-    """Paragraphs and items; a line that ends with a colon takes the short items below it along."""
-    found: list[_Block] = []
+def split_blocks(text: str) -> Iterator[_Block]:
+    """Yield paragraphs and items; a line that ends with a colon takes the short items below it along."""
+    parsed: list[_Block] = []
     section = ""
     open_paragraph = False
     for line in text.splitlines():
         heading = _HEADING.match(line) or _BOLD_LINE.match(line)
         bullet = None if heading else _BULLET.match(line)
         if heading:
-            section, open_paragraph = plain(heading[1]).lower(), False
+            section, open_paragraph = strip_markdown(heading[1]).lower(), False
         elif bullet:
             depth = 1 + len(bullet[1].expandtabs(4)) // 2
-            found.append(_Block(plain(bullet[2]), depth, True, section))
+            parsed.append(_Block(strip_markdown(bullet[2]), depth, True, section))
             open_paragraph = True
         elif not line.strip() or _LOG.match(line):
             open_paragraph = False
-        elif open_paragraph and found:
-            found[-1].text = f"{found[-1].text} {plain(line)}"
+        elif open_paragraph and parsed:
+            parsed[-1].text = f"{parsed[-1].text} {strip_markdown(line)}"
         else:
-            found.append(_Block(plain(line), 0, False, section))
+            parsed.append(_Block(strip_markdown(line), 0, False, section))
             open_paragraph = True
-    yield from _led(found)
+    yield from _join_leads(parsed)
 
 
-def _led(found: list[_Block]) -> Iterator[_Block]:
+def _join_leads(parsed: list[_Block]) -> Iterator[_Block]:
     number = 0
-    while number < len(found):
-        block = found[number]
-        own = block.section
+    while number < len(parsed):
+        block = parsed[number]
+        section = block.section
         number += 1
         if not block.text.endswith(":"):
             yield block
             continue
-        below = number
-        while below < len(found) and found[below].bullet and found[below].depth > block.depth:
-            below += 1
+        end = number
+        while end < len(parsed) and parsed[end].bullet and parsed[end].depth > block.depth:
+            end += 1
         *before, lead = split_sentences(block.text)
-        joined = _joined(lead, [one.text for one in found[number:below]])
+        joined = _join_items(lead, [item.text for item in parsed[number:end]])
         if joined:
             if before:
                 yield _Block(" ".join(before), block.depth, block.bullet, block.section)
             yield _Block(joined, block.depth, True, block.section)
-            number = below
+            number = end
         else:
             lead = block.text.rstrip(":").lower()
-            for one in found[number:below]:
-                if one.section == own and len(lead) < LONGEST_LEAD:
-                    one.section = lead
+            for item in parsed[number:end]:
+                if item.section == section and len(lead) < LONGEST_LEAD:
+                    item.section = lead
             yield block
 
 
-def _joined(lead: str, items: Sequence[str]) -> str:
-    """A lead that names something with the items below it, as many as a memory holds; empty where it is only a heading."""
+def _join_items(lead: str, items: Sequence[str]) -> str:
+    """Join a lead that names something with the items below it; empty where it is only a heading."""
     lead = _ASIDE.sub("", lead)
     words = len(lead.split())
     subject = _SUBJECT.match(lead) is not None or (
-        words > 1 and all(map(elliptic, items)) and not dangling(lead)
+        words > 1 and all(map(is_elliptic, items)) and not is_dangling(lead)
     )
-    if not items or not (subject or (words >= 4 and names(f"{lead} {items[0]}") and _DOING.search(lead))):
+    if not items or not (
+        subject or (words >= 4 and count_names(f"{lead} {items[0]}") and _DOING.search(lead))
+    ):
         return ""
     text = lead
     for number, item in enumerate(items):
@@ -404,45 +406,46 @@ def _joined(lead: str, items: Sequence[str]) -> str:
     return text
 
 
-def plain(text: str) -> str:
-    """One line without markdown; code keeps its backticks."""
+def strip_markdown(text: str) -> str:
+    """Return one line without Markdown; code keeps its backticks."""
     text = _LINK.sub(r"\1", text)
-    kept: list[str] = []
+    parts: list[str] = []
     last = 0
     for code in _CODE.finditer(text):
-        kept += [_unmarked(text[last : code.start()]), code[0]]
+        parts += [_strip_marks(text[last : code.start()]), code[0]]
         last = code.end()
-    kept.append(_unmarked(text[last:]))
-    return re.sub(r"\s+", " ", "".join(kept)).strip()
+    parts.append(_strip_marks(text[last:]))
+    return re.sub(r"\s+", " ", "".join(parts)).strip()
 
 
-def _unmarked(text: str) -> str:
+def _strip_marks(text: str) -> str:
     return _PICTURE.sub("", _EMPHASIS.sub("", _ARROW.sub(" -> ", text)))
 
 
 def split_sentences(text: str, *, typed: bool = False) -> list[str]:
-    """Not inside code, and not behind an abbreviation; `typed` ones may begin small."""
+    """Split a text into sentences, but not inside code or behind an abbreviation; `typed` ones may begin small."""
     spans = [match.span() for match in _CODE.finditer(text)]
     ends = [match.span() for match in _SENTENCE_END.finditer(text)]
     if typed:
         ends = sorted([*ends, *(match.span() for match in _TYPED_END.finditer(text))])
     parts: list[str] = []
-    begin = 0
+    sentence_start = 0
     for place, end in ends:
-        if any(start < place < stop for start, stop in spans):
+        if any(code_start < place < code_end for code_start, code_end in spans):
             continue
-        near = max(begin, place - LONGEST_ABBREVIATION)  # or a line of numbers takes the square of its length
+        # Without this limit a line of numbers would take quadratic time.
+        near = max(sentence_start, place - LONGEST_ABBREVIATION)
         if _ABBREVIATION.search(text, near, place) and not _COUNTED.search(text, near, place):
             continue
-        parts.append(text[begin:end].strip())
-        begin = end
-    parts.append(text[begin:].strip())
+        parts.append(text[sentence_start:end].strip())
+        sentence_start = end
+    parts.append(text[sentence_start:].strip())
     return [part for part in parts if part]
 
 
 def _is_closing(steps: Sequence[TranscriptStep], number: int) -> bool:
-    """Whether it reports: it says so, or it is long, or nothing but its own further words follow before the person speaks."""
-    if len(steps[number].text) >= LONG or _REPORTS.match(steps[number].text):
+    """Whether the step is a report: it says so, it is long, or only the assistant's own words follow until the user speaks."""
+    if len(steps[number].text) >= LONG_MESSAGE or _REPORTS.match(steps[number].text):
         return True
     for later in steps[number + 1 :]:
         if later.aside != steps[number].aside:
@@ -456,11 +459,11 @@ def _is_closing(steps: Sequence[TranscriptStep], number: int) -> bool:
 
 SHORTEST_OWNED = 12  # characters
 
-_ASKING = LazyPattern(
+_QUESTION = LazyPattern(
     r"\?|^(?:can|could|would|will|should|shall|do|does|did|is|are|was|were|what|why|how|where|which|who|whose|have|has)(?:n't)?\s+"
     r"(?:you|we|i|it|the|there|this|that|they|does|do|is|are|our|my|should|would|can|about|if)\b|(?:나요|까요|는가|습니까|ㄹ까)\W*$"
 )
-_SUPPOSING = LazyPattern(
+_SUPPOSITION = LazyPattern(
     r"\b(?:maybe|perhaps|probably|possibly|not sure|might|could|would|wonder\w*|i guess|i think (?:it|that|this|the)\b|suppose|assuming|imagine|what if|if (?:we|i|you) (?:used|had|were|did|went|chose|switched)|in theory|hypothetical\w*|for example|e\.g\.|unless you)\b"
     r"|\bsaid [\"'“]|(?:아마|혹시|만약|것 같|면 어떨|모르겠)"
 )
@@ -474,38 +477,38 @@ _POINTING = LazyPattern(r"\b(?:it|this|that|them|those|these|one|here|there)[.!]
 _HANGUL = LazyPattern("[가-힣]")
 
 
-def asks(text: str) -> bool:
-    """Whether it is a question, or only supposes something."""
+def is_question(text: str) -> bool:
+    """Whether it is a question, or only a supposition."""
     low = text.lower()
-    return _ASKING.search(low) is not None or _SUPPOSING.search(low) is not None
+    return _QUESTION.search(low) is not None or _SUPPOSITION.search(low) is not None
 
 
-def passing(text: str) -> bool:
-    """Whether it speaks of the step at hand, or of how things stand this moment."""
+def is_momentary(text: str) -> bool:
+    """Whether it speaks of the current step, or of a passing state."""
     low = text.lower()
     return _MOMENT.search(low) is not None or _POINTING.search(low) is not None
 
 
-def korean(text: str) -> bool:
+def is_korean(text: str) -> bool:
     return _HANGUL.search(text) is not None
 
 
-def owned(sentence: Sentence) -> str:
-    """What the person states, as it is written down; empty where it is another's, a question, or says too little."""
+def user_statement(sentence: Sentence) -> str:
+    """Return the user's statement, cleaned; empty for others' words, questions, and what says too little."""
     if sentence.role != Role.USER or sentence.aside or sentence.speculative:
         return ""
-    text = tidy(sentence.text)
-    if not SHORTEST_OWNED <= len(text) <= LONGEST or asks(sentence.text) or text.count("`") % 2:
+    text = clean_sentence(sentence.text)
+    if not SHORTEST_OWNED <= len(text) <= LONGEST or is_question(sentence.text) or text.count("`") % 2:
         return ""
-    found = rate_worth(text)
-    if found.chatter or found.dangling or (found.words < 2 and not names(text)):
+    judgement = rate_worth(text)
+    if judgement.chatter or judgement.dangling or (judgement.words < 2 and not count_names(text)):
         return ""
     return text
 
 
-def telling(text: str) -> bool:
+def is_specific(text: str) -> bool:
     """Whether it names something: by a capital inside, a number, an address, a path, or code."""
-    return names(text) > 0 or _SPECIFIC.search(text) is not None
+    return count_names(text) > 0 or _SPECIFIC.search(text) is not None
 
 
 _SPECIFIC = LazyPattern(

@@ -1,4 +1,4 @@
-"""What tools did: each call with its result, and what a command is for."""
+"""Tool calls with their results, and what a command is for."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from mindhold.model.error_signs import error_signs
 from mindhold.ports.transcripts import Role, TranscriptStep
 from mindhold.text.pattern import LazyPattern
 
-SHELLS = frozenset(("Bash", "PowerShell", "Shell", "bash", "shell"))
-WRITERS = frozenset(
+SHELL_TOOLS = frozenset(("Bash", "PowerShell", "Shell", "bash", "shell"))
+WRITING_TOOLS = frozenset(
     ("Edit", "MultiEdit", "Write", "NotebookEdit", "Update", "str_replace_based_edit_tool", "apply_patch")
 )
 LONGEST_COMMAND = 160
 
 _ENVIRONMENT = LazyPattern(r"^(?:[A-Za-z_]\w*=(?:\"[^\"]*\"|'[^']*'|\S*)\s+)+")
-_TAIL = LazyPattern(
+_OUTPUT_FILTER = LazyPattern(
     r"\s*(?:\d?>&?\d?\s*(?:/dev/null|&1|&2|\S+)|2>&1|&>\s*\S+|\|&?\s*(?:tail|head|grep|egrep|rg|less|cat|tee|wc|sort|sed|awk|cut|uniq|jq|xargs)\b[^|&;]*"
     r"|\|\|\s*(?:true|echo\b[^|&;]*)|;\s*echo\b[^;&|]*)\s*$"
 )
-_MOVE = LazyPattern(
+_MOVING = LazyPattern(
     r"^(?:cd|pushd|popd|set|export|source|\.|sleep|echo|printf|time|true|clear|mkdir|touch|pwd|ls|cat|sudo -v)\b"
 )
-_REFUSED = LazyPattern(
+_REFUSAL = LazyPattern(
     r"<tool_use_error>|doesn't want to proceed|user rejected|Request interrupted|has not been read yet|modified since read|permission to use|requires approval"
     r"|was blocked|Cancelled|\[Request interrupted|timed? ?out after \d+|InputValidationError|hook (?:error|blocked)",
     re.IGNORECASE,
 )
-_SHOWS_FAILURE = LazyPattern(
+_FAILURE_OUTPUT = LazyPattern(
     r"^(?:FAIL\b|--- FAIL|FAILED |ERROR |error(?:\[\w+\])?: |E  +\w|.*\b\d+ (?:failed|failing)\b|.*\berror TS\d+|✗ |npm ERR!|Traceback |panic: |.*\btask failed"
     r"|Exit code [1-9])",
     re.MULTILINE,
 )
-# What a command is for, the more telling first.
+# Purposes of commands, the more specific first.
 _PURPOSES: tuple[tuple[str, str], ...] = (
     (
         "integration tests",
@@ -97,13 +97,13 @@ _NARROWED = LazyPattern(
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One use of a tool. `failed` also where a shell hid it: tests that fail into a pager."""
+    """One tool call with its result. `failed` is also set where a shell hid the failure, such as tests piped into a pager."""
 
     tool: str
-    asked: str
+    input: str
     line: int
-    answer: str
-    answered: int  # the line of the answer; 0 while there is none
+    output: str
+    output_line: int  # the line of the result; 0 while there is none
     failed: bool
     refused: bool
     aside: bool
@@ -111,106 +111,110 @@ class ToolCall:
 
     @property
     def shell(self) -> bool:
-        return self.tool in SHELLS
+        return self.tool in SHELL_TOOLS
 
     @property
     def writes(self) -> bool:
-        return self.tool in WRITERS and not self.failed
+        return self.tool in WRITING_TOOLS and not self.failed
 
     def signs(self) -> tuple[str, ...]:
-        """How it failed; nothing while it did not."""
-        return error_signs(self.answer) if self.failed and self.shell else ()
+        """Return how it failed; empty if it didn't."""
+        return error_signs(self.output) if self.failed and self.shell else ()
 
 
 def tool_calls(steps: Sequence[TranscriptStep]) -> Iterator[ToolCall]:
-    """Every use of a tool with what came of it, in the order in which they were asked for."""
-    answers = {step.call: step for step in steps if step.role == Role.RESULT and step.call}
+    """Yield every tool call with its result, in the order of the calls."""
+    results = {step.call: step for step in steps if step.role == Role.RESULT and step.call}
     for index, step in enumerate(steps):
         if step.role != Role.TOOL:
             continue
-        answer = answers.get(step.call) if step.call else _next_answer(steps, index)
-        told = answer.text if answer else ""
-        refused = bool(answer and answer.failed and _REFUSED.search(told[:2_000]))
-        hidden = step.tool in SHELLS and purpose(step.text) != "" and _SHOWS_FAILURE.search(told) is not None
+        result = results.get(step.call) if step.call else _next_result(steps, index)
+        output = result.text if result else ""
+        refused = bool(result and result.failed and _REFUSAL.search(output[:2_000]))
+        hidden = (
+            step.tool in SHELL_TOOLS
+            and purpose(step.text) != ""
+            and _FAILURE_OUTPUT.search(output) is not None
+        )
         yield ToolCall(
             tool=step.tool,
-            asked=step.text,
+            input=step.text,
             line=step.line,
-            answer=told,
-            answered=answer.line if answer else 0,
-            failed=bool(answer and not refused and (answer.failed or hidden)),
+            output=output,
+            output_line=result.line if result else 0,
+            failed=bool(result and not refused and (result.failed or hidden)),
             refused=refused,
             aside=step.aside,
             index=index,
         )
 
 
-def _next_answer(steps: Sequence[TranscriptStep], index: int) -> TranscriptStep | None:
+def _next_result(steps: Sequence[TranscriptStep], index: int) -> TranscriptStep | None:
     following = steps[index + 1 : index + 2]
     return following[0] if following and following[0].role == Role.RESULT else None
 
 
-def commands(asked: str) -> list[str]:
-    """The single commands of a line, without what only moves about, and without what only shortens their answer."""
-    if "<<" in asked or len(asked) > 2_000:
-        asked = asked.split("<<", 1)[0].split("\n", 1)[0]
-    found: list[str] = []
-    for part in _parts(asked):
-        while (shorter := _TAIL.sub("", part).strip()) != part:
+def commands(line: str) -> list[str]:
+    """Split a command line into commands, without those that only move about and without pipes that shorten the output."""
+    if "<<" in line or len(line) > 2_000:
+        line = line.split("<<", 1)[0].split("\n", 1)[0]
+    result: list[str] = []
+    for part in _split_line(line):
+        while (shorter := _OUTPUT_FILTER.sub("", part).strip()) != part:
             part = shorter
         part = part.removeprefix("time ").strip()
-        if part and not part.startswith("#") and not _MOVE.match(part):
-            found.append(part)
-    return found
+        if part and not part.startswith("#") and not _MOVING.match(part):
+            result.append(part)
+    return result
 
 
-def _parts(asked: str) -> list[str]:
-    """Apart at `&&`, `;` and line breaks that stand in no quotes."""
+def _split_line(line: str) -> list[str]:
+    """Split at `&&`, `;` and line breaks outside quotes."""
     parts, quote, begin = [], "", 0
-    for place, char in enumerate(asked):
+    for index, char in enumerate(line):
         if quote:
-            quote = "" if char == quote and asked[place - 1] != "\\" else quote
-        elif char in "\"'" and asked[max(0, place - 1)] != "\\":
+            quote = "" if char == quote and line[index - 1] != "\\" else quote
+        elif char in "\"'" and line[max(0, index - 1)] != "\\":
             quote = char
-        elif char in ";\n" or asked.startswith("&&", place):
-            parts.append(asked[begin:place].strip("& \t"))
-            begin = place + 1
-    parts.append(asked[begin:].strip("& \t"))
+        elif char in ";\n" or line.startswith("&&", index):
+            parts.append(line[begin:index].strip("& \t"))
+            begin = index + 1
+    parts.append(line[begin:].strip("& \t"))
     return parts
 
 
 def without_variables(command: str) -> str:
-    """Without the variables set before it."""
+    """Remove the variables set before the command."""
     return _ENVIRONMENT.sub("", command).strip()
 
 
 def command_variables(command: str) -> str:
-    """The variables set before it, as they stand."""
-    found = _ENVIRONMENT.match(command)
-    return found[0].strip() if found else ""
+    """Return the variables set before the command."""
+    match = _ENVIRONMENT.match(command)
+    return match[0].strip() if match else ""
 
 
-def purpose(asked: str) -> str:
-    """What a line of commands is for, by the last of them that has a purpose; empty: for looking, or unknown."""
-    for command in reversed(commands(asked)):
-        if found := purpose_of(command):
-            return found
+def purpose(line: str) -> str:
+    """Return the purpose of the last command that has one; empty where all only look, or are unknown."""
+    for command in reversed(commands(line)):
+        if name := purpose_of(command):
+            return name
     return ""
 
 
 def purpose_of(command: str) -> str:
-    """What one command is for; empty when it only looks, or can't be told."""
-    told = without_variables(command)
-    if _LOOKING.match(told):
+    """Return the purpose of one command; empty when it only looks, or is unknown."""
+    bare = without_variables(command)
+    if _LOOKING.match(bare):
         return ""
-    words = re.sub(r"([\"']).*?\1", "", told)[:120]
-    words = re.sub(r"\S+/", "", words) if not _RUNNER.match(told) else words
+    words = re.sub(r"([\"']).*?\1", "", bare)[:120]
+    words = re.sub(r"\S+/", "", words) if not _RUNNER.match(bare) else words
     head = " ".join(words.split()[:5])
     return next((name for name, form in _PURPOSES if re.search(form, head)), "")
 
 
-def is_whole(command: str) -> bool:
-    """Whether it runs all of what it is for, not one test or one file, and says the same to everybody."""
+def runs_everything(command: str) -> bool:
+    """Whether it runs everything, not one test or one file, and works on every machine."""
     return (
         len(command) <= LONGEST_COMMAND
         and not _NARROWED.search(command)
@@ -219,26 +223,26 @@ def is_whole(command: str) -> bool:
     )
 
 
-def changing(asked: str) -> str:
-    """The commands of a line that change something on the machine, as they stood; empty when they only look."""
-    if "<<" in asked or len(asked) > LONGEST_COMMAND * 4:
+def changing_commands(line: str) -> str:
+    """Return the commands of a line that change the machine; empty when they only look."""
+    if "<<" in line or len(line) > LONGEST_COMMAND * 4:
         return ""
-    parts = [without_variables(part) for part in _parts(asked) if part and not part.startswith("#")]
-    found = [
+    parts = [without_variables(part) for part in _split_line(line) if part and not part.startswith("#")]
+    changes = [
         part
         for part in parts
         if _CHANGING.match(part) or _WRITING.search(part) or purpose_of(part) in _CHANGING_PURPOSES
     ]
-    return " && ".join(found)[:LONGEST_COMMAND]
+    return " && ".join(changes)[:LONGEST_COMMAND]
 
 
-def by_runner(command: str) -> bool:
-    """Whether a task runner or a build tool is called."""
+def uses_runner(command: str) -> bool:
+    """Whether it calls a task runner or a build tool."""
     return _RUNNER.match(without_variables(command)) is not None
 
 
 def command_key(command: str) -> str:
-    """What two tries of the same have in common: the program and what it is told to do."""
+    """Return what two attempts of the same command have in common: the program and its subcommand."""
     words = [word for word in without_variables(command).split() if not word.startswith("-")]
     return " ".join(
         words[:3]
@@ -250,18 +254,18 @@ def command_key(command: str) -> str:
 
 
 def base_name(path: str) -> str:
-    """The last part of a path, of either system."""
+    """Return the last part of a path, of either system."""
     return re.split(r"[\\/]", path.rstrip("\\/"))[-1]
 
 
 def deleted_files(steps: Sequence[TranscriptStep]) -> frozenset[str]:
-    """Base names of files that were made and deleted again: what was said of them is past."""
-    made: set[str] = set()
-    gone: set[str] = set()
-    for deed in tool_calls(steps):
-        if deed.writes and deed.tool == "Write":
-            made.add(base_name(deed.asked))
-        elif deed.shell and not deed.failed and _REMOVING.match(deed.asked.strip()):
-            words = {base_name(word.strip("'\"")) for word in deed.asked.split()}
-            gone |= made & words
-    return frozenset(gone)
+    """Return the base names of files that were made and deleted again."""
+    written: set[str] = set()
+    deleted: set[str] = set()
+    for call in tool_calls(steps):
+        if call.writes and call.tool == "Write":
+            written.add(base_name(call.input))
+        elif call.shell and not call.failed and _REMOVING.match(call.input.strip()):
+            words = {base_name(word.strip("'\"")) for word in call.input.split()}
+            deleted |= written & words
+    return frozenset(deleted)

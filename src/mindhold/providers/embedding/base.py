@@ -1,4 +1,4 @@
-"""What all embedders share: caches around them, windows over long texts, the similarity of unrelated texts."""
+"""The parts that all embedders share: caches, windows over long texts, the similarity of unrelated texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mindhold.ports.embedder import Embedder, Matrix
 
 
 class EmbedderWrapper:
-    """An Embedder but for the two methods that embed: all others are the inner one's."""
+    """Base of embedders that wrap another: it forwards everything except the two methods that embed."""
 
     def __init__(self, inner: Embedder) -> None:
         self._inner = inner
@@ -43,18 +43,18 @@ class EmbedderWrapper:
         await self._inner.close()
 
 
-OVERLAP = 8
-T = TypeVar("T")
+OVERLAP_DIVISOR = 8
+Item = TypeVar("Item")
 
 
-def windows(ids: Sequence[T], limit: int) -> list[Sequence[T]]:
-    """The ids, or characters, in windows of at most `limit`, neighbours sharing an eighth or more.
+def windows(ids: Sequence[Item], limit: int) -> list[Sequence[Item]]:
+    """Cut the ids, or characters, into windows of at most `limit`; neighbours share an eighth or more.
 
-    They are spread evenly, so that no short rest stands alone at the end.
+    The windows are spread evenly, so that no short rest is left at the end.
     """
     if len(ids) <= limit:
         return [ids]
-    step = max(1, limit - limit // OVERLAP)
+    step = max(1, limit - limit // OVERLAP_DIVISOR)
     last = len(ids) - limit
     count = 1 + -(-last // step)
     starts = [round(index * last / (count - 1)) for index in range(count)]
@@ -62,13 +62,25 @@ def windows(ids: Sequence[T], limit: int) -> list[Sequence[T]]:
 
 
 def combine(vectors: Matrix, lengths: Sequence[int]) -> Matrix:
-    """One unit vector from the windows' vectors, each weighted by its length."""
+    """Combine the windows' vectors into one unit vector, each weighted by its length."""
     weighted = np.average(vectors, axis=0, weights=np.asarray(lengths, dtype=np.float64))
     norm = float(np.linalg.norm(weighted))
     return (weighted / norm if norm else vectors[0]).astype(np.float32)
 
 
-QUESTIONS = (
+def combine_windows(vectors: Matrix, lengths: Sequence[Sequence[int]]) -> Matrix:
+    """Combine the windows' vectors of each text; `lengths` lists the lengths of each text's windows."""
+    if len(vectors) == len(lengths):
+        return vectors
+    rows, start = [], 0
+    for text_lengths in lengths:
+        end = start + len(text_lengths)
+        rows.append(vectors[start] if end == start + 1 else combine(vectors[start:end], text_lengths))
+        start = end
+    return np.stack(rows)
+
+
+UNRELATED_QUESTIONS = (
     "Which editor does the team use?",
     "When is the rent due?",
     "How do I restart the queue worker?",
@@ -82,7 +94,7 @@ QUESTIONS = (
     "When did the lease begin?",
     "How many eggs are in the cake?",
 )
-STATEMENTS = (
+UNRELATED_STATEMENTS = (
     "The meeting was moved to Thursday at three.",
     "She adopted a grey cat from the shelter last spring.",
     "The build fails because the certificate has expired.",
@@ -110,14 +122,14 @@ STATEMENTS = (
 )
 
 
-def spread(questions: Matrix, statements: Matrix) -> Cosines:
-    """Of every question with every statement; the rows are unit vectors."""
+def measure_unrelated(questions: Matrix, statements: Matrix) -> Cosines:
+    """Return mean and deviation of every question's cosine with every statement; the rows are unit vectors."""
     cosines = questions @ statements.T
     return Cosines(float(cosines.mean()), float(cosines.std()))
 
 
 class CachedEmbedder(EmbedderWrapper):
-    """Any embedder, remembering the vectors of the texts that were used last."""
+    """Caches the vectors of the texts that were used last."""
 
     def __init__(self, inner: Embedder, *, size: int = 4096) -> None:
         super().__init__(inner)
@@ -127,34 +139,34 @@ class CachedEmbedder(EmbedderWrapper):
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         keys = [_key("text", text) for text in texts]
-        rows = self._held(keys)
+        rows = self._cached_rows(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in rows}
         if missing or not texts:
             vectors = await self._inner.embed(list(missing.values()))
             if not texts:
                 return vectors
-            fresh = dict(zip(missing, vectors, strict=True))
-            self._hold(fresh)
-            rows |= fresh
+            new_rows = dict(zip(missing, vectors, strict=True))
+            self._store_rows(new_rows)
+            rows |= new_rows
         return np.stack([rows[key] for key in keys])
 
     async def embed_query(self, text: str) -> Matrix:
         key = _key("query", text)
-        rows = self._held([key])
+        rows = self._cached_rows([key])
         if key in rows:
             return rows[key][np.newaxis].copy()
         vectors = await self._inner.embed_query(text)
-        self._hold({key: vectors[0]})
+        self._store_rows({key: vectors[0]})
         return vectors
 
-    def _held(self, keys: Sequence[bytes]) -> dict[bytes, Matrix]:
+    def _cached_rows(self, keys: Sequence[bytes]) -> dict[bytes, Matrix]:
         with self._lock:
-            held = {key: self._rows[key] for key in keys if key in self._rows}
-            for key in held:
+            rows = {key: self._rows[key] for key in keys if key in self._rows}
+            for key in rows:
                 self._rows.move_to_end(key)
-        return held
+        return rows
 
-    def _hold(self, rows: dict[bytes, Matrix]) -> None:
+    def _store_rows(self, rows: dict[bytes, Matrix]) -> None:
         with self._lock:
             for key, row in rows.items():
                 # A copy: a view would keep the whole batch in memory.
@@ -164,8 +176,8 @@ class CachedEmbedder(EmbedderWrapper):
                 self._rows.popitem(last=False)
 
 
-def cached(embedder: Embedder, size: int) -> Embedder:
-    """The embedder with a cache of that size; by itself where that is 0."""
+def with_cache(embedder: Embedder, size: int) -> Embedder:
+    """Wrap the embedder in a cache of that size; 0 means none."""
     return CachedEmbedder(embedder, size=size) if size else embedder
 
 
@@ -175,10 +187,10 @@ def _key(kind: str, text: str) -> bytes:
 
 
 class SharedEmbedder(EmbedderWrapper):
-    """Any embedder, its vectors of questions kept for a while where all servers find them.
+    """Shares the vectors of questions with other servers through a cache.
 
-    Questions only: what is remembered may be erased, and a vector that lay somewhere else would outlive it. The cache
-    is told a hash of the question, not the question.
+    Only questions are shared: a memory may be erased, and a vector elsewhere would outlive it. The cache gets a hash of
+    the question, not the question.
     """
 
     def __init__(self, inner: Embedder, cache: Cache) -> None:
@@ -190,40 +202,40 @@ class SharedEmbedder(EmbedderWrapper):
 
     async def embed_query(self, text: str) -> Matrix:
         key = _shared_key(self._inner.name, text)
-        held = await self._cache.get(key)
-        if held is not None and len(held) == 4 * self._known_dimensions():
-            return np.frombuffer(held, np.dtype("<f4")).astype(np.float32)[np.newaxis]
+        cached_bytes = await self._cache.get(key)
+        if cached_bytes is not None and len(cached_bytes) == 4 * self._known_dimensions():
+            return np.frombuffer(cached_bytes, np.dtype("<f4")).astype(np.float32)[np.newaxis]
         vectors = await self._inner.embed_query(text)
         await self._cache.put(key, vectors[0].astype("<f4").tobytes())
         return vectors
 
     def _known_dimensions(self) -> int:
-        """0 before a service was ever asked: then it is asked, and measured."""
+        """Return 0 before a service was ever called: then it is called, and measured."""
         try:
             return self._inner.dimensions
         except ModelError:
             return 0
 
 
-def shared(embedder: Embedder, cache: Cache) -> Embedder:
-    """Where nothing is beside the store there is nobody to share with."""
+def with_shared_cache(embedder: Embedder, cache: Cache) -> Embedder:
+    """Wrap the embedder in the shared cache, if there is one."""
     return embedder if cache is NO_SIDECAR else SharedEmbedder(embedder, cache)
 
 
 def _shared_key(model: str, text: str) -> str:
-    said = f"query\0{model}\0{text}".encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(said, digest_size=16).hexdigest()
+    content = f"query\0{model}\0{text}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 UNRELATED = Cosines(0.03, 0.09)  # of English sentences
 _WORD = re.compile(r"\w+")
-_PART = 3
-_PART_WEIGHT = 0.5
-_SIGN = 1 << 31
+_NGRAM = 3
+_NGRAM_WEIGHT = 0.5
+_SIGN_BIT = 1 << 31
 
 
 class HashingEmbedder:
-    """Texts that share words, or parts of words, come close. It knows no meanings."""
+    """Embeds by hashed words and parts of words: texts that share them are similar. It knows no meanings."""
 
     def __init__(self, dimensions: int = 256) -> None:
         self._dimensions = dimensions
@@ -253,17 +265,17 @@ class HashingEmbedder:
         return self.embed_now([text])
 
     def embed_now(self, texts: Sequence[str]) -> Matrix:
-        """`embed`, in the calling thread."""
+        """Do the same as `embed`, in the calling thread."""
         vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
         for vector, text in zip(vectors, texts, strict=True):
             for (feature, weight), count in Counter(_features(text)).items():
                 code = crc32(feature.encode("utf-8", "surrogatepass"))
-                sign = 1.0 if code & _SIGN else -1.0
+                sign = 1.0 if code & _SIGN_BIT else -1.0
                 vector[code % self._dimensions] += sign * weight * (1 + np.log(count))
             norm = float(np.linalg.norm(vector))
             if norm:
                 vector /= norm
-            else:  # a text without words still gets a direction
+            else:  # a text without words still needs a direction
                 vector[0] = 1.0
         return vectors
 
@@ -272,5 +284,5 @@ def _features(text: str) -> Iterator[tuple[str, float]]:
     for word in _WORD.findall(text.casefold()):
         yield word, 1.0
         framed = f"<{word}>"
-        for start in range(len(framed) - _PART + 1):
-            yield framed[start : start + _PART], _PART_WEIGHT
+        for start in range(len(framed) - _NGRAM + 1):
+            yield framed[start : start + _NGRAM], _NGRAM_WEIGHT

@@ -1,4 +1,4 @@
-"""Converts published BERT weights into the ONNX file that we run, without torch."""
+"""Converts published BERT weights into the ONNX file that Mindhold runs, without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mindhold.model.errors import ModelPullFailed
 from mindhold.model.ranking import Cosines
 from mindhold.ports.embedder import Matrix
-from mindhold.providers.embedding.base import QUESTIONS, STATEMENTS, spread
+from mindhold.providers.embedding.base import UNRELATED_QUESTIONS, UNRELATED_STATEMENTS, measure_unrelated
 from mindhold.providers.embedding.onnx import TextEncoder, open_session, padded_inputs, runtime
 from mindhold.providers.model_folders import model_file
 
@@ -23,12 +23,12 @@ Array = npt.NDArray[Any]
 Weights = Mapping[str, Array]
 
 _OLD_NAMES = {"gamma": "weight", "beta": "bias"}
-_PARTS = ("embeddings.", "encoder.")
+_NAME_PREFIXES = ("embeddings.", "encoder.")
 
 
 @dataclass(frozen=True, slots=True)
 class BertShape:
-    """What the graph needs to know beside the weights."""
+    """The numbers that the graph needs besides the weights."""
 
     layers: int
     heads: int
@@ -36,7 +36,7 @@ class BertShape:
 
 
 def bert_shape(config: Mapping[str, Any]) -> BertShape | None:
-    """The shape that a config.json describes, or None if it isn't a plain BERT."""
+    """Return the shape that a config.json describes, or None if it isn't a plain BERT."""
     plain = (
         config.get("model_type") == "bert"
         and config.get("hidden_act", "gelu") == "gelu"
@@ -52,61 +52,61 @@ def bert_shape(config: Mapping[str, Any]) -> BertShape | None:
 
 
 def read_safetensors(path: Path) -> dict[str, Array]:
-    """Every floating tensor of the file, as float32, under BERT's own names."""
+    """Read every floating-point tensor of the file as float32, under BERT's own names."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(8)
         length = struct.unpack("<Q", head)[0] if len(head) == 8 else size
         if length + 8 > size:
-            raise _unreadable(path)
+            raise _unreadable_error(path)
         try:
             header = json.loads(file.read(length))
         except ValueError as error:
-            raise _unreadable(path) from error
+            raise _unreadable_error(path) from error
     header.pop("__metadata__", None)
     data = np.memmap(path, dtype=np.uint8, mode="r", offset=8 + length)
     tensors: dict[str, Array] = {}
     for name, entry in header.items():
         start, stop = entry["data_offsets"]
         if stop > len(data):
-            raise _unreadable(path)
-        values = _floats(data[start:stop].tobytes(), entry["dtype"])
+            raise _unreadable_error(path)
+        values = _to_float32(data[start:stop].tobytes(), entry["dtype"])
         if values is not None:
             tensors[_plain_name(name)] = values.reshape(entry["shape"])
     return tensors
 
 
 def read_onnx(path: Path) -> dict[str, Array]:
-    """The weights inside an exported BERT graph; what can't be told apart is left out.
+    """Read the weights of an exported BERT graph; ambiguous ones are left out.
 
-    An export keeps the names of biases and of layer norms but renames the matrices; each is found by
-    the named bias that is added to its product.
+    An export keeps the names of biases and layer norms but renames the matrices; each matrix is found by the named bias
+    that is added to its product.
     """
     import onnx
     from onnx import numpy_helper
 
     graph = onnx.load(str(path)).graph
-    stored = {tensor.name: tensor for tensor in graph.initializer}
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
     tensors: dict[str, Array] = {
         _plain_name(name): numpy_helper.to_array(tensor)
-        for name, tensor in stored.items()
-        if _plain_name(name).startswith(_PARTS)
+        for name, tensor in initializers.items()
+        if _plain_name(name).startswith(_NAME_PREFIXES)
     }
     products = {node.output[0]: node for node in graph.node if node.op_type == "MatMul"}
     for node in graph.node:
         if node.op_type != "Add":
             continue
-        bias = next((name for name in node.input if name in stored and name.endswith(".bias")), None)
+        bias = next((name for name in node.input if name in initializers and name.endswith(".bias")), None)
         product = next((products[name] for name in node.input if name in products), None)
-        if bias is None or product is None or product.input[1] not in stored:
+        if bias is None or product is None or product.input[1] not in initializers:
             continue
         weight = _plain_name(bias).removesuffix("bias") + "weight"
-        tensors[weight] = numpy_helper.to_array(stored[product.input[1]]).T
+        tensors[weight] = numpy_helper.to_array(initializers[product.input[1]]).T
     return tensors
 
 
-def names_needed(shape: BertShape) -> list[str]:
-    """Every tensor that the graph is built from."""
+def required_tensors(shape: BertShape) -> list[str]:
+    """List every tensor that the graph is built from."""
     names = [
         "embeddings.word_embeddings.weight",
         "embeddings.position_embeddings.weight",
@@ -123,12 +123,12 @@ def names_needed(shape: BertShape) -> list[str]:
 
 
 def _plain_name(name: str) -> str:
-    start = min((at for part in _PARTS if (at := name.find(part)) >= 0), default=0)
+    start = min((at for part in _NAME_PREFIXES if (at := name.find(part)) >= 0), default=0)
     stem, _, last = name[start:].rpartition(".")
     return f"{stem}.{_OLD_NAMES.get(last, last)}" if stem else last
 
 
-def _floats(raw: bytes, dtype: str) -> Array | None:
+def _to_float32(raw: bytes, dtype: str) -> Array | None:
     if dtype == "F32":
         return np.frombuffer(raw, dtype="<f4")
     if dtype == "F16":
@@ -138,13 +138,13 @@ def _floats(raw: bytes, dtype: str) -> Array | None:
     return None
 
 
-def _unreadable(path: Path) -> ModelPullFailed:
+def _unreadable_error(path: Path) -> ModelPullFailed:
     return ModelPullFailed(
         f"{path.name} is cut short or is no safetensors file.", advice="Fetch it again, whole, and retry."
     )
 
 
-FUSED = "com.microsoft"
+FUSED_DOMAIN = "com.microsoft"
 OPSET = 17
 IR_VERSION = 8
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -155,8 +155,8 @@ _WEIGHT_LIMIT = 63
 _TABLE_LIMIT = 127
 
 
-class Nodes:
-    """Nodes and constants of a graph under construction."""
+class GraphBuilder:
+    """The nodes and constants of a graph under construction."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -165,7 +165,7 @@ class Nodes:
     def constant(self, name: str, values: Any) -> str:
         from onnx import numpy_helper
 
-        # ascontiguousarray makes a scalar a vector, and the quantisation operators want scalars.
+        # ascontiguousarray turns a scalar into a vector, and the quantisation operators need scalars.
         array = np.asarray(values, order="C")
         self.constants.append(numpy_helper.from_array(array, name))
         return name
@@ -177,7 +177,7 @@ class Nodes:
     def add_as(self, operator: str, name: str, *inputs: str, fused: bool = False, **attributes: Any) -> str:
         from onnx import helper
 
-        domain = FUSED if fused else ""
+        domain = FUSED_DOMAIN if fused else ""
         self.nodes.append(helper.make_node(operator, inputs, [name], name=name, domain=domain, **attributes))
         return name
 
@@ -190,22 +190,22 @@ class Nodes:
         ]
         outputs = [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", dimensions])]
         graph = helper.make_graph(self.nodes, "sentence-encoder", inputs, outputs, self.constants)
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED_DOMAIN, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="mindhold")
 
 
 def build_float(weights: Weights, shape: BertShape, *, pooling: str) -> Any:
-    """The model as it was trained."""
+    """Build the model with its original precision."""
     return _build(_FloatLayers(weights, shape), pooling=pooling)
 
 
 def build_int8(weights: Weights, shape: BertShape, *, pooling: str) -> Any:
-    """A quarter of the size, faster, and nearly the same ranking."""
+    """Build the quantised model: a quarter of the size, faster, and nearly the same ranking."""
     return _build(_Int8Layers(weights, shape), pooling=pooling)
 
 
-def add_pooling(nodes: Nodes, hidden: str, *, pooling: str) -> str:
-    """Unit vectors from the last hidden state. The mean's divisor falls out in the normalisation."""
+def add_pooling(nodes: GraphBuilder, hidden: str, *, pooling: str) -> str:
+    """Add the nodes that turn the last hidden state into unit vectors; normalisation makes the mean's divisor needless."""
     from onnx import TensorProto
 
     if pooling == "cls":
@@ -222,7 +222,7 @@ class _FloatLayers:
     def __init__(self, weights: Weights, shape: BertShape) -> None:
         self.weights = weights
         self.shape = shape
-        self.nodes = Nodes()
+        self.nodes = GraphBuilder()
 
     def constant(self, name: str) -> str:
         return self.nodes.constant(name, self.weights[name])
@@ -234,7 +234,7 @@ class _FloatLayers:
         parts = [f"{prefix}.self.{part}" for part in ("query", "key", "value")]
         matrix = np.concatenate([self.weights[f"{part}.weight"].T for part in parts], axis=1)
         matrix_name = self.nodes.constant(f"{prefix}.matrix", matrix)
-        bias = self.nodes.constant(f"{prefix}.bias", _joined_bias(self.weights, parts))
+        bias = self.nodes.constant(f"{prefix}.bias", _concat_bias(self.weights, parts))
         return self.nodes.add(
             "Attention", hidden, matrix_name, bias, mask, fused=True, num_heads=self.shape.heads
         )
@@ -284,7 +284,7 @@ class _Int8Layers(_FloatLayers):
         parts = [f"{prefix}.self.{part}" for part in ("query", "key", "value")]
         codes, scale = self._codes(hidden)
         inputs = [self._product(codes, scale, name=part) for part in parts]
-        bias = self.nodes.constant(f"{prefix}.bias", _joined_bias(self.weights, parts))
+        bias = self.nodes.constant(f"{prefix}.bias", _concat_bias(self.weights, parts))
         return self.nodes.add(
             "MultiHeadAttention", *inputs, bias, mask, fused=True, num_heads=self.shape.heads
         )
@@ -316,12 +316,12 @@ class _Int8Layers(_FloatLayers):
 
 
 def quantize_rows(matrix: Array, *, limit: int) -> tuple[Array, Array]:
-    """Signed codes within the limit, and the scale of each row."""
+    """Return signed codes within the limit, and the scale of each row."""
     scales = np.maximum(np.abs(matrix).max(axis=1, keepdims=True) / limit, 1e-12).astype(np.float32)
     return np.rint(matrix / scales).astype(np.int8), scales
 
 
-def _joined_bias(weights: Weights, parts: list[str]) -> Array:
+def _concat_bias(weights: Weights, parts: list[str]) -> Array:
     return np.concatenate([weights[f"{part}.bias"] for part in parts])
 
 
@@ -358,12 +358,12 @@ def _embeddings(layers: _FloatLayers) -> str:
 
 SAFETENSORS = "model.safetensors"
 ONNX_NAMES = ("onnx/model.onnx", "model.onnx")
-NEEDED = ("config.json", "tokenizer.json")
-OPTIONAL = ("1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
-LEAST_COSINE = 0.97
+REQUIRED_FILES = ("config.json", "tokenizer.json")
+OPTIONAL_FILES = ("1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+MIN_COSINE = 0.97
 
-_LARGEST_LIMIT = 512
-_SENTENCES = (
+_MAX_TOKEN_LIMIT = 512
+_TEST_SENTENCES = (
     "The meeting was moved to Thursday at three.",
     "Use uv instead of pip in this repository.",
     "She adopted a grey cat from the shelter last spring.",
@@ -391,12 +391,12 @@ class PublishedTraits:
 
 
 def read_traits(folder: Path) -> PublishedTraits:
-    """From the files that lie beside the weights."""
+    """Read the traits from the configuration files next to the weights."""
     config = _read_json(folder / "config.json")
     sentence = _read_json(folder / "sentence_bert_config.json")
     pooling = _read_json(folder / "1_Pooling/config.json")
     prompts = _read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
-    positions = int(config.get("max_position_embeddings", _LARGEST_LIMIT))
+    positions = int(config.get("max_position_embeddings", _MAX_TOKEN_LIMIT))
     limit = int(sentence.get("max_seq_length") or positions)
     if "hidden_size" not in config:
         raise ModelPullFailed(
@@ -405,37 +405,37 @@ def read_traits(folder: Path) -> PublishedTraits:
     return PublishedTraits(
         dimensions=int(config["hidden_size"]),
         pooling="cls" if pooling.get("pooling_mode_cls_token") else "mean",
-        limit=min(limit, positions, _LARGEST_LIMIT),
+        limit=min(limit, positions, _MAX_TOKEN_LIMIT),
         query_prefix=str(prompts.get("query", "")),
         text_prefix=str(prompts.get("document") or prompts.get("passage") or ""),
     )
 
 
 def convert(folder: Path, target: Path, *, precision: str, traits: PublishedTraits) -> Path:
-    """Writes `model.<precision>.onnx` into the target folder. Raises ModelPullFailed."""
+    """Write `model.<precision>.onnx` into the target folder. Raises ModelPullFailed."""
     config = _read_json(folder / "config.json")
     shape = bert_shape(config)
     weights = _read_weights(folder) if shape else None
     path = target / model_file(precision)
-    if shape and weights and all(name in weights for name in names_needed(shape)):
+    if shape and weights and all(name in weights for name in required_tensors(shape)):
         exact = build_float(weights, shape, pooling=traits.pooling)
-        made = exact if precision == "float" else build_int8(weights, shape, pooling=traits.pooling)
-        path.write_bytes(made.SerializeToString())
+        model = exact if precision == "float" else build_int8(weights, shape, pooling=traits.pooling)
+        path.write_bytes(model.SerializeToString())
     else:
-        exact = _with_pooling(folder, traits)
+        exact = _append_pooling(folder, traits)
         _save_exported(exact, path, precision=precision)
     if precision != "float":
         _check_quality(folder / "tokenizer.json", path, exact=exact.SerializeToString(), limit=traits.limit)
     return path
 
 
-def spread_of(folder: Path, path: Path, *, traits: PublishedTraits) -> Cosines:
-    """How alike this model finds questions and texts that have nothing to do with them."""
+def measure_model(folder: Path, path: Path, *, traits: PublishedTraits) -> Cosines:
+    """Measure how similar this model finds questions and unrelated texts."""
     tokenizer, model = folder / "tokenizer.json", path.read_bytes()
-    questions = [traits.query_prefix + text for text in QUESTIONS]
-    statements = [traits.text_prefix + text for text in STATEMENTS]
+    questions = [traits.query_prefix + text for text in UNRELATED_QUESTIONS]
+    statements = [traits.text_prefix + text for text in UNRELATED_STATEMENTS]
     vectors = _vectors(tokenizer, model, [*questions, *statements], limit=traits.limit)
-    return spread(vectors[: len(questions)], vectors[len(questions) :])
+    return measure_unrelated(vectors[: len(questions)], vectors[len(questions) :])
 
 
 def mean_cosine(left: Matrix, right: Matrix) -> float:
@@ -445,27 +445,27 @@ def mean_cosine(left: Matrix, right: Matrix) -> float:
 def _read_weights(folder: Path) -> Weights | None:
     if (folder / SAFETENSORS).is_file():
         return read_safetensors(folder / SAFETENSORS)
-    exported = _exported(folder)
+    exported = _find_exported(folder)
     return read_onnx(exported) if exported else None
 
 
-def _exported(folder: Path) -> Path | None:
+def _find_exported(folder: Path) -> Path | None:
     return next((folder / name for name in ONNX_NAMES if (folder / name).is_file()), None)
 
 
-def _with_pooling(folder: Path, traits: PublishedTraits) -> Any:
-    """An exported graph that isn't a plain BERT, with pooling appended to its last hidden state."""
+def _append_pooling(folder: Path, traits: PublishedTraits) -> Any:
+    """Return an exported graph that isn't a plain BERT, with pooling appended to its last hidden state."""
     import onnx
     from onnx import TensorProto, helper
 
-    exported = _exported(folder)
+    exported = _find_exported(folder)
     if exported is None:
         raise ModelPullFailed(
             "Only BERT encoders can be built from safetensors, and this is another kind of model.",
             advice="Give a folder that has onnx/model.onnx too, or choose a BERT model.",
         )
     model = onnx.version_converter.convert_version(onnx.load(str(exported)), OPSET)
-    nodes = Nodes()
+    nodes = GraphBuilder()
     output = add_pooling(nodes, model.graph.output[0].name, pooling=traits.pooling)
     nodes.add_as("Identity", OUTPUT, output)
     model.graph.node.extend(nodes.nodes)
@@ -485,7 +485,7 @@ def _save_exported(exact: Any, path: Path, *, precision: str) -> None:
     from onnx import helper
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    # Without this mark the quantiser logs advice that is of no use to the person who pulls a model.
+    # Without this mark the quantiser logs advice that is of no use to the user.
     helper.set_model_props(exact, {"onnx.quant.pre_process": "onnxruntime.quant"})
     quantize_dynamic(exact, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
 
@@ -500,11 +500,13 @@ def _vectors(tokenizer: Path, model: bytes, texts: Sequence[str], *, limit: int)
 
 
 def _check_quality(tokenizer: Path, path: Path, *, exact: bytes, limit: int) -> None:
-    vectors = [_vectors(tokenizer, model, _SENTENCES, limit=limit) for model in (exact, path.read_bytes())]
-    likeness = mean_cosine(vectors[0], vectors[1])
-    if not likeness >= LEAST_COSINE:
+    vectors = [
+        _vectors(tokenizer, model, _TEST_SENTENCES, limit=limit) for model in (exact, path.read_bytes())
+    ]
+    cosine = mean_cosine(vectors[0], vectors[1])
+    if not cosine >= MIN_COSINE:
         raise ModelPullFailed(
-            f"In int8 this model drifts too far from the original (cosine {likeness:.3f}).",
+            f"In int8 this model drifts too far from the original (cosine {cosine:.3f}).",
             advice="Pull it with `--precision float`.",
         )
 

@@ -1,4 +1,4 @@
-"""The local embedder: tokenizer and ONNX Runtime on the processor, loaded at first use."""
+"""The local embedder: a tokenizer and ONNX Runtime, loaded at first use."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from mindhold.hooks.environment import silence_runtime
 from mindhold.model.errors import ModelMissing
 from mindhold.model.ranking import Cosines
 from mindhold.ports.embedder import Matrix
-from mindhold.providers.embedding.base import combine, windows
-from mindhold.providers.model_folders import MODELS, InstalledModel, model_file, sha256_of
+from mindhold.providers.embedding.base import combine_windows, windows
+from mindhold.providers.model_folders import MODEL_FOLDERS, InstalledModel, model_file, sha256_of
 
 GPU = "gpu"
-# As the runtime calls them; which of them it offers is a matter of the package that is installed.
-ON_GPU = (
+# The runtime's own names; the installed package decides which of them it offers.
+GPU_PROVIDERS = (
     "CUDAExecutionProvider",
     "ROCMExecutionProvider",
     "DmlExecutionProvider",
     "CoreMLExecutionProvider",
 )
-ON_CPU = "CPUExecutionProvider"
-_MOST_THREADS = 4
-_ERRORS_ONLY = 3
+CPU_PROVIDER = "CPUExecutionProvider"
+_MAX_THREADS = 4
+_LOG_ERRORS_ONLY = 3
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on, which in a container are fewer than the machine's."""
+    """Count the cores that this process may use; in a container they are fewer than the machine's."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def workers(threads: int) -> int:
-    """How many batches are run at once; 0 threads means as many as pay off here."""
-    return threads or min(_MOST_THREADS, usable_cores())
+def worker_count(threads: int) -> int:
+    """Return how many batches run at once; 0 threads means as many as pay off."""
+    return threads or min(_MAX_THREADS, usable_cores())
 
 
-def places(device: str, offered: Sequence[str]) -> list[str]:
-    """Where to compute, in order of preference: the last one can do all that the others can't."""
-    found = [name for name in ON_GPU if name in offered] if device == GPU else []
-    return [*found[:1], ON_CPU]
+def execution_providers(device: str, offered: Sequence[str]) -> list[str]:
+    """List the execution providers in order of preference; the last one supports every operator."""
+    gpu_providers = [name for name in GPU_PROVIDERS if name in offered] if device == GPU else []
+    return [*gpu_providers[:1], CPU_PROVIDER]
 
 
 def runtime() -> Any:
-    """ONNX Runtime, told to send nothing to anybody: the one place where it is imported."""
+    """Import ONNX Runtime with telemetry switched off; nothing else imports it."""
     silence_runtime()
     import onnxruntime
 
@@ -62,27 +62,27 @@ def runtime() -> Any:
 
 
 def open_session(model: Path | bytes, *, device: str = "cpu") -> Any:
-    """A session that computes in the thread that calls it.
+    """Open a session that computes in the calling thread.
 
-    Threads inside an inference wait for each other at every layer, and spin or sleep meanwhile; batches side by side
-    don't. One short text is quicker by one thread too.
+    Threads inside one inference wait for each other at every layer; batches in parallel don't. One short text is faster
+    with one thread too.
     """
     onnxruntime = runtime()
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = _ERRORS_ONLY
+    options.log_severity_level = _LOG_ERRORS_ONLY
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-    # Every batch has another shape: a planned arena would only hold on to the largest.
+    # Every batch has another shape: a planned arena would only keep the largest one allocated.
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = False
     source = model if isinstance(model, bytes) else str(model)
-    chosen = places(device, onnxruntime.get_available_providers())
-    return onnxruntime.InferenceSession(source, options, providers=chosen)
+    providers = execution_providers(device, onnxruntime.get_available_providers())
+    return onnxruntime.InferenceSession(source, options, providers=providers)
 
 
 def session_errors() -> tuple[type[Exception], ...]:
-    """What the runtime raises for a file that it can't use."""
+    """Return the errors that the runtime raises for a file that it can't use."""
     state = runtime().capi.onnxruntime_pybind11_state
     return (
         state.Fail,
@@ -99,7 +99,7 @@ Inputs = dict[str, npt.NDArray[np.int64]]
 
 
 class TextEncoder:
-    """A tokenizer.json, freed of the padding and cutting that was saved in it."""
+    """A tokenizer.json, without its saved padding and truncation."""
 
     def __init__(self, tokenizer_json: str, *, limit: int) -> None:
         from tokenizers import Tokenizer
@@ -112,18 +112,18 @@ class TextEncoder:
         special = frame.special_tokens_mask
         first = special.index(0) if 0 in special else len(special)
         last = len(special) - special[::-1].index(0) if 0 in special else len(special)
-        self._before, self._after = list(frame.ids[:first]), list(frame.ids[last:])
-        self._room = max(1, limit - len(self._before) - len(self._after))
+        self._prefix_ids, self._suffix_ids = list(frame.ids[:first]), list(frame.ids[last:])
+        self._window_size = max(1, limit - len(self._prefix_ids) - len(self._suffix_ids))
 
     def encode(self, text: str) -> list[list[int]]:
-        """Ids of the text's windows, each framed by the model's special tokens; one if it is short."""
-        # One by one: encode_batch starts a thread pool that complains in forked children.
+        """Return the ids of the text's windows, each framed by the model's special tokens; one window if it is short."""
+        # encode_batch would start a thread pool that warns in forked children.
         ids = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return [[*self._before, *window, *self._after] for window in windows(ids, self._room)]
+        return [[*self._prefix_ids, *window, *self._suffix_ids] for window in windows(ids, self._window_size)]
 
 
 def padded_inputs(encoded: Sequence[Sequence[int]], *, names: Container[str], pad: int) -> Inputs:
-    """Padded to the longest. Only the inputs that the graph has."""
+    """Build the graph's inputs, padded to the longest row."""
     lengths = np.array([len(ids) for ids in encoded])
     mask = np.arange(lengths.max()) < lengths[:, None]
     ids = np.full(mask.shape, pad, dtype=np.int64)
@@ -136,7 +136,7 @@ def padded_inputs(encoded: Sequence[Sequence[int]], *, names: Container[str], pa
     return {name: values for name, values in inputs.items() if name in names}
 
 
-# Larger batches fall out of the processor's cache and only cost memory.
+# Larger batches don't fit the processor's cache and only cost memory.
 DEFAULT_BATCH_TOKENS = 512
 
 
@@ -149,7 +149,7 @@ class _Loaded:
 
 
 class OnnxEmbedder:
-    """An installed model. Making one touches nothing; the first text loads it."""
+    """An installed model on ONNX Runtime. Creating it reads nothing; the first text loads the model."""
 
     def __init__(
         self,
@@ -179,12 +179,12 @@ class OnnxEmbedder:
     @property
     def dimensions(self) -> int:
         if not self._dimensions:
-            self._dimensions = MODELS.read(self._models_dir, self._model).dimensions
+            self._dimensions = MODEL_FOLDERS.read(self._models_dir, self._model).dimensions
         return self._dimensions
 
     @property
     def unrelated(self) -> Cosines:
-        return self._ready().model.unrelated
+        return self._load_once().model.unrelated
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         return await asyncio.to_thread(self.embed_now, texts)
@@ -193,18 +193,18 @@ class OnnxEmbedder:
         return await asyncio.to_thread(self.embed_query_now, text)
 
     def embed_now(self, texts: Sequence[str]) -> Matrix:
-        """`embed`, in the calling thread."""
-        loaded = self._ready()
+        """Do the same as `embed`, in the calling thread."""
+        loaded = self._load_once()
         return self._run(loaded, [loaded.model.text_prefix + text for text in texts])
 
     def embed_query_now(self, text: str) -> Matrix:
-        """`embed_query`, in the calling thread."""
-        loaded = self._ready()
+        """Do the same as `embed_query`, in the calling thread."""
+        loaded = self._load_once()
         return self._run(loaded, [loaded.model.query_prefix + text])
 
     def load(self) -> None:
-        """Loads the model ahead of its first use. Raises ModelMissing, ModelBroken."""
-        self._ready()
+        """Load the model ahead of its first use. Raises ModelMissing, ModelBroken."""
+        self._load_once()
 
     async def close(self) -> None:
         with self._lock:
@@ -212,36 +212,38 @@ class OnnxEmbedder:
         if pool is not None:
             await asyncio.to_thread(pool.shutdown)
 
-    def _side_by_side(self) -> ThreadPoolExecutor:
+    def _thread_pool(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(workers(self._threads), thread_name_prefix="mindhold-embed")
+                self._pool = ThreadPoolExecutor(
+                    worker_count(self._threads), thread_name_prefix="mindhold-embed"
+                )
             return self._pool
 
-    def _ready(self) -> _Loaded:
-        """The model, loaded once however many threads ask."""
+    def _load_once(self) -> _Loaded:
+        """Return the model, loaded once however many threads call."""
         if self._loaded is None:
             with self._lock:
                 if self._loaded is None:
-                    self._loaded = self._open()
+                    self._loaded = self._load_model()
         return self._loaded
 
-    def _open(self) -> _Loaded:
-        model = MODELS.read(self._models_dir, self._model)
+    def _load_model(self) -> _Loaded:
+        model = MODEL_FOLDERS.read(self._models_dir, self._model)
         folder = self._models_dir / self._model
         if self._precision not in model.precisions:
             raise ModelMissing(
                 f"The model {self._model!r} is not installed in {self._precision}.",
                 advice=f"`mindhold models pull {self._model} --precision {self._precision}` makes it.",
             )
-        MODELS.check_sizes(self._models_dir / model.name, model)
+        MODEL_FOLDERS.check_sizes(self._models_dir / model.name, model)
         tokenizer = folder / "tokenizer.json"
         if sha256_of(tokenizer) != model.files[tokenizer.name].sha256:
-            raise MODELS.broken(self._model, f"{tokenizer.name} has changed since it was made")
+            raise MODEL_FOLDERS.broken(self._model, f"{tokenizer.name} has changed since it was made")
         try:
             session = open_session(folder / model_file(self._precision), device=self._device)
         except session_errors() as error:
-            raise MODELS.broken(self._model, "the runtime can't open it") from error
+            raise MODEL_FOLDERS.broken(self._model, "the runtime can't open it") from error
         return _Loaded(
             session=session,
             inputs=frozenset(entry.name for entry in session.get_inputs()),
@@ -260,19 +262,23 @@ class OnnxEmbedder:
             )
             vectors[rows] = loaded.session.run(None, inputs)[0]
 
-        chosen = list(batches([len(window) for window in windows], most_tokens=self._batch_tokens))
+        row_batches = list(batches([len(window) for window in windows], most_tokens=self._batch_tokens))
         try:
             # The longest first, so that no thread is left with it at the end.
-            list(self._side_by_side().map(fill, reversed(chosen)) if len(chosen) > 1 else map(fill, chosen))
+            list(
+                self._thread_pool().map(fill, reversed(row_batches))
+                if len(row_batches) > 1
+                else map(fill, row_batches)
+            )
         except session_errors() as error:
-            raise MODELS.broken(self._model, "the runtime failed on it") from error
+            raise MODEL_FOLDERS.broken(self._model, "the runtime failed on it") from error
         if not np.isfinite(vectors).all():
-            raise MODELS.broken(self._model, "its vectors are not numbers")
-        return _joined(vectors, encoded)
+            raise MODEL_FOLDERS.broken(self._model, "its vectors are not numbers")
+        return combine_windows(vectors, [[len(window) for window in parts] for parts in encoded])
 
 
 def batches(lengths: Sequence[int], *, most_tokens: int) -> Iterator[list[int]]:
-    """Rows of like length together, each batch within the tokens that it takes once padded."""
+    """Group rows of similar length into batches; each stays within `most_tokens` after padding."""
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lengths.__getitem__):
         if batch and (len(batch) + 1) * lengths[row] > most_tokens:
@@ -281,15 +287,3 @@ def batches(lengths: Sequence[int], *, most_tokens: int) -> Iterator[list[int]]:
         batch.append(row)
     if batch:
         yield batch
-
-
-def _joined(vectors: Matrix, encoded: Sequence[Sequence[Sequence[int]]]) -> Matrix:
-    if len(vectors) == len(encoded):
-        return vectors
-    joined = np.empty((len(encoded), vectors.shape[1]), dtype=np.float32)
-    start = 0
-    for row, parts in enumerate(encoded):
-        own = vectors[start : start + len(parts)]
-        joined[row] = own[0] if len(parts) == 1 else combine(own, [len(part) for part in parts])
-        start += len(parts)
-    return joined

@@ -1,4 +1,4 @@
-"""The embedders behind a network: OpenAI, Voyage and compatible services, their models, requests and answers."""
+"""Embedding services on the network: OpenAI, Voyage and compatible ones, with their models, requests and answers."""
 
 from __future__ import annotations
 
@@ -16,37 +16,44 @@ from mindhold.model.errors import ModelAway, ModelBroken, ModelMismatch, Setting
 from mindhold.model.ranking import Cosines
 from mindhold.model.tokens import count_tokens
 from mindhold.ports.embedder import Matrix, ServiceLedger, ServiceModelTraits, Usage
-from mindhold.providers.embedding.base import QUESTIONS, STATEMENTS, combine, spread, windows
+from mindhold.providers.embedding.base import (
+    UNRELATED_QUESTIONS,
+    UNRELATED_STATEMENTS,
+    combine_windows,
+    measure_unrelated,
+    windows,
+)
 from mindhold.providers.remote_service import (
     LONGEST_HOLD,
     Advice,
     Circuit,
-    Pace,
+    RateLimiter,
     RemoteService,
     ServiceConnection,
     ServiceFault,
     Timing,
-    document_of,
-    pause,
+    encodable,
+    parse_json,
+    retry_delay,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFormat:
-    """What a request says beside its model and its texts."""
+    """The fields of a request besides the model and the texts."""
 
-    size: str = "dimensions"  # the field that asks for a length
-    always: Mapping[str, Any] = field(default_factory=dict)
+    size: str = "dimensions"  # name of the field that requests a vector length
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # in every request
     text: Mapping[str, Any] = field(default_factory=dict)
     question: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceModel:
-    """One model. Tokens are counted by cl100k_base, with room for services that count otherwise."""
+    """The limits of one model. Tokens are counted by cl100k_base, with a margin for services that count otherwise."""
 
-    dimensions: int = 0  # its own; 0 is unknown until the first call
-    sizes: tuple[int, ...] = ()  # lengths that may be asked for; none: any up to its own
+    dimensions: int = 0  # the model's own; 0: unknown until the first call
+    sizes: tuple[int, ...] = ()  # lengths that can be requested; empty: any up to its own
     window: int = 400  # most tokens of one text
     batch_tokens: int = 16_000
     price: float | None = None  # dollars a million tokens
@@ -57,15 +64,15 @@ class EmbeddingProvider:
     """A service, or a kind of service."""
 
     title: str
-    address: str  # empty where the person must say it
-    usual: str  # model; empty where the person must name it
-    dialect: RequestFormat
+    address: str  # empty: the user must set it
+    usual: str  # default model; empty: the user must name one
+    request_format: RequestFormat
     most_texts: int
     models: Mapping[str, ServiceModel] = field(default_factory=dict)
     other: ServiceModel = field(default_factory=ServiceModel)
 
     def model(self, name: str) -> ServiceModel:
-        """What is known of a model; of one unheard of, what is safe."""
+        """Return the limits of a model; cautious ones for an unknown model."""
         return self.models.get(name, self.other)
 
 
@@ -82,7 +89,7 @@ OPENAI = EmbeddingProvider(
     title="OpenAI",
     address="https://api.openai.com/v1",
     usual="text-embedding-3-small",
-    dialect=RequestFormat(always={"encoding_format": "base64"}),
+    request_format=RequestFormat(fixed={"encoding_format": "base64"}),
     most_texts=2_048,
     models={
         "text-embedding-3-small": _openai(1536, 0.02),
@@ -96,9 +103,9 @@ VOYAGE = EmbeddingProvider(
     title="Voyage",
     address="https://api.voyageai.com/v1",
     usual="voyage-3-large",
-    dialect=RequestFormat(
+    request_format=RequestFormat(
         size="output_dimension",
-        always={"encoding_format": "base64"},
+        fixed={"encoding_format": "base64"},
         text={"input_type": "document"},
         question={"input_type": "query"},
     ),
@@ -119,29 +126,29 @@ COMPATIBLE = EmbeddingProvider(
     title="The embedding service",
     address="",
     usual="",
-    dialect=RequestFormat(),
+    request_format=RequestFormat(),
     most_texts=2_048,
-    other=ServiceModel(),  # it may be paid or not
+    other=ServiceModel(),  # it may be paid or free
 )
 
 PROVIDERS: Mapping[str, EmbeddingProvider] = {"openai": OPENAI, "voyage": VOYAGE, "compatible": COMPATIBLE}
 
 
-def checked_size(model: ServiceModel, name: str, wanted: int) -> int:
-    """The length to ask for; 0 leaves it to the service. Raises SettingsError where the model has no such length."""
+def requested_size(model: ServiceModel, name: str, wanted: int) -> int:
+    """Return the vector length to request; 0 leaves it to the service. Raises SettingsError for a length the model lacks."""
     if not wanted or not model.dimensions or wanted == model.dimensions:
         return 0 if wanted == model.dimensions else wanted
-    offered = model.sizes or (model.dimensions,)
-    if wanted not in offered if model.sizes else wanted > model.dimensions:
-        named = ", ".join(f"{size:,}" for size in offered) if model.sizes else f"at most {model.dimensions:,}"
+    sizes = model.sizes or (model.dimensions,)
+    if wanted not in sizes if model.sizes else wanted > model.dimensions:
+        lengths = ", ".join(f"{size:,}" for size in sizes) if model.sizes else f"at most {model.dimensions:,}"
         raise SettingsError(
-            f"embedding.dimensions is {wanted:,}, and vectors of {name} have {named}.",
+            f"embedding.dimensions is {wanted:,}, and vectors of {name} have {lengths}.",
             advice="Correct it; 0 takes the model's own.",
         )
     return wanted
 
 
-_TOO_MANY_TOKENS = 1_000_000_000  # for one call; whoever says so can't count
+_TOO_MANY_TOKENS = 1_000_000_000  # in one call: a larger count is an error of the service
 ADVICE = Advice(
     later="It is tried again by itself; recall goes by words meanwhile.",
     address="Correct embedding.base_url.",
@@ -152,24 +159,24 @@ ADVICE = Advice(
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingReply:
-    """Vectors as they came, a row a text, and the tokens that the service counted; None when it didn't say."""
+    """The vectors, one row a text, and the tokens that the service counted; None when it didn't say."""
 
     vectors: Matrix
     tokens: int | None
 
 
 class EmbeddingConnection(ServiceConnection):
-    """The line to an embedding service."""
+    """The connection to an embedding service."""
 
     def __init__(self, title: str, address: str, key: str) -> None:
         super().__init__(RemoteService(title, address, ADVICE, key=key))
         self._title = title
 
     async def send(self, body: Mapping[str, Any], *, patience: float) -> EmbeddingReply:
-        """Raises Fault; within the patience."""
+        """Send a request and return the vectors within `patience` seconds. Raises ServiceFault."""
         content = await self.post(body, patience=patience)
         try:
-            return parsed(content, len(body["input"]))
+            return parse_reply(content, len(body["input"]))
         except ValueError as error:
             raise ServiceFault(
                 ModelBroken(
@@ -179,19 +186,19 @@ class EmbeddingConnection(ServiceConnection):
             ) from error
 
 
-def parsed(content: bytes, count: int) -> EmbeddingReply:
-    """Rows in the order of the texts. Raises ValueError."""
-    document = document_of(content)
+def parse_reply(content: bytes, count: int) -> EmbeddingReply:
+    """Parse an answer into rows in the order of the texts. Raises ValueError."""
+    document = parse_json(content)
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
         raise ValueError("there is no list of data")
     rows: dict[int, npt.NDArray[np.float64]] = {}
-    for place, item in enumerate(document["data"]):
+    for position, item in enumerate(document["data"]):
         if not isinstance(item, dict):
             raise ValueError("an embedding is no object")
-        index = item.get("index", place)
+        index = item.get("index", position)
         if not isinstance(index, int) or not 0 <= index < count or index in rows:
             raise ValueError("an embedding has no place")
-        rows[index] = _row(item.get("embedding"))
+        rows[index] = _parse_embedding(item.get("embedding"))
     if len(rows) != count:
         raise ValueError(f"{len(rows)} embeddings came for {count} texts")
     if len({len(row) for row in rows.values()}) > 1:
@@ -200,10 +207,10 @@ def parsed(content: bytes, count: int) -> EmbeddingReply:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(norms).all() or not norms.all():
         raise ValueError("an embedding has no direction")
-    return EmbeddingReply((vectors / norms).astype(np.float32), _tokens(document.get("usage")))
+    return EmbeddingReply((vectors / norms).astype(np.float32), _parse_token_count(document.get("usage")))
 
 
-def _row(embedding: Any) -> npt.NDArray[np.float64]:
+def _parse_embedding(embedding: Any) -> npt.NDArray[np.float64]:
     if isinstance(embedding, str):
         try:
             raw = base64.b64decode(embedding, validate=True)
@@ -221,7 +228,7 @@ def _row(embedding: Any) -> npt.NDArray[np.float64]:
     return row
 
 
-def _tokens(usage: Any) -> int | None:
+def _parse_token_count(usage: Any) -> int | None:
     for name in ("total_tokens", "prompt_tokens"):
         count = usage.get(name) if isinstance(usage, dict) else None
         if isinstance(count, int) and 0 < count < _TOO_MANY_TOKENS:
@@ -231,41 +238,41 @@ def _tokens(usage: Any) -> int | None:
 
 QUESTION_ATTEMPTS = 2
 TEXT_ATTEMPTS = 4
-QUESTION_SECONDS = 5.0  # that a question waits in all: it can be answered by words
-BLANK = "."  # services take no empty text
-# Of a model that other processes have measured meanwhile, until this one asks it for the first time.
-USUAL = Cosines(0.2, 0.1)
+QUESTION_SECONDS = 5.0  # the longest wait of a question, which full text can answer as well
+BLANK_TEXT = "."  # services accept no empty text
+# Used for a model that another process has measured, until this process reads the measurement.
+DEFAULT_UNRELATED = Cosines(0.2, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One model of one service, and how it is asked."""
+    """One model of one service, and how to call it."""
 
     provider: str
     title: str
     model: str
     address: str
-    dialect: RequestFormat
+    request_format: RequestFormat
     key: str = field(default="", repr=False)
-    size: int = 0  # asked for; 0 leaves it to the service
-    dimensions: int = 0  # expected; 0 until the first call tells
+    size: int = 0  # requested length; 0 leaves it to the service
+    dimensions: int = 0  # expected length; 0 until the first call
 
     @property
     def name(self) -> str:
-        """Under which its vectors are kept: those of another length are another model's."""
+        """The name that its vectors are stored under; another length counts as another model."""
         length = self.size or self.dimensions
         return f"{self.provider}:{self.model}/{length}" if length else f"{self.provider}:{self.model}"
 
     def body(self, texts: Sequence[str], *, question: bool) -> dict[str, Any]:
-        """A request."""
-        size = {self.dialect.size: self.size} if self.size else {}
-        kind = self.dialect.question if question else self.dialect.text
-        return {"model": self.model, "input": list(texts), **size, **kind, **self.dialect.always}
+        """Build the body of a request."""
+        size = {self.request_format.size: self.size} if self.size else {}
+        kind = self.request_format.question if question else self.request_format.text
+        return {"model": self.model, "input": list(texts), **size, **kind, **self.request_format.fixed}
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much at once, and how long. Tokens are cl100k_base's."""
+    """Limits of one batch, of the rate and of the wait. Tokens are cl100k_base's."""
 
     batch: int = 128
     batch_tokens: int = 16_000
@@ -284,52 +291,48 @@ class TextWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Manner:
-    """How texts are asked for: as questions or not, and until when, where somebody waits for an answer."""
+class _AskMode:
+    """Whether texts are questions, and the deadline if somebody waits for the answer."""
 
     question: bool
     until: float | None = None
 
-    @property
-    def hurried(self) -> bool:
-        return self.until is not None
 
-
-_PATIENT = _Manner(question=False)
+_TEXT_MODE = _AskMode(question=False)
 
 
 @dataclass(slots=True)
-class _Tally:
+class _CallCount:
     calls: int = 0
     failed: int = 0
     tokens: int = 0
 
 
 class ServiceEmbedder:
-    """A service's model. Making one asks nothing; the first text also measures the model, unless that was done."""
+    """An embedder that calls a service. Creating it sends nothing; the first text also measures the model, if nobody did."""
 
     def __init__(
         self,
         service: Service,
-        book: ServiceLedger,
+        ledger: ServiceLedger,
         *,
-        bounds: BatchLimits | None = None,
+        limits: BatchLimits | None = None,
         timing: Timing | None = None,
     ) -> None:
         self._service = service
-        self._book = book
-        self._bounds = bounds or BatchLimits()
+        self._ledger = ledger
+        self._limits = limits or BatchLimits()
         self._timing = timing or Timing()
-        self._line = EmbeddingConnection(service.title, service.address, service.key)
+        self._connection = EmbeddingConnection(service.title, service.address, service.key)
         self._circuit = Circuit(self._timing)
-        self._pace = Pace(
-            self._bounds.requests_per_minute,
-            self._bounds.tokens_per_minute,
+        self._rate_limiter = RateLimiter(
+            self._limits.requests_per_minute,
+            self._limits.tokens_per_minute,
             self._timing,
             section="embedding",
         )
         self._traits: ServiceModelTraits | None = None
-        self._measuring = asyncio.Lock()
+        self._measure_lock = asyncio.Lock()
 
     @property
     def name(self) -> str:
@@ -337,156 +340,146 @@ class ServiceEmbedder:
 
     @property
     def dimensions(self) -> int:
-        known = self._known_length()
-        if not known:
+        length = self._vector_length()
+        if not length:
             raise ModelAway(
                 f"{self._service.title} was not asked yet how long its vectors are.",
                 advice="embedding.dimensions can say it.",
             )
-        return known
+        return length
 
     @property
     def unrelated(self) -> Cosines:
-        return self._traits.unrelated if self._traits else USUAL
+        return self._traits.unrelated if self._traits else DEFAULT_UNRELATED
 
     def load(self) -> None:
-        self._line.load()
-        count_tokens(BLANK)
+        self._connection.load()
+        count_tokens(BLANK_TEXT)
 
     async def close(self) -> None:
-        await self._line.close()
+        await self._connection.close()
 
     async def load_traits(self) -> None:
-        """Take up what was measured once, so that it is known before the first text. Asks no service."""
-        self._traits = self._traits or await self._book.traits()
+        """Read what was measured before, so that it is available before the first text. Calls no service."""
+        self._traits = self._traits or await self._ledger.traits()
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         if not texts:
-            return np.zeros((0, self._known_length()), dtype=np.float32)
-        await self._measured(_PATIENT)
-        return await self._vectors(texts, _PATIENT)
+            return np.zeros((0, self._vector_length()), dtype=np.float32)
+        await self._ensure_measured(_TEXT_MODE)
+        return await self._vectors(texts, _TEXT_MODE)
 
     async def embed_query(self, text: str) -> Matrix:
-        until = self._timing.now() + min(self._bounds.wait_seconds, QUESTION_SECONDS)
-        asked = _Manner(question=True, until=until)
-        await self._measured(asked)
-        return await self._vectors([text], asked)
+        until = self._timing.now() + min(self._limits.wait_seconds, QUESTION_SECONDS)
+        mode = _AskMode(question=True, until=until)
+        await self._ensure_measured(mode)
+        return await self._vectors([text], mode)
 
-    def _known_length(self) -> int:
+    def _vector_length(self) -> int:
         if self._traits:
             return self._traits.dimensions
         return self._service.size or self._service.dimensions
 
-    async def _measured(self, manner: _Manner) -> None:
+    async def _ensure_measured(self, mode: _AskMode) -> None:
         if self._traits is not None:
             return
         try:
-            async with asyncio.timeout(None if manner.until is None else manner.until - self._timing.now()):
-                await self._measuring.acquire()
+            async with asyncio.timeout(None if mode.until is None else mode.until - self._timing.now()):
+                await self._measure_lock.acquire()
         except TimeoutError as error:
-            raise self._late() from error
+            raise self._timeout_error() from error
         try:
             await self.load_traits()
             if self._traits is None:
-                self._traits = await self._measure(manner)
-                await self._book.keep_traits(self._traits)
+                self._traits = await self._measure(mode)
+                await self._ledger.keep_traits(self._traits)
         finally:
-            self._measuring.release()
+            self._measure_lock.release()
 
-    async def _measure(self, manner: _Manner) -> ServiceModelTraits:
-        """How long its vectors are, and how alike it finds what has nothing in common."""
-        dialect = self._service.dialect
-        if dialect.question == dialect.text:
-            both = await self._vectors([*QUESTIONS, *STATEMENTS], manner)
-            questions, statements = both[: len(QUESTIONS)], both[len(QUESTIONS) :]
+    async def _measure(self, mode: _AskMode) -> ServiceModelTraits:
+        """Measure the length of the vectors and the similarity of unrelated texts."""
+        request_format = self._service.request_format
+        if request_format.question == request_format.text:
+            both = await self._vectors([*UNRELATED_QUESTIONS, *UNRELATED_STATEMENTS], mode)
+            questions, statements = both[: len(UNRELATED_QUESTIONS)], both[len(UNRELATED_QUESTIONS) :]
         else:
-            questions = await self._vectors(QUESTIONS, replace(manner, question=True))
-            statements = await self._vectors(STATEMENTS, replace(manner, question=False))
-        return ServiceModelTraits(questions.shape[1], spread(questions, statements))
+            questions = await self._vectors(UNRELATED_QUESTIONS, replace(mode, question=True))
+            statements = await self._vectors(UNRELATED_STATEMENTS, replace(mode, question=False))
+        return ServiceModelTraits(questions.shape[1], measure_unrelated(questions, statements))
 
-    async def _vectors(self, texts: Sequence[str], manner: _Manner) -> Matrix:
-        cut = await asyncio.to_thread(lambda: [pieces(text, self._bounds.window) for text in texts])
-        flat = [piece for parts in cut for piece in parts]
-        vectors = np.concatenate([await self._ask(batch, manner) for batch in self._batches(flat)])
-        if len(flat) == len(texts):
-            return vectors
-        rows, start = [], 0
-        for parts in cut:
-            own = vectors[start : start + len(parts)]
-            rows.append(own[0] if len(parts) == 1 else combine(own, [part.tokens for part in parts]))
-            start += len(parts)
-        return np.stack(rows)
+    async def _vectors(self, texts: Sequence[str], mode: _AskMode) -> Matrix:
+        windows_by_text = await asyncio.to_thread(
+            lambda: [split_text(text, self._limits.window) for text in texts]
+        )
+        all_windows = [piece for parts in windows_by_text for piece in parts]
+        vectors = np.concatenate(
+            [await self._embed_batch(batch, mode) for batch in self._batches(all_windows)]
+        )
+        return combine_windows(vectors, [[part.tokens for part in parts] for parts in windows_by_text])
 
     def _batches(self, flat: Sequence[TextWindow]) -> Iterator[Sequence[TextWindow]]:
-        most = self._bounds.batch_tokens
-        if self._bounds.tokens_per_minute:
-            # So that the wait for the next one's share is within the patience.
-            share = self._bounds.tokens_per_minute * min(1.0, self._bounds.wait_seconds / 120)
-            most = min(most, max(1, int(share)))
-        return packed(flat, most=self._bounds.batch, most_tokens=most)
+        most_tokens = self._limits.batch_tokens
+        if self._limits.tokens_per_minute:
+            # So that the wait for the next batch's share stays within the patience.
+            share = self._limits.tokens_per_minute * min(1.0, self._limits.wait_seconds / 120)
+            most_tokens = min(most_tokens, max(1, int(share)))
+        return pack_batches(flat, most=self._limits.batch, most_tokens=most_tokens)
 
-    async def _ask(self, batch: Sequence[TextWindow], manner: _Manner) -> Matrix:
-        trial = self._circuit.enter()
-        try:
-            reply = await self._counted(batch, manner, trial=trial)
+    async def _embed_batch(self, batch: Sequence[TextWindow], mode: _AskMode) -> Matrix:
+        with self._circuit.guard() as trial:
+            reply = await self._send_recorded(batch, mode, trial=trial)
             self._check_length(reply.vectors.shape[1])
-        except ServiceFault as fault:
-            if fault.holds is not None:
-                self._circuit.opened(fault.error, at_least=max(fault.holds, fault.after or 0.0))
-            raise fault.error from fault
-        finally:
-            if trial:
-                self._circuit.left()
-        self._circuit.closed()
-        return reply.vectors
+            return reply.vectors
 
-    async def _counted(self, batch: Sequence[TextWindow], manner: _Manner, *, trial: bool) -> EmbeddingReply:
-        """In the ledger, whatever becomes of it."""
-        tokens = sum(piece.tokens for piece in batch)
-        await self._book.reserve(tokens)
-        tally = _Tally()
-        try:
-            return await self._persist(batch, tally, manner, trial=trial)
-        finally:
-            await self._book.settle(Usage(tally.calls, tally.failed, tally.tokens), reserved=tokens)
-
-    async def _persist(
-        self, batch: Sequence[TextWindow], tally: _Tally, manner: _Manner, *, trial: bool
+    async def _send_recorded(
+        self, batch: Sequence[TextWindow], mode: _AskMode, *, trial: bool
     ) -> EmbeddingReply:
-        """Again and again, as long as that may help. Raises Fault, ModelAway."""
+        """Send the batch and record its usage, whatever happens."""
+        tokens = sum(piece.tokens for piece in batch)
+        await self._ledger.reserve(tokens)
+        call_count = _CallCount()
+        try:
+            return await self._send_with_retries(batch, call_count, mode, trial=trial)
+        finally:
+            await self._ledger.settle(
+                Usage(call_count.calls, call_count.failed, call_count.tokens), reserved=tokens
+            )
+
+    async def _send_with_retries(
+        self, batch: Sequence[TextWindow], call_count: _CallCount, mode: _AskMode, *, trial: bool
+    ) -> EmbeddingReply:
+        """Send the batch, with retries while they may help. Raises ServiceFault, ModelAway."""
         timing = self._timing
-        deadline = timing.now() + self._bounds.wait_seconds if manner.until is None else manner.until
+        deadline = timing.now() + self._limits.wait_seconds if mode.until is None else mode.until
         if deadline <= timing.now():
-            raise self._late()
-        left = 1 if trial else QUESTION_ATTEMPTS if manner.hurried else TEXT_ATTEMPTS
-        body = self._service.body([piece.text for piece in batch], question=manner.question)
+            raise self._timeout_error()
+        attempts_left = 1 if trial else TEXT_ATTEMPTS if mode.until is None else QUESTION_ATTEMPTS
+        body = self._service.body([piece.text for piece in batch], question=mode.question)
         tokens = sum(piece.tokens for piece in batch)
         while True:
-            await self._pace.take(tokens, patience=deadline - timing.now())
-            tally.calls += 1
+            await self._rate_limiter.take(tokens, patience=deadline - timing.now())
+            call_count.calls += 1
             try:
-                reply = await self._line.send(body, patience=max(0.1, deadline - timing.now()))
+                reply = await self._connection.send(body, patience=max(0.1, deadline - timing.now()))
             except ServiceFault as fault:
-                tally.failed += 1
-                left -= 1
-                delay = pause(tally.calls, timing.jitter())
-                if fault.after is not None:
-                    delay = fault.after * (1 + timing.jitter() / 4)
-                if not fault.passing or not left or timing.now() + delay >= deadline:
+                call_count.failed += 1
+                attempts_left -= 1
+                delay = retry_delay(fault, call_count.calls, timing)
+                if not fault.temporary or not attempts_left or timing.now() + delay >= deadline:
                     raise
                 await timing.sleep(delay)
                 continue
-            tally.tokens += tokens if reply.tokens is None else reply.tokens
+            call_count.tokens += tokens if reply.tokens is None else reply.tokens
             return reply
 
-    def _late(self) -> ModelAway:
+    def _timeout_error(self) -> ModelAway:
         return ModelAway(
             f"{self._service.title} takes too long for a question to wait.",
             advice="It is tried again by itself; recall goes by words meanwhile.",
         )
 
     def _check_length(self, length: int) -> None:
-        expected = self._known_length()
+        expected = self._vector_length()
         if not expected or length == expected:
             return
         error = ModelMismatch(
@@ -495,23 +488,25 @@ class ServiceEmbedder:
             advice=f"`mindhold config set embedding.dimensions {length}`, then `mindhold models adopt`, "
             "takes them as they are.",
         )
-        raise ServiceFault(error, holds=LONGEST_HOLD)
+        raise ServiceFault(error, hold_seconds=LONGEST_HOLD)
 
 
-def pieces(text: str, most: int) -> list[TextWindow]:
-    """The text, or its windows of at most so many tokens, neighbours overlapping."""
+def split_text(text: str, most: int) -> list[TextWindow]:
+    """Return the text, or its overlapping windows of at most so many tokens."""
     if not text.strip():
-        text = BLANK
+        text = BLANK_TEXT
     tokens = count_tokens(text)
     if tokens <= most or len(text) == 1:
-        return [TextWindow(_sendable(text), tokens)]
+        return [TextWindow(encodable(text), tokens)]
     # Tokens are not spread evenly: a window that has too many is cut again.
     width = max(1, len(text) * most // tokens * 9 // 10)
-    return [piece for window in windows(text, width) for piece in pieces("".join(window), most)]
+    return [piece for window in windows(text, width) for piece in split_text("".join(window), most)]
 
 
-def packed(flat: Sequence[TextWindow], *, most: int, most_tokens: int) -> Iterator[Sequence[TextWindow]]:
-    """In order, each batch within both bounds; what is larger than a batch goes alone."""
+def pack_batches(
+    flat: Sequence[TextWindow], *, most: int, most_tokens: int
+) -> Iterator[Sequence[TextWindow]]:
+    """Pack the pieces in order into batches within both limits; a piece larger than a batch goes alone."""
     batch: list[TextWindow] = []
     tokens = 0
     for piece in flat:
@@ -522,8 +517,3 @@ def packed(flat: Sequence[TextWindow], *, most: int, most_tokens: int) -> Iterat
         tokens += piece.tokens
     if batch:
         yield batch
-
-
-def _sendable(text: str) -> str:
-    """Half a surrogate pair has no bytes to send."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,4 +1,4 @@
-"""Language models behind a program of this machine (Claude Code, Gemini CLI), run with bounded output and no orphans."""
+"""Language models behind a program on this machine (Claude Code, Gemini CLI), run with bounded output and no orphans."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from typing import Any
 
 from mindhold.model.errors import ModelAway, ModelBroken, ModelDenied, ModelError, ModelMissing
 from mindhold.providers.llm.retry import ModelAnswer, ModelRequest
-from mindhold.providers.remote_service import LONGEST_HOLD, ServiceFault, document_of, plain_words, unasked
+from mindhold.providers.remote_service import LONGEST_HOLD, ServiceFault, as_unsent, one_line, parse_json
 
-# It is told a program's number, and hears nothing more as long as we live. The end of its input is our end.
+# The guard reads process group numbers. When its input ends, this process has ended, and it kills those groups.
 _GUARD = """
 import os, signal, subprocess, sys
-named = sys.stdin.buffer.read().split()
-for number in map(int, named):
+for number in map(int, sys.stdin.buffer.read().split()):
     try:
         if os.name == "nt":
             subprocess.run(["taskkill", "/F", "/T", "/PID", str(number)], creationflags=0x08000000)
@@ -37,10 +36,10 @@ for number in map(int, named):
 
 
 @asynccontextmanager
-async def guarded(apart: Mapping[str, Any]) -> AsyncIterator[Callable[[int], None]]:
-    """Groups whose numbers are told meanwhile end with this process, however that ends; `apart` is how to start apart from it.
+async def process_guard(detached: Mapping[str, Any]) -> AsyncIterator[Callable[[int], None]]:
+    """Run a guard process that kills the registered process groups when this process ends, however it ends.
 
-    A machine that has no room for a guard does without.
+    `detached` are the options that start a process in its own group. Without memory for a guard, there is none.
     """
     guard = None
     with suppress(OSError):
@@ -49,10 +48,10 @@ async def guarded(apart: Mapping[str, Any]) -> AsyncIterator[Callable[[int], Non
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            **apart,
+            **detached,
         )
     try:
-        yield lambda number: _tell_guard(guard, number)
+        yield lambda group: _register(guard, group)
     finally:
         if guard is not None:
             with suppress(ProcessLookupError):
@@ -60,26 +59,26 @@ async def guarded(apart: Mapping[str, Any]) -> AsyncIterator[Callable[[int], Non
             await guard.wait()
 
 
-def _tell_guard(guard: asyncio.subprocess.Process | None, number: int) -> None:
+def _register(guard: asyncio.subprocess.Process | None, group: int) -> None:
     if guard is not None and guard.stdin is not None:
-        guard.stdin.write(b"%d\n" % number)
+        guard.stdin.write(b"%d\n" % group)
 
 
 MOST_OUTPUT = 4 * 1024 * 1024
-_LAST_SECONDS = 2.0  # for what it said last to arrive
+_LAST_SECONDS = 2.0  # for the last output to arrive
 _IN, _OUT, _ERR = 0, 1, 2
 
 if sys.platform == "win32":
-    _APART: dict[str, Any] = {
+    _DETACHED: dict[str, Any] = {
         "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
     }
 else:
-    _APART: dict[str, Any] = {"start_new_session": True}
+    _DETACHED: dict[str, Any] = {"start_new_session": True}
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
-    """What a program said."""
+    """The exit status and output of a program."""
 
     status: int
     out: str
@@ -87,85 +86,84 @@ class ProgramOutput:
 
 
 class OutputTooLong(Exception):
-    """It said more than anybody reads."""
+    """The program wrote more than MOST_OUTPUT bytes."""
 
 
 async def run(
-    command: Sequence[str], *, said: str, folder: Path, environ: Mapping[str, str]
+    command: Sequence[str], *, prompt: str, folder: Path, environ: Mapping[str, str]
 ) -> ProgramOutput:
-    """Without a shell; `said` goes to its standard input. Raises OSError, Endless.
+    """Run a command without a shell; `prompt` goes to its standard input. Raises OSError, OutputTooLong.
 
-    It has answered when it ends; what it left running is ended, and doesn't keep anybody waiting.
+    The answer is complete when the program exits; child processes that it left running are killed.
     """
-    async with guarded(_APART) as guard:
-        transport, heard = await asyncio.get_running_loop().subprocess_exec(
-            _Output, *command, cwd=folder, env=dict(environ), **_APART
+    async with process_guard(_DETACHED) as guard:
+        transport, output = await asyncio.get_running_loop().subprocess_exec(
+            _Output, *command, cwd=folder, env=dict(environ), **_DETACHED
         )
         guard(transport.get_pid())
-        return await _read_output(transport, heard, said)
+        return await _read_output(transport, output, prompt)
 
 
-async def _read_output(transport: asyncio.SubprocessTransport, heard: _Output, said: str) -> ProgramOutput:
+async def _read_output(transport: asyncio.SubprocessTransport, output: _Output, prompt: str) -> ProgramOutput:
     try:
-        _say(transport, said)
-        await asyncio.wait((heard.exited, heard.endless), return_when=asyncio.FIRST_COMPLETED)
-        await _end(transport, heard)
-        await asyncio.wait((heard.silent,), timeout=_LAST_SECONDS)
-        if heard.endless.done():
+        _write_input(transport, prompt)
+        await asyncio.wait((output.exited, output.too_long), return_when=asyncio.FIRST_COMPLETED)
+        await _kill_group(transport, output)
+        await asyncio.wait((output.outputs_closed,), timeout=_LAST_SECONDS)
+        if output.too_long.done():
             raise OutputTooLong
-        return ProgramOutput(transport.get_returncode() or 0, heard.text(_OUT), heard.text(_ERR))
+        return ProgramOutput(transport.get_returncode() or 0, output.text(_OUT), output.text(_ERR))
     finally:
-        await _end(transport, heard)
+        await _kill_group(transport, output)
         transport.close()
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """What a program has said so far, and whether it goes on."""
+    """The output of a program so far, and whether more can come."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[None] = loop.create_future()
-        self.silent: asyncio.Future[None] = loop.create_future()  # nobody holds its outputs any more
-        self.endless: asyncio.Future[None] = loop.create_future()
-        self._said = {_OUT: bytearray(), _ERR: bytearray()}
+        self.outputs_closed: asyncio.Future[None] = loop.create_future()
+        self.too_long: asyncio.Future[None] = loop.create_future()
+        self._received = {_OUT: bytearray(), _ERR: bytearray()}
         self._open = {_OUT, _ERR}
 
     def text(self, output: int) -> str:
-        return self._said[output].decode("utf-8", errors="replace")
+        return self._received[output].decode("utf-8", errors="replace")
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if len(self._said[fd]) + len(data) <= MOST_OUTPUT:
-            self._said[fd] += data
+        if len(self._received[fd]) + len(data) <= MOST_OUTPUT:
+            self._received[fd] += data
         else:
-            _tell(self.endless)
+            _resolve_future(self.too_long)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open.discard(fd)
         if not self._open:
-            _tell(self.silent)
+            _resolve_future(self.outputs_closed)
 
     def process_exited(self) -> None:
-        _tell(self.exited)
+        _resolve_future(self.exited)
 
 
-def _tell(future: asyncio.Future[None]) -> None:
+def _resolve_future(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
 
-def _say(transport: asyncio.SubprocessTransport, said: str) -> None:
-    """All of it, as it listens; nothing where it doesn't care to."""
+def _write_input(transport: asyncio.SubprocessTransport, prompt: str) -> None:
     pipe = transport.get_pipe_transport(_IN)
     if isinstance(pipe, asyncio.WriteTransport):
-        pipe.write(said.encode())
+        pipe.write(prompt.encode())
         pipe.close()
 
 
 if sys.platform == "win32":
 
-    async def _end(transport: asyncio.SubprocessTransport, heard: _Output) -> None:
-        """It and all that it started; what is left of one that ended by itself can't be found by its number."""
-        if heard.exited.done():
+    async def _kill_group(transport: asyncio.SubprocessTransport, output: _Output) -> None:
+        """Kill the program and its children; children of a program that has exited can't be found."""
+        if output.exited.done():
             return
         killer = await asyncio.create_subprocess_exec(
             *("taskkill", "/F", "/T", "/PID", str(transport.get_pid())),
@@ -177,30 +175,30 @@ if sys.platform == "win32":
         await asyncio.wait((asyncio.create_task(killer.wait()),), timeout=_LAST_SECONDS)
         with suppress(ProcessLookupError):
             transport.kill()
-        await asyncio.wait((heard.exited,))
+        await asyncio.wait((output.exited,))
 
 else:
 
-    async def _end(transport: asyncio.SubprocessTransport, heard: _Output) -> None:
-        """It and all that it started, also where it has ended before them: the group bears its number on."""
+    async def _kill_group(transport: asyncio.SubprocessTransport, output: _Output) -> None:
+        """Kill the whole process group, also after the program itself has exited."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(transport.get_pid(), signal.SIGKILL)
-        await asyncio.wait((heard.exited,))
+        await asyncio.wait((output.exited,))
 
 
-_DENIED = (401, 402, 403)
-_GEMINI_DENIED = 41  # the status that it ends with when nobody is logged in
-# A call of a program that runs inside another conversation must not take itself for a part of it.
-_INSIDE = (
+_DENIED_STATUSES = (401, 402, 403)
+_GEMINI_DENIED_STATUS = 41  # its exit status when nobody is logged in
+# Variables that make a program believe it is part of the conversation that started it.
+_SESSION_VARIABLES = (
     "CLAUDECODE",
     "CLAUDE_CODE_ENTRYPOINT",
     "CLAUDE_CODE_SSE_PORT",
     "CLAUDE_CODE_SESSION_ID",
     "CLAUDE_CODE_CHILD_SESSION",
 )
-_FOR_THOUGHT = 1_000  # tokens, since it can't be told not to think first
-_NO_TOOLS = '[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 999\n'
-# Read from the folder that it runs in: no tools, no hooks, and no more than its last conversation kept.
+_THINKING_TOKENS = 1_000  # tokens, because it can't be told not to think first
+_NO_TOOLS_POLICY = '[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 999\n'
+# Gemini reads these settings from its folder: no tools, no hooks, and only the last conversation is kept.
 _GEMINI_SETTINGS: Mapping[str, Any] = {
     "tools": {"core": []},
     "hooksConfig": {"enabled": False},
@@ -218,43 +216,47 @@ class ProgramCall:
 
 
 class ProgramGaveNoAnswer(Exception):
-    """The program ran, and gave no answer; `holds` is as a Fault has it."""
+    """The program ran and gave no answer; `hold_seconds` is the one of ServiceFault."""
 
-    def __init__(self, error: ModelError, *, holds: float | None = 0.0) -> None:
+    def __init__(self, error: ModelError, *, hold_seconds: float | None = 0.0) -> None:
         super().__init__(error.message)
         self.error = error
-        self.holds = holds
+        self.hold_seconds = hold_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class LlmProgram:
-    """`tell` writes what a call needs into the folder it runs in; `read` raises Unanswered, ValueError."""
+    """A program: `prepare` writes the files of a call into its folder; `read` raises ProgramGaveNoAnswer, ValueError."""
 
     title: str
     command: str
     usual: str
-    tell: Callable[[ModelRequest, str, Path], ProgramCall]
+    prepare: Callable[[ModelRequest, str, Path], ProgramCall]
     read: Callable[[ProgramOutput], str]
-    key: str  # the variable of the key that is its own
+    key: str  # the variable that holds its own key
     advice: str
 
 
 def environment(program: LlmProgram, environ: Mapping[str, str], *, key: str) -> dict[str, str]:
-    """What the program may know of ours: its own key, and no other's."""
+    """Return the environment for the program: with its own key, and nobody else's."""
     others = {each.key for each in PROGRAMS.values()} - {program.key}
-    kept = {name: value for name, value in environ.items() if name not in others and name not in _INSIDE}
-    return kept | {program.key: key} if key else kept
+    variables = {
+        name: value
+        for name, value in environ.items()
+        if name not in others and name not in _SESSION_VARIABLES
+    }
+    return variables | {program.key: key} if key else variables
 
 
-def _tell_claude(asked: ModelRequest, model: str, folder: Path) -> ProgramCall:
+def _prepare_claude(request: ModelRequest, model: str, folder: Path) -> ProgramCall:
     return ProgramCall(
         (
             *("-p", "--output-format", "json", "--model", model),
             *("--tools", "", "--strict-mcp-config", "--settings", '{"disableAllHooks": true}'),
-            *("--system-prompt-file", _written(folder, asked.system).name),
+            *("--system-prompt-file", _write_system_prompt(folder, request.system).name),
         ),
         {
-            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(asked.most_tokens + _FOR_THOUGHT),
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(request.most_tokens + _THINKING_TOKENS),
             "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
             "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -265,68 +267,70 @@ def _tell_claude(asked: ModelRequest, model: str, folder: Path) -> ProgramCall:
     )
 
 
-def _read_claude(ran: ProgramOutput) -> str:
-    document = document_of(ran.out)
-    if isinstance(document, list) and document:  # with every message, where it is told to be verbose
+def _read_claude(output: ProgramOutput) -> str:
+    document = parse_json(output.out)
+    if isinstance(document, list) and document:  # a verbose program lists every message
         document = document[-1]
     if not isinstance(document, dict) or document.get("type") != "result":
         raise ValueError("it is no result")
-    said, status = document.get("result"), document.get("api_error_status")
+    result, status = document.get("result"), document.get("api_error_status")
     if document.get("is_error") or document.get("subtype") != "success":
-        told = said if isinstance(said, str) and said else str(document.get("subtype"))
-        raise _refused("Claude Code", told, status=status if isinstance(status, int) else 0)
+        message = result if isinstance(result, str) and result else str(document.get("subtype"))
+        raise _refusal("Claude Code", message, status=status if isinstance(status, int) else 0)
     if document.get("stop_reason") == "max_tokens":
-        raise ProgramGaveNoAnswer(ModelError("Claude Code gave no answer: it was cut off."), holds=None)
-    return said if isinstance(said, str) else ""
+        raise ProgramGaveNoAnswer(
+            ModelError("Claude Code gave no answer: it was cut off."), hold_seconds=None
+        )
+    return result if isinstance(result, str) else ""
 
 
-def _tell_gemini(asked: ModelRequest, model: str, folder: Path) -> ProgramCall:
-    _keep(folder / "no-tools.toml", _NO_TOOLS)
+def _prepare_gemini(request: ModelRequest, model: str, folder: Path) -> ProgramCall:
+    _write_if_changed(folder / "no-tools.toml", _NO_TOOLS_POLICY)
     (folder / ".gemini").mkdir(mode=0o700, exist_ok=True)
-    _keep(folder / ".gemini" / "settings.json", json.dumps(_GEMINI_SETTINGS))
+    _write_if_changed(folder / ".gemini" / "settings.json", json.dumps(_GEMINI_SETTINGS))
     return ProgramCall(
         (
             *("-p", "", "--output-format", "json", "--model", model),
             *("--skip-trust", "--extensions", "none", "--policy", "no-tools.toml"),
             *("--allowed-mcp-server-names", "none"),
         ),
-        {"GEMINI_SYSTEM_MD": str(_written(folder, asked.system)), "NO_COLOR": "1"},
+        {"GEMINI_SYSTEM_MD": str(_write_system_prompt(folder, request.system)), "NO_COLOR": "1"},
     )
 
 
-def _read_gemini(ran: ProgramOutput) -> str:
-    """Errors come on either stream, after warnings."""
-    for said in (ran.out, ran.err):
+def _read_gemini(output: ProgramOutput) -> str:
+    """Read the answer; errors come on either stream, after warnings."""
+    for text in (output.out, output.err):
         with suppress(ValueError):
-            document = document_of(said[said.index("{") :])
+            document = parse_json(text[text.index("{") :])
             if not isinstance(document, dict):
                 continue
             if error := document.get("error"):
                 words = error.get("message") if isinstance(error, dict) else error
-                denied = 401 if ran.status == _GEMINI_DENIED else 0
-                raise _refused("Gemini CLI", str(words), status=denied)
+                denied = 401 if output.status == _GEMINI_DENIED_STATUS else 0
+                raise _refusal("Gemini CLI", str(words), status=denied)
             if isinstance(document.get("response"), str):
                 return str(document["response"])
     raise ValueError("it is no response")
 
 
-def _refused(title: str, words: str, *, status: int) -> ProgramGaveNoAnswer:
-    if status in _DENIED:
-        return ProgramGaveNoAnswer(ModelDenied(f"{title} is not let in."), holds=LONGEST_HOLD)
+def _refusal(title: str, words: str, *, status: int) -> ProgramGaveNoAnswer:
+    if status in _DENIED_STATUSES:
+        return ProgramGaveNoAnswer(ModelDenied(f"{title} is not let in."), hold_seconds=LONGEST_HOLD)
     if status == 429 or status >= 500:
         return ProgramGaveNoAnswer(ModelAway(f"{title} gets no answer for now."))
     return ProgramGaveNoAnswer(ModelError(f"{title} gave no answer: {words}"))
 
 
-def _written(folder: Path, system: str) -> Path:
-    """The file with what the model is told to be; the same for every call that says the same."""
+def _write_system_prompt(folder: Path, system: str) -> Path:
+    """Write the system prompt to a file, named by its content."""
     path = folder / f"system-{sha256(system.encode()).hexdigest()[:16]}.md"
-    _keep(path, system)
+    _write_if_changed(path, system)
     return path
 
 
-def _keep(path: Path, content: str) -> None:
-    """Whole at any moment, also if another process does the same."""
+def _write_if_changed(path: Path, content: str) -> None:
+    """Write a file atomically, unless it has this content already."""
     with suppress(OSError, UnicodeDecodeError):
         if path.read_text(encoding="utf-8") == content:
             return
@@ -340,7 +344,7 @@ PROGRAMS = {
         "Claude Code",
         "claude",
         "haiku",
-        _tell_claude,
+        _prepare_claude,
         _read_claude,
         key="ANTHROPIC_API_KEY",
         advice="Run `claude` once by hand: it may want a login or an update.",
@@ -349,21 +353,21 @@ PROGRAMS = {
         "Gemini CLI",
         "gemini",
         "gemini-2.5-flash",
-        _tell_gemini,
+        _prepare_gemini,
         _read_gemini,
         key="GEMINI_API_KEY",
         advice="Run `gemini` once by hand: it may want a login or an update; or set llm.gemini_key.",
     ),
 }
 
-AT_ONCE = 2
+MAX_PARALLEL = 2
 _UNKNOWN_FLAG = re.compile(r"unknown (?:option|argument)s?:? ['\"]?(--[\w-]+)", re.IGNORECASE)
 
 
 class ProgramTransport:
-    """The way to a model by a program. It runs in a folder of ours, so that it finds nothing there to read."""
+    """Calls a model through a program. It runs in a folder of ours, so that it finds no files to read."""
 
-    attempts = 1  # it tries again by itself
+    attempts = 1  # the program retries by itself
 
     def __init__(
         self,
@@ -379,14 +383,14 @@ class ProgramTransport:
         self._command = command or program.command
         self._folder = folder
         self._environ = environ
-        self._unknown: set[str] = set()  # flags that this version doesn't take
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._unknown_flags: set[str] = set()  # flags that this version of the program doesn't accept
+        self._slots = asyncio.Semaphore(MAX_PARALLEL)
 
-    async def ask(self, asked: ModelRequest, *, patience: float) -> ModelAnswer:
+    async def ask(self, request: ModelRequest, *, patience: float) -> ModelAnswer:
         try:
             async with asyncio.timeout(patience):
-                async with self._places:
-                    return ModelAnswer(await self._ask(asked))
+                async with self._slots:
+                    return ModelAnswer(await self._ask(request))
         except TimeoutError as error:
             title = self._program.title
             late = ModelAway(
@@ -397,77 +401,79 @@ class ProgramTransport:
             raise ServiceFault(late) from error
 
     async def close(self) -> None:
-        """What runs ends with the call that asked for it."""
+        """Do nothing: a running program ends with its call."""
 
-    async def _ask(self, asked: ModelRequest) -> str:
-        ran = await self._run(asked)
+    async def _ask(self, request: ModelRequest) -> str:
+        output = await self._run(request)
         try:
-            answer = self._program.read(ran)
+            answer = self._program.read(output)
         except ProgramGaveNoAnswer as refused:
-            raise ServiceFault(self._advised(refused.error), holds=refused.holds) from refused
+            raise ServiceFault(
+                self._with_advice(refused.error), hold_seconds=refused.hold_seconds
+            ) from refused
         except ValueError as error:
-            told = self._words(ran.err) or str(error)
-            failed = ModelBroken(
-                f"{self._program.title} gave no answer (it ended with {ran.status}): {told}.",
+            detail = self._shorten(output.err) or str(error)
+            failure = ModelBroken(
+                f"{self._program.title} gave no answer (it ended with {output.status}): {detail}.",
                 advice=self._program.advice,
             )
-            raise ServiceFault(failed) from error
+            raise ServiceFault(failure) from error
         if not answer.strip():
-            raise ServiceFault(ModelError(f"{self._program.title} gave an empty answer."), holds=None)
+            raise ServiceFault(ModelError(f"{self._program.title} gave an empty answer."), hold_seconds=None)
         return answer
 
-    async def _run(self, asked: ModelRequest) -> ProgramOutput:
-        found = await asyncio.to_thread(self._found)
-        if found is None:
+    async def _run(self, request: ModelRequest) -> ProgramOutput:
+        path = await asyncio.to_thread(self._find_program)
+        if path is None:
             missing = ModelMissing(
                 f"There is no program {self._command!r} to ask.",
                 advice=f"Install {self._program.title}, or say where it is by llm.command.",
             )
-            raise ServiceFault(unasked(missing), holds=LONGEST_HOLD)
+            raise ServiceFault(as_unsent(missing), hold_seconds=LONGEST_HOLD)
         try:
-            told = await asyncio.to_thread(self._tell, asked)
+            call = await asyncio.to_thread(self._prepare, request)
         except OSError as error:
             unusable = ModelBroken(
                 f"What {self._program.title} is told can't be written to {self._folder}: {error.strerror}.",
                 advice="Make room there, or let Mindhold write to it.",
             )
-            raise ServiceFault(unasked(unusable)) from error
+            raise ServiceFault(as_unsent(unusable)) from error
         try:
             while True:
-                ran = await self._once(found, told, asked.prompt)
-                unknown = _UNKNOWN_FLAG.search(ran.err)
-                known = [flag[0] for flag in self._optional(told)]
-                if ran.status == 0 or unknown is None or unknown[1] not in known:
-                    return ran
-                self._unknown.add(unknown[1])
+                output = await self._run_once(path, call, request.prompt)
+                unknown = _UNKNOWN_FLAG.search(output.err)
+                optional_flags = [flag[0] for flag in self._accepted_flags(call)]
+                if output.status == 0 or unknown is None or unknown[1] not in optional_flags:
+                    return output
+                self._unknown_flags.add(unknown[1])
         except OSError as error:
             title = self._program.title
             broken = ModelBroken(f"{title} can't be run: {error.strerror}.", advice=self._program.advice)
-            raise ServiceFault(broken, holds=LONGEST_HOLD) from error
+            raise ServiceFault(broken, hold_seconds=LONGEST_HOLD) from error
         except OutputTooLong as error:
             raise ServiceFault(ModelBroken(f"{self._program.title} answers without end.")) from error
 
-    def _found(self) -> str | None:
+    def _find_program(self) -> str | None:
         return shutil.which(str(Path(self._command).expanduser()), path=self._environ.get("PATH"))
 
-    def _tell(self, asked: ModelRequest) -> ProgramCall:
+    def _prepare(self, request: ModelRequest) -> ProgramCall:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self._program.tell(asked, self._model, self._folder)
+        return self._program.prepare(request, self._model, self._folder)
 
-    def _optional(self, told: ProgramCall) -> list[tuple[str, ...]]:
-        return [flag for flag in told.optional if flag[0] not in self._unknown]
+    def _accepted_flags(self, call: ProgramCall) -> list[tuple[str, ...]]:
+        return [flag for flag in call.optional if flag[0] not in self._unknown_flags]
 
-    async def _once(self, found: str, told: ProgramCall, prompt: str) -> ProgramOutput:
+    async def _run_once(self, path: str, call: ProgramCall, prompt: str) -> ProgramOutput:
         return await run(
-            (found, *told.arguments, *(part for flag in self._optional(told) for part in flag)),
-            said=prompt,
+            (path, *call.arguments, *(part for flag in self._accepted_flags(call) for part in flag)),
+            prompt=prompt,
             folder=self._folder,
-            environ={**self._environ, **told.variables},
+            environ={**self._environ, **call.variables},
         )
 
-    def _advised(self, error: ModelError) -> ModelError:
-        words = self._words(error.message)
+    def _with_advice(self, error: ModelError) -> ModelError:
+        words = self._shorten(error.message)
         return type(error)(f"{words}.", advice=error.advice or self._program.advice)
 
-    def _words(self, text: str) -> str:
-        return plain_words(text, (self._environ.get(self._program.key, ""),))
+    def _shorten(self, text: str) -> str:
+        return one_line(text, (self._environ.get(self._program.key, ""),))

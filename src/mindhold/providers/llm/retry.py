@@ -7,12 +7,19 @@ from typing import Protocol
 
 from mindhold.model.errors import ModelError
 from mindhold.ports.llm import Meter
-from mindhold.providers.remote_service import Circuit, ServiceFault, Timing, pause, unasked
+from mindhold.providers.remote_service import (
+    Circuit,
+    ServiceFault,
+    Timing,
+    as_unsent,
+    encodable,
+    retry_delay,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One question."""
+    """One call of a model."""
 
     prompt: str
     system: str
@@ -21,7 +28,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """A text, and what it took by the service's own count, in tokens; 0 where that isn't said."""
+    """The model's text and the tokens that the service counted; 0 where it doesn't say."""
 
     text: str
     sent: int = 0
@@ -31,29 +38,29 @@ class ModelAnswer:
 class ModelTransport(Protocol):
     """How a model is reached."""
 
-    attempts: int  # that are worth making
+    attempts: int  # how many are worth making
 
-    async def ask(self, asked: ModelRequest, *, patience: float) -> ModelAnswer:
-        """The answer, whole and not empty. Raises Fault; within the patience."""
+    async def ask(self, request: ModelRequest, *, patience: float) -> ModelAnswer:
+        """Return a complete answer that isn't empty, within `patience` seconds. Raises ServiceFault."""
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close the connections. Idempotent."""
 
 
 class RetryModel:
-    """A LanguageModel. Making one asks nothing."""
+    """A LanguageModel with retries and a circuit breaker. Creating it sends nothing."""
 
     def __init__(
         self,
         name: str,
-        way: ModelTransport,
+        transport: ModelTransport,
         *,
         wait_seconds: float,
         most_output: int,
         timing: Timing | None = None,
     ) -> None:
         self._name = name
-        self._way = way
+        self._transport = transport
         self._wait_seconds = wait_seconds
         self._most_output = most_output
         self._timing = timing or Timing()
@@ -64,41 +71,30 @@ class RetryModel:
         return self._name
 
     async def close(self) -> None:
-        await self._way.close()
+        await self._transport.close()
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
-        """Raises ModelError; at once while the last failure is fresh."""
-        return await self.complete_metered(prompt, system=system, most_tokens=most_tokens, meter=_Unmetered())
+        """Answer a prompt. Raises ModelError, at once while the circuit is open."""
+        return await self.complete_metered(prompt, system=system, most_tokens=most_tokens, meter=_NoMeter())
 
     async def complete_metered(self, prompt: str, *, system: str, most_tokens: int, meter: Meter) -> str:
-        """Raises ModelError; at once while the last failure is fresh."""
-        trial = self._circuit.enter()
-        asked = ModelRequest(_sendable(prompt), _sendable(system), min(most_tokens, self._most_output))
-        try:
-            answer = await self._persist(asked, meter, attempts=1 if trial else self._way.attempts)
-        except ServiceFault as fault:
-            if fault.holds is not None:
-                self._circuit.opened(fault.error, at_least=max(fault.holds, fault.after or 0.0))
-            raise fault.error from fault
-        finally:
-            if trial:
-                self._circuit.left()
-        self._circuit.closed()
-        return answer
+        """Answer a prompt and report each attempt to the meter. Raises ModelError, at once while the circuit is open."""
+        with self._circuit.guard() as trial:
+            request = ModelRequest(encodable(prompt), encodable(system), min(most_tokens, self._most_output))
+            attempts = 1 if trial else self._transport.attempts
+            return await self._ask_with_retries(request, meter, attempts=attempts)
 
-    async def _persist(self, asked: ModelRequest, meter: Meter, *, attempts: int) -> str:
+    async def _ask_with_retries(self, request: ModelRequest, meter: Meter, *, attempts: int) -> str:
         timing = self._timing
         deadline = timing.now() + self._wait_seconds
         for attempt in range(1, attempts + 1):
             await meter.sending()
             try:
-                answer = await self._way.ask(asked, patience=max(0.1, deadline - timing.now()))
+                answer = await self._transport.ask(request, patience=max(0.1, deadline - timing.now()))
             except ServiceFault as fault:
                 await meter.failed(fault.error)
-                delay = pause(attempt, timing.jitter())
-                if fault.after is not None:
-                    delay = fault.after * (1 + timing.jitter() / 4)
-                if not fault.passing or attempt == attempts or timing.now() + delay >= deadline:
+                delay = retry_delay(fault, attempt, timing)
+                if not fault.temporary or attempt == attempts or timing.now() + delay >= deadline:
                     raise
                 await timing.sleep(delay)
             else:
@@ -107,21 +103,21 @@ class RetryModel:
         raise AssertionError("at least one attempt is made")
 
 
-class _Unmetered:
-    """A meter that nobody reads."""
+class _NoMeter:
+    """A meter that counts nothing."""
 
     async def sending(self) -> None:
-        """It may be."""
+        """Allow the attempt."""
 
     async def failed(self, error: ModelError) -> None:
-        """That is all."""
+        """Ignore the error."""
 
     async def counted(self, *, sent: int, answered: int) -> None:
-        """Nobody asks."""
+        """Ignore the count."""
 
 
 class UnavailableModel:
-    """A model that was chosen but can't be asked, and says why whenever it is."""
+    """A configured model that can't be called; every call raises the reason."""
 
     def __init__(self, name: str, error: ModelError) -> None:
         self._name = name
@@ -132,13 +128,8 @@ class UnavailableModel:
         return self._name
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
         """Raises ModelError."""
-        raise unasked(self._error)
-
-
-def _sendable(text: str) -> str:
-    """Half a surrogate pair has no bytes to send."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        raise as_unsent(self._error)

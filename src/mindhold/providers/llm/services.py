@@ -1,4 +1,4 @@
-"""Language models behind a network: Anthropic, OpenAI and compatible services, with their list prices."""
+"""Language models on the network: Anthropic, OpenAI and compatible services, with their list prices."""
 
 from __future__ import annotations
 
@@ -15,31 +15,29 @@ from mindhold.providers.remote_service import (
     RemoteService,
     ServiceConnection,
     ServiceFault,
-    document_of,
+    parse_json,
 )
 
-_MOST_TOKENS = 10_000_000  # of one call: more is no count
+_MAX_TOKENS = 10_000_000  # of one call: a larger count is an error of the service
 
 
 class NoAnswer(Exception):
-    """The service answered, but not with a whole text: the next question may fare better.
+    """The service answered, but not with a complete text; the next call may succeed.
 
-    `cut` is one that was as long as it might be.
+    `cut`: the answer reached its longest length.
     """
 
     cut = False
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
-    """One way of asking. `read` raises ValueError for what isn't of the protocol, NoAnswer for what is no answer."""
+class ApiFormat:
+    """One API format. `read` raises ValueError for a malformed answer, NoAnswer for an answer without text."""
 
     path: str
     body: Callable[[str, ModelRequest], dict[str, Any]]
     read: Callable[[Any], str]
-    counts: tuple[
-        tuple[str, ...], tuple[str, ...]
-    ]  # where its `usage` has what was sent, and what was answered
+    counts: tuple[tuple[str, ...], tuple[str, ...]]  # fields of `usage`: tokens sent, tokens answered
     key_header: str = "Authorization"
     key_scheme: str = "Bearer "
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -47,42 +45,42 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class LlmProvider:
-    """A service that can be chosen; `usual` is its model unless one is named."""
+    """A service that can be configured; `usual` is its default model."""
 
     title: str
-    protocol: Protocol
+    api: ApiFormat
     address: str = ""
     usual: str = ""
 
 
-def answer_of(content: bytes, protocol: Protocol) -> ModelAnswer:
-    """Raises ValueError, NoAnswer."""
-    document = document_of(content)
+def parse_answer(content: bytes, api: ApiFormat) -> ModelAnswer:
+    """Parse an answer. Raises ValueError, NoAnswer."""
+    document = parse_json(content)
     if not isinstance(document, dict):
         raise ValueError("it is no object")
-    text = protocol.read(document)
+    text = api.read(document)
     if not text.strip():
         raise NoAnswer("an empty answer came")
-    sent, answered = (_counted(document.get("usage"), names) for names in protocol.counts)
+    sent, answered = (_sum_tokens(document.get("usage"), names) for names in api.counts)
     return ModelAnswer(text, sent=sent, answered=answered)
 
 
-def _counted(usage: Any, names: tuple[str, ...]) -> int:
-    """What isn't said, or can't be, is 0: it is for the ledger only."""
-    said = [usage.get(name) for name in names] if isinstance(usage, dict) else []
-    return sum(each for each in said if type(each) is int and 0 < each <= _MOST_TOKENS)
+def _sum_tokens(usage: Any, names: tuple[str, ...]) -> int:
+    """Sum the token counts, for the ledger; a missing or impossible count is 0."""
+    counts = [usage.get(name) for name in names] if isinstance(usage, dict) else []
+    return sum(count for count in counts if type(count) is int and 0 < count <= _MAX_TOKENS)
 
 
-def _messages(model: str, asked: ModelRequest) -> dict[str, Any]:
+def _messages_body(model: str, request: ModelRequest) -> dict[str, Any]:
     return {
         "model": model,
-        "max_tokens": asked.most_tokens,
-        "system": asked.system,
-        "messages": [{"role": "user", "content": asked.prompt}],
+        "max_tokens": request.most_tokens,
+        "system": request.system,
+        "messages": [{"role": "user", "content": request.prompt}],
     }
 
 
-def _said(document: dict[str, Any]) -> str:
+def _read_messages(document: dict[str, Any]) -> str:
     blocks = document.get("content")
     if not isinstance(blocks, list):
         raise ValueError("there is no content")
@@ -91,22 +89,22 @@ def _said(document: dict[str, Any]) -> str:
         raise ValueError("a text is none")
     reason = document.get("stop_reason")
     if reason not in ("end_turn", "stop_sequence"):
-        raise _unfinished(reason, cut="max_tokens")
+        raise _unfinished_error(reason, cut="max_tokens")
     return "".join(text for text in texts if text)
 
 
-def _chat(limit: str, more: Mapping[str, Any]) -> Callable[[str, ModelRequest], dict[str, Any]]:
-    def body(model: str, asked: ModelRequest) -> dict[str, Any]:
+def _chat_body(limit: str, more: Mapping[str, Any]) -> Callable[[str, ModelRequest], dict[str, Any]]:
+    def body(model: str, request: ModelRequest) -> dict[str, Any]:
         messages = [
-            {"role": "system", "content": asked.system},
-            {"role": "user", "content": asked.prompt},
+            {"role": "system", "content": request.system},
+            {"role": "user", "content": request.prompt},
         ]
-        return {"model": model, "messages": messages, limit: asked.most_tokens, **more}
+        return {"model": model, "messages": messages, limit: request.most_tokens, **more}
 
     return body
 
 
-def _chosen(document: dict[str, Any]) -> str:
+def _read_chat(document: dict[str, Any]) -> str:
     choices = document.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise ValueError("there is no choice")
@@ -120,37 +118,39 @@ def _chosen(document: dict[str, Any]) -> str:
         raise ValueError("the message is no text")
     reason = choices[0].get("finish_reason")
     if reason not in ("stop", None):  # some servers don't say
-        raise _unfinished(reason, cut="length")
+        raise _unfinished_error(reason, cut="length")
     return text or ""
 
 
-def _unfinished(reason: Any, *, cut: str) -> NoAnswer:
+def _unfinished_error(reason: Any, *, cut: str) -> NoAnswer:
     if reason == cut:
-        short = NoAnswer("the answer was cut off")
-        short.cut = True
-        return short
+        failure = NoAnswer("the answer was cut off")
+        failure.cut = True
+        return failure
     return NoAnswer(f"the answer ended by {str(reason)[:50]!r}")
 
 
-MESSAGES = Protocol(
+MESSAGES_API = ApiFormat(
     "/v1/messages",
-    _messages,
-    _said,
+    _messages_body,
+    _read_messages,
     (("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"), ("output_tokens",)),
     key_header="x-api-key",
     key_scheme="",
     headers={"anthropic-version": "2023-06-01"},
 )
-# OpenAI's newer models take neither `max_tokens` nor another temperature than their own; other servers know no
+# OpenAI's newer models accept neither `max_tokens` nor a temperature; other servers don't know
 # `max_completion_tokens`.
 _CHAT_COUNTS = (("prompt_tokens",), ("completion_tokens",))
-CHAT = Protocol("/chat/completions", _chat("max_completion_tokens", {}), _chosen, _CHAT_COUNTS)
-COMPATIBLE = Protocol("/chat/completions", _chat("max_tokens", {"temperature": 0}), _chosen, _CHAT_COUNTS)
+CHAT_API = ApiFormat("/chat/completions", _chat_body("max_completion_tokens", {}), _read_chat, _CHAT_COUNTS)
+COMPATIBLE_API = ApiFormat(
+    "/chat/completions", _chat_body("max_tokens", {"temperature": 0}), _read_chat, _CHAT_COUNTS
+)
 
 PROVIDERS = {
-    "anthropic": LlmProvider("Anthropic", MESSAGES, "https://api.anthropic.com", "claude-haiku-4-5"),
-    "openai": LlmProvider("OpenAI", CHAT, "https://api.openai.com/v1", "gpt-4.1-mini"),
-    "compatible": LlmProvider("The language service", COMPATIBLE),
+    "anthropic": LlmProvider("Anthropic", MESSAGES_API, "https://api.anthropic.com", "claude-haiku-4-5"),
+    "openai": LlmProvider("OpenAI", CHAT_API, "https://api.openai.com/v1", "gpt-4.1-mini"),
+    "compatible": LlmProvider("The language service", COMPATIBLE_API),
 }
 
 LARGEST_ANSWER = 4 * 1024 * 1024
@@ -163,44 +163,44 @@ ADVICE = Advice(
 
 
 class ServiceTransport:
-    """The way to one model of one service."""
+    """The transport to one model of one service."""
 
     attempts = 3
 
     def __init__(self, provider: LlmProvider, *, model: str, address: str, key: str) -> None:
-        protocol = provider.protocol
+        api = provider.api
         self._provider = provider
         self._model = model
-        self._line = ServiceConnection(
+        self._connection = ServiceConnection(
             RemoteService(
                 provider.title,
                 address,
                 ADVICE,
                 key=key,
-                key_header=protocol.key_header,
-                key_scheme=protocol.key_scheme,
-                headers=protocol.headers,
+                key_header=api.key_header,
+                key_scheme=api.key_scheme,
+                headers=api.headers,
                 largest_answer=LARGEST_ANSWER,
             )
         )
 
-    async def ask(self, asked: ModelRequest, *, patience: float) -> ModelAnswer:
-        title, protocol = self._provider.title, self._provider.protocol
-        content = await self._line.post(protocol.body(self._model, asked), patience=patience)
+    async def ask(self, request: ModelRequest, *, patience: float) -> ModelAnswer:
+        title, api = self._provider.title, self._provider.api
+        content = await self._connection.post(api.body(self._model, request), patience=patience)
         try:
-            return answer_of(content, protocol)
+            return parse_answer(content, api)
         except NoAnswer as error:
             advice = "llm.most_output bounds the length of an answer."
-            unanswered = ModelError(f"{title} gave no answer: {error}.", advice=advice)
-            unanswered.lost = error.cut  # all of it is billed
-            raise ServiceFault(unanswered, holds=None) from error
+            failure = ModelError(f"{title} gave no answer: {error}.", advice=advice)
+            failure.lost = error.cut  # all of it is billed
+            raise ServiceFault(failure, hold_seconds=None) from error
         except ValueError as error:
             raise ServiceFault(
                 ModelBroken(f"{title} answers what can't be read: {error}.", advice=ADVICE.address)
             ) from error
 
     async def close(self) -> None:
-        await self._line.close()
+        await self._connection.close()
 
 
 # Dollars a million tokens, sent and answered. Models whose price depends on more than that are left out.
@@ -235,10 +235,10 @@ _OPENAI = {
     "o3": ModelPrice(2.00, 8.00),
 }
 PRICES: Mapping[str, Mapping[str, ModelPrice]] = {"anthropic": _ANTHROPIC, "openai": _OPENAI}
-# What may follow a model's name and leave its price as it is: a date, or that it is the latest.
-_EDITION = re.compile(r"-(?:\d{8}|\d{4}-\d\d-\d\d|latest|0)\Z")
+# The endings of a model's name that don't change its price: a date, or `latest`.
+_VERSION_SUFFIX = re.compile(r"-(?:\d{8}|\d{4}-\d\d-\d\d|latest|0)\Z")
 
 
 def list_price(provider: str, model: str) -> ModelPrice | None:
-    """None of a model that isn't known here: its nearest relative may cost ten times as much."""
-    return PRICES.get(provider, {}).get(_EDITION.sub("", model.strip().casefold()))
+    """Return the list price; None for an unknown model, because its nearest relative may cost ten times as much."""
+    return PRICES.get(provider, {}).get(_VERSION_SUFFIX.sub("", model.strip().casefold()))

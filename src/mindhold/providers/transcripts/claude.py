@@ -1,4 +1,4 @@
-"""The transcripts of Claude Code (projects/<folder>/<session>.jsonl), alone or together with other programs'."""
+"""The transcripts of Claude Code (projects/<folder>/<session>.jsonl), and the sources of all programs combined."""
 
 from __future__ import annotations
 
@@ -10,103 +10,95 @@ from pathlib import Path
 from typing import Protocol
 
 from mindhold.ports.transcripts import ConversationFile, TranscriptCursor, TranscriptRead, beginning
-from mindhold.providers.transcripts.reader import SUBAGENTS, SUFFIX, follow
+from mindhold.providers.transcripts.reader import SUBAGENT_PREFIX, TRANSCRIPT_SUFFIX, follow
+from mindhold.providers.transcripts.whole_files import list_folder, read_head
 
 SOURCE = "claude"
-NOTES = "session-memory/summary.md"
-DEEPEST = 8  # folders under one another in which sub-agents' files are looked for
-HEAD = 64 << 10  # of a sub-agent's file, to learn whose it is
-MOST_PARENTS = 10_000  # that are remembered
+NOTES_FILE = "session-memory/summary.md"
+MAX_DEPTH = 8  # depth of folders in which sub-agents' files are searched
+HEAD_BYTES = 64 << 10  # bytes of a sub-agent's file that name its session
+MAX_PARENTS = 10_000  # how many are remembered
 _SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"\\]{1,200})"')
 
 
-class Folders:
-    """All there is under one folder of projects at the time of the call; what can't be read is absent."""
+class ProjectFolders:
+    """Lists the transcripts under one folder of projects; files that can't be read are left out."""
 
     def __init__(self, projects: Path) -> None:
         self.projects = projects
-        self._parents: dict[str, str] = {}  # sessions, by the files of sub-agents that lie beside theirs
-        self._paths: dict[
-            str, Path
-        ] = {}  # of the files found last: making a Path takes longer than asking the disk
+        self._parents: dict[str, str] = {}  # the session of each sub-agent's file that lies next to sessions
+        # The last files' paths: making a Path takes longer than the system call.
+        self._paths: dict[str, Path] = {}
 
     def files(self) -> list[ConversationFile]:
-        """Those written to last first."""
-        found = [file for folder in self._folders() for file in self._in_project(folder)]
-        self._paths = {str(file.path): file.path for file in found}
-        return sorted(found, key=lambda file: (file.modified, str(file.path)), reverse=True)
+        """List the files, last written first."""
+        files = [file for folder in self._folders() for file in self._project_files(folder)]
+        self._paths = {str(file.path): file.path for file in files}
+        return sorted(files, key=lambda file: (file.modified, str(file.path)), reverse=True)
 
     def _folders(self) -> Iterator[os.DirEntry[str]]:
-        """Those of projects; what several links lead to is there once."""
-        here = Path(os.path.realpath(self.projects))
-        seen = {here}
-        linked: list[os.DirEntry[str]] = []
-        for entry in _entries(self.projects):
+        """Yield the project folders; a folder that several links lead to comes once."""
+        projects = Path(os.path.realpath(self.projects))
+        yielded = {projects}
+        links: list[os.DirEntry[str]] = []
+        for entry in list_folder(self.projects):
             with suppress(OSError):
                 if entry.is_symlink():
-                    linked.append(entry)
+                    links.append(entry)
                 elif entry.is_dir():
-                    seen.add(here / entry.name)
+                    yielded.add(projects / entry.name)
                     yield entry
-        for entry in linked:
+        for entry in links:
             with suppress(OSError):
-                leads = Path(os.path.realpath(entry.path))
-                if leads not in seen and entry.is_dir():
-                    seen.add(leads)
+                target = Path(os.path.realpath(entry.path))
+                if target not in yielded and entry.is_dir():
+                    yielded.add(target)
                     yield entry
 
-    def _in_project(self, folder: os.DirEntry[str]) -> Iterator[ConversationFile]:
-        beside: dict[str, os.DirEntry[str]] = {}
+    def _project_files(self, folder: os.DirEntry[str]) -> Iterator[ConversationFile]:
+        session_folders: dict[str, os.DirEntry[str]] = {}
         files: list[os.DirEntry[str]] = []
-        for entry in _entries(folder.path):
-            if entry.name.endswith(SUFFIX):
+        for entry in list_folder(folder.path):
+            if entry.name.endswith(TRANSCRIPT_SUFFIX):
                 files.append(entry)
             elif _is_folder(entry):
-                beside[entry.name] = entry
+                session_folders[entry.name] = entry
         for entry in files:
-            if entry.name.startswith(SUBAGENTS):
-                yield from self._file(entry, folder.name, part_of=self._parent(entry))
+            if entry.name.startswith(SUBAGENT_PREFIX):
+                yield from self._file(entry, folder.name, part_of=self._parent_session(entry))
             else:
-                own = beside.get(entry.name.removesuffix(SUFFIX))
-                yield from self._file(entry, folder.name, note_modified=_note_modified(own))
-        for session, entry in beside.items():
-            for file in _subagents(f"{entry.path}/subagents", DEEPEST):
+                session_folder = session_folders.get(entry.name.removesuffix(TRANSCRIPT_SUFFIX))
+                yield from self._file(entry, folder.name, note_modified=_note_modified(session_folder))
+        for session, entry in session_folders.items():
+            for file in _subagents(f"{entry.path}/subagents", MAX_DEPTH):
                 yield from self._file(file, folder.name, part_of=session)
 
     def _file(
         self, entry: os.DirEntry[str], folder: str, *, part_of: str = "", note_modified: int = 0
     ) -> Iterator[ConversationFile]:
-        """It, if it is a file that has something in it."""
+        """Yield the entry if it is a file with content."""
         with suppress(OSError):
-            if entry.is_file() and (facts := entry.stat()).st_size:
+            if entry.is_file() and (status := entry.stat()).st_size:
                 yield ConversationFile(
                     path=self._paths.get(entry.path) or Path(entry.path),
-                    size=facts.st_size,
-                    modified=facts.st_mtime_ns,
+                    size=status.st_size,
+                    modified=status.st_mtime_ns,
                     source=SOURCE,
                     folder=folder,
                     part_of=part_of,
                     note_modified=note_modified,
                 )
 
-    def _parent(self, entry: os.DirEntry[str]) -> str:
-        """The session whose sub-agent's it is: it says so itself, in its first line."""
+    def _parent_session(self, entry: os.DirEntry[str]) -> str:
+        """Return the session of a sub-agent's file, which its first line names."""
         if entry.path not in self._parents:
-            found = _SESSION.search(_head(entry.path))
-            if found is None:
+            match = _SESSION.search(read_head(entry.path, HEAD_BYTES))
+            if match is None:
                 return ""
-            if len(self._parents) >= MOST_PARENTS:
+            if len(self._parents) >= MAX_PARENTS:
                 self._parents.clear()
-            self._parents[entry.path] = found[1].decode("utf-8", "replace")
+            self._parents[entry.path] = match[1].decode("utf-8", "replace")
         return self._parents[entry.path]
-
-
-def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -117,8 +109,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _subagents(folder: str, deepest: int) -> Iterator[os.DirEntry[str]]:
-    for entry in _entries(folder):
-        if entry.name.startswith(SUBAGENTS) and entry.name.endswith(SUFFIX):
+    for entry in list_folder(folder):
+        if entry.name.startswith(SUBAGENT_PREFIX) and entry.name.endswith(TRANSCRIPT_SUFFIX):
             yield entry
         elif deepest and _is_folder(entry):
             yield from _subagents(entry.path, deepest - 1)
@@ -126,116 +118,108 @@ def _subagents(folder: str, deepest: int) -> Iterator[os.DirEntry[str]]:
 
 def _note_modified(session: os.DirEntry[str] | None) -> int:
     try:
-        return os.stat(f"{session.path}/{NOTES}").st_mtime_ns if session else 0  # noqa: PTH116 (see _paths)
+        return os.stat(f"{session.path}/{NOTES_FILE}").st_mtime_ns if session else 0  # noqa: PTH116 (see _paths)
     except OSError:
         return 0
-
-
-def _head(path: str) -> bytes:
-    try:
-        with Path(path).open("rb") as stream:
-            return stream.read(HEAD)
-    except OSError:
-        return b""
 
 
 LONGEST_NOTE = 20_000
 
 
 class ClaudeTranscripts:
-    """What is there at the time of the call; a folder that isn't there holds nothing."""
+    """The transcripts of Claude Code, as they are on disk at each call; a missing folder has none."""
 
     name = SOURCE
     withheld = False
 
     def __init__(self, claude_dir: Path) -> None:
         self._projects = claude_dir / "projects"
-        self._folders = Folders(self._projects)
+        self._folders = ProjectFolders(self._projects)
 
     def files(self) -> list[ConversationFile]:
-        """All that there are, sub-agents' too, those written to last first."""
+        """List all files, sub-agents' too, last written first."""
         return self._folders.files()
 
     def roots(self) -> list[Path]:
-        """The folder of projects."""
+        """Return the folder of projects, if it exists."""
         return [self._projects] if self._projects.is_dir() else []
 
     def owns(self, path: Path) -> bool:
-        """Whether a file lies in it."""
+        """Whether the file lies in the folder of projects."""
         return path.is_relative_to(self._projects)
 
     def note(self, file: Path) -> str:
-        """The conversation's own notes, where Claude Code keeps some beside it."""
+        """Return the notes that Claude Code keeps next to the conversation; empty when it has none."""
         try:
-            with (file.with_suffix("") / NOTES).open(encoding="utf-8", errors="replace") as note:
+            with (file.with_suffix("") / NOTES_FILE).open(encoding="utf-8", errors="replace") as note:
                 return beginning(note.read(LONGEST_NOTE + 1), LONGEST_NOTE).strip()
-        except (OSError, ValueError):  # or a name that no file can have
+        except (OSError, ValueError):  # ValueError: a name that no file can have
             return ""
 
     def follow(
         self, file: Path, cursor: TranscriptCursor, *, most_bytes: int, source: str = ""
     ) -> TranscriptRead | None:
-        """At most about so many bytes after the cursor, in bounded memory; None when there is no such file."""
+        """Read about `most_bytes` after the cursor, in bounded memory; None when there is no such file."""
         return follow(file, cursor, most_bytes=most_bytes, folder=self._folder(file))
 
     def _folder(self, file: Path) -> str:
-        """What Claude Code calls the project that the file belongs to."""
+        """Return the name that Claude Code gave to the file's project."""
         if file.is_relative_to(self._projects) and file != self._projects:
             return file.relative_to(self._projects).parts[0]
         return file.parent.name
 
 
 class TranscriptSource(Protocol):
-    """One program's conversations. What can't be read is absent."""
+    """The conversations of one program. Files that can't be read are left out."""
 
     name: str  # claude, codex, gemini, cursor
 
     def files(self) -> list[ConversationFile]:
-        """All that there are."""
+        """List all files."""
 
     def roots(self) -> list[Path]:
-        """The folders under which they lie, of those that are there."""
+        """Return the folders of the conversations that exist."""
 
     def owns(self, path: Path) -> bool:
-        """Whether a file lies where the program keeps its conversations."""
+        """Whether the file lies where the program stores its conversations."""
 
     def note(self, file: Path) -> str:
-        """What the program wrote about the conversation beside it; empty when nothing."""
+        """Return the program's notes about the conversation; empty when it has none."""
 
     def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
-        """What came after the cursor; None when there is no such file."""
+        """Read what was added after the cursor; None when there is no such file."""
 
 
 class CombinedTranscripts:
-    """Those of all `sources`. Of any other file `otherwise` tells, whether it is among them or not."""
+    """The conversations of all `sources`. `fallback` reads any other file, whether it is one of the sources or not."""
 
     withheld = False
 
-    def __init__(self, sources: Sequence[TranscriptSource], otherwise: ClaudeTranscripts) -> None:
+    def __init__(self, sources: Sequence[TranscriptSource], fallback: ClaudeTranscripts) -> None:
         self._sources = tuple(sources)
-        self._otherwise = otherwise
+        self._fallback = fallback
 
     def files(self) -> list[ConversationFile]:
-        """All that there are, sub-agents' too, those written to last first."""
-        found = [file for source in self._sources for file in source.files()]
-        return sorted(found, key=lambda file: (file.modified, str(file.path)), reverse=True)
+        """List all files, sub-agents' too, last written first."""
+        files = [file for source in self._sources for file in source.files()]
+        return sorted(files, key=lambda file: (file.modified, str(file.path)), reverse=True)
 
     def roots(self) -> list[Path]:
-        """The folders under which they lie, of those that are there."""
+        """Return the folders of the conversations that exist."""
         return [root for source in self._sources for root in source.roots()]
 
     def note(self, file: Path) -> str:
-        """What the program wrote about the conversation beside it; empty when nothing."""
-        return self._of(file, "").note(file)
+        """Return the program's notes about the conversation; empty when it has none."""
+        return self._source_of(file, "").note(file)
 
     def follow(
         self, file: Path, cursor: TranscriptCursor, *, most_bytes: int, source: str = ""
     ) -> TranscriptRead | None:
-        """At most about so many bytes after the cursor, in bounded memory; None when there is no such file."""
-        return self._of(file, source).follow(file, cursor, most_bytes=most_bytes)
+        """Read about `most_bytes` after the cursor, in bounded memory; None when there is no such file."""
+        return self._source_of(file, source).follow(file, cursor, most_bytes=most_bytes)
 
-    def _of(self, file: Path, name: str) -> TranscriptSource:
-        every = (*self._sources, self._otherwise)
+    def _source_of(self, file: Path, name: str) -> TranscriptSource:
+        sources = (*self._sources, self._fallback)
         if name:
-            return next((source for source in every if source.name == name), self._otherwise)
-        return next((source for source in every if source.owns(file)), self._otherwise)
+            return next((source for source in sources if source.name == name), self._fallback)
+        return next((source for source in sources if source.owns(file)), self._fallback)

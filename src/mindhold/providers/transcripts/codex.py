@@ -1,4 +1,4 @@
-"""The conversations of Codex CLI: sessions/<year>/<month>/<day>/rollout-<time>-<id>.jsonl in its own folder."""
+"""The conversations of Codex CLI: sessions/<year>/<month>/<day>/rollout-<time>-<id>.jsonl."""
 
 from __future__ import annotations
 
@@ -27,290 +27,294 @@ from mindhold.providers.transcripts.entries import (
     BadLines,
     Entry,
     TranscriptLine,
-    entries_in,
-    moment_of,
+    as_text,
+    parse_line,
     read_line,
-    string,
+    timestamp_of,
     without_inserted,
 )
-from mindhold.providers.transcripts.reader import LONGEST_TOLD, NEAR, follow_with, latest_of
+from mindhold.providers.transcripts.reader import LONGEST_TITLE, NEAR_BYTES, follow_with, latest_in_mark
 from mindhold.providers.transcripts.steps import (
     EntryPosition,
+    as_name,
     call_step,
-    first_of,
+    first_text,
     is_failure,
-    is_ours,
+    is_own_tool,
+    message_step,
     result_step,
-    said_step,
-    short,
 )
 from mindhold.providers.transcripts.whole_files import (
-    Members,
-    conversation,
+    JsonMembers,
+    describe_file,
+    files_under,
     follow_whole,
-    head_of,
-    is_whole,
-    lies_under,
-    under,
+    is_one_object,
+    is_under,
+    read_head,
 )
 
 _PATCH = "*** Begin Patch"
-_ABOUT = ("cmd", "command", "path", "query", "url", "question", "message")
+_SUBJECT_FIELDS = ("cmd", "command", "path", "query", "url", "question", "message")
 _SHELLS = re.compile(r"(?:.*[\\/])?(?:bash|zsh|sh|pwsh|powershell|cmd)(?:\.exe)?\Z", re.IGNORECASE)
 _SCRIPT_FLAGS = ("-lc", "-c", "-Command", "/c")
-# How texts begin that the program put into a person's mouth.
-_NOT_SPOKEN = re.compile(
+# Beginnings of texts that the program inserted in the user's name.
+_INSERTED_TEXT = re.compile(
     r"# AGENTS\.md instructions|Another language model started to solve this problem|"
     r"Warning: (?:The maximum number of unified exec|apply_patch was requested|Your account was flagged)|"
     r"</?(?:user_instructions|environment_context|user_shell_command|turn_aborted|subagent_notification|goal_context|"
     r"codex_internal_context|recommended_plugins|hook_prompt|skill|external_[\w.-]+|user_action|image|audio)\b"
 )
-_REQUEST = "## My request for Codex:"  # what an editor sends along stands before it
+_REQUEST = "## My request for Codex:"  # an editor puts its context before this heading
 _CWD = re.compile(r"<cwd>([^<\n]+)</cwd>|Current working directory: ([^\n]+)")
-_FILES = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
-_FRAME = re.compile(
+_PATCHED_FILE = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
+_OUTPUT_FRAME = re.compile(
     r"(?:(?:Chunk ID|Wall time|Exit code|Duration|Total output lines|Original token count|Process exited|Process running"
     r"|Script)\b[^\n]*\n)+(?:Output:(?:\n|\Z))?"
 )
-_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,10})\b", re.MULTILINE)
-_BROKE = re.compile(
+_EXIT_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,10})\b", re.MULTILINE)
+_FAILURE = re.compile(
     r"(?:[\w./-]+ (?:verification )?failed\b|failed (?:to|in|for)\b|execution error\b|unsupported \w+ ?call\b|err(?:or)?:)",
     re.IGNORECASE,
 )
 _REFUSED = re.compile(r"[^\n]{0,80}\b(?:rejected|aborted|declined) by (?:the )?user\b", re.IGNORECASE)
 
 
-def steps_in(item: Entry, place: EntryPosition, tools: dict[str, str]) -> Iterator[TranscriptStep]:
-    """In order. `tools` has the names of tools by the calls' ids, and gains those of this item."""
+def steps_in(item: Entry, position: EntryPosition, tools: dict[str, str]) -> Iterator[TranscriptStep]:
+    """Yield the steps of an item. `tools` maps call ids to tool names; the item's own calls are added."""
     kind = item.get("type")
     if kind == "message":
-        if step := _message(item, place):
+        if step := _message_step(item, position):
             yield step
     elif kind in ("function_call", "custom_tool_call", "local_shell_call", "web_search_call"):
-        yield _asked(item, place, tools)
+        yield _call_step(item, position, tools)
     elif kind in ("function_call_output", "custom_tool_call_output"):
-        call = short(item.get("call_id"))
+        call = as_name(item.get("call_id"))
         text, code = _output(item.get("output"))
         refused = _REFUSED.match(text) is not None
-        failed = not refused and (is_failure(code, text) or _failed(item.get("output"), text, code))
-        yield result_step(text, failed=failed, tool=tools.get(call, ""), call=call, place=place)
+        failed = not refused and (is_failure(code, text) or _reports_failure(item.get("output"), text, code))
+        yield result_step(text, failed=failed, tool=tools.get(call, ""), call=call, position=position)
 
 
 def cwd_in(item: Entry) -> str:
-    """The folder that was worked in, where the program told the model of it."""
+    """Return the working folder, if this is the message in which the program names it."""
     for text, _ in _texts(item) if item.get("role") == "user" else ():
-        if text.lstrip().startswith("<environment_context>") and (found := _CWD.search(text)):
-            return (found[1] or found[2]).strip()
+        if text.lstrip().startswith("<environment_context>") and (match := _CWD.search(text)):
+            return (match[1] or match[2]).strip()
     return ""
 
 
-def _message(item: Entry, place: EntryPosition) -> TranscriptStep | None:
+def _message_step(item: Entry, position: EntryPosition) -> TranscriptStep | None:
     role = item.get("role")
     if role == "assistant":
         text = "\n\n".join(filter(None, (text.strip() for text, _ in _texts(item))))
-        return said_step(Role.CLAUDE, text, place) if text else None
+        return message_step(Role.CLAUDE, text, position) if text else None
     if role != "user":
         return None
     spoken = (
-        _spoken(text) for text, kind in _texts(item) if not kind or kind.startswith(("user.", "unknown"))
+        _typed_text(text) for text, kind in _texts(item) if not kind or kind.startswith(("user.", "unknown"))
     )
     text = "\n\n".join(filter(None, spoken))
-    return said_step(Role.USER, text, place) if text else None
+    return message_step(Role.USER, text, position) if text else None
 
 
-def _spoken(text: str) -> str:
-    """What a person typed of a text."""
-    if _NOT_SPOKEN.match(text.lstrip()):
+def _typed_text(text: str) -> str:
+    """Return the part of a text that the user typed."""
+    if _INSERTED_TEXT.match(text.lstrip()):
         return ""
     return without_inserted(text.rpartition(_REQUEST)[2])
 
 
 def _texts(item: Entry) -> Iterator[tuple[str, str]]:
-    """The texts of a message, and of which kind each is, where that is told."""
-    content, told = item.get("content"), item.get("internal_chat_message_metadata_passthrough")
+    """Yield the texts of a message, each with its kind where the item says so."""
+    content, metadata = item.get("content"), item.get("internal_chat_message_metadata_passthrough")
     if isinstance(content, str):
         yield content, ""
         return
-    kinds = told.get("content_item_kinds") if isinstance(told, dict) else None
+    kinds = metadata.get("content_item_kinds") if isinstance(metadata, dict) else None
     for number, part in enumerate(content if isinstance(content, list) else ()):
-        text = string(part.get("text")) if isinstance(part, dict) else ""
+        text = as_text(part.get("text")) if isinstance(part, dict) else ""
         if text:
-            known = isinstance(kinds, list) and number < len(kinds)
-            yield text, string(kinds[number]) if known and kinds else ""
+            has_kind = isinstance(kinds, list) and number < len(kinds)
+            yield text, as_text(kinds[number]) if has_kind and kinds else ""
 
 
-def _asked(item: Entry, place: EntryPosition, tools: dict[str, str]) -> TranscriptStep:
-    name, given = _name(item), _given(item)
-    about = _patched(item, given) or _command(given.get("command")) or first_of(given, _ABOUT)
-    if name == "web_search" and not about and isinstance(queries := given.get("queries"), list):
-        about = "\n".join(filter(None, map(string, queries)))
-    call = short(item.get("call_id") or item.get("id"))
+def _call_step(item: Entry, position: EntryPosition, tools: dict[str, str]) -> TranscriptStep:
+    name, arguments = _tool_name(item), _arguments(item)
+    about = (
+        _patched_files(item, arguments)
+        or _command(arguments.get("command"))
+        or first_text(arguments, _SUBJECT_FIELDS)
+    )
+    if name == "web_search" and not about and isinstance(queries := arguments.get("queries"), list):
+        about = "\n".join(filter(None, map(as_text, queries)))
+    call = as_name(item.get("call_id") or item.get("id"))
     if call:
         tools[call] = name
-    return call_step(name, about or string(item.get("input")), given, call=call, place=place)
+    return call_step(name, about or as_text(item.get("input")), arguments, call=call, position=position)
 
 
-def _name(item: Entry) -> str:
-    kind, space = item.get("type"), string(item.get("namespace"))
+def _tool_name(item: Entry) -> str:
+    kind, space = item.get("type"), as_text(item.get("namespace"))
     if kind == "local_shell_call":
         return "local_shell"
     if kind == "web_search_call":
         return "web_search"
-    name = string(item.get("name"))
+    name = as_text(item.get("name"))
     if space in ("", "functions") or name.startswith(space):
-        return short(name)
-    return short(space + name if space.endswith("__") else f"{space}__{name}")
+        return as_name(name)
+    return as_name(space + name if space.endswith("__") else f"{space}__{name}")
 
 
-def _given(item: Entry) -> Mapping[str, Any]:
-    given = item.get("action", item.get("arguments"))
-    if isinstance(given, str):
+def _arguments(item: Entry) -> Mapping[str, Any]:
+    arguments = item.get("action", item.get("arguments"))
+    if isinstance(arguments, str):
         try:
-            given = json.loads(given)
+            arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            given = {"arguments": given}
-    return given if isinstance(given, dict) else {}
+            arguments = {"arguments": arguments}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _command(command: Any) -> str:
-    """A command as a person would type it, without the shell that runs it."""
+    """Return a command as a user would type it, without the shell that runs it."""
     if isinstance(command, str):
         return command.strip()
-    words = [string(word) for word in command] if isinstance(command, list) else []
+    words = [as_text(word) for word in command] if isinstance(command, list) else []
     if len(words) > 2 and _SHELLS.match(words[0]) and words[-2] in _SCRIPT_FLAGS:
         return words[-1].strip()
     return shlex.join(words)
 
 
-def _patched(item: Entry, given: Mapping[str, Any]) -> str:
-    """The files that a patch is of, however it was handed over; empty when it is none."""
+def _patched_files(item: Entry, arguments: Mapping[str, Any]) -> str:
+    """Return the files that a patch changes, in whatever form it was passed; empty when it is none."""
     patch = (
-        string(item.get("input"))
-        or _command(given.get("command"))
-        or first_of(given, ("cmd", "input", "patch"))
+        as_text(item.get("input"))
+        or _command(arguments.get("command"))
+        or first_text(arguments, ("cmd", "input", "patch"))
     )
-    return "\n".join(_FILES.findall(patch)) if _PATCH in patch else ""
+    return "\n".join(_PATCHED_FILE.findall(patch)) if _PATCH in patch else ""
 
 
 def _output(output: Any) -> tuple[str, int | None]:
-    """What a tool gave back, and the exit code of a command."""
+    """Return a tool's output and the exit code of a command."""
     if isinstance(output, dict):
         return _output(output.get("content", output.get("body")))
     if isinstance(output, list):
         parts = (part for part in output if isinstance(part, dict))
-        texts = (string(part.get("text")) or ("[image]" if "image_url" in part else "") for part in parts)
+        texts = (as_text(part.get("text")) or ("[image]" if "image_url" in part else "") for part in parts)
         return _output("\n".join(filter(None, texts)))
-    text = string(output)
+    text = as_text(output)
     if text.startswith('{"output"'):
         try:
-            told = json.loads(text)
+            document = json.loads(text)
         except (ValueError, RecursionError):
             return text, None
-        about = told.get("metadata")
-        code = about.get("exit_code") if isinstance(about, dict) else None
-        return string(told.get("output")), code if isinstance(code, int) else None
-    frame = _FRAME.match(text)
+        metadata = document.get("metadata")
+        code = metadata.get("exit_code") if isinstance(metadata, dict) else None
+        return as_text(document.get("output")), code if isinstance(code, int) else None
+    frame = _OUTPUT_FRAME.match(text)
     if frame is None:
         return text, None
-    found = _CODE.search(frame[0])
-    return text[frame.end() :], int(found[1]) if found else None
+    match = _EXIT_CODE.search(frame[0])
+    return text[frame.end() :], int(match[1]) if match else None
 
 
-def _failed(output: Any, text: str, code: int | None) -> bool:
-    """Whether it is told otherwise than by an exit code."""
-    told = output.get("success") if isinstance(output, dict) else None
-    return told is False or (code is None and told is None and _BROKE.match(text) is not None)
+def _reports_failure(output: Any, text: str, code: int | None) -> bool:
+    """Whether the output reports a failure other than by an exit code."""
+    success = output.get("success") if isinstance(output, dict) else None
+    return success is False or (code is None and success is None and _FAILURE.match(text) is not None)
 
 
 SOURCE = "codex"
 FOLDERS = ("sessions", "archived_sessions")
-NAMES = "session_index.jsonl"  # what people called their sessions
-DEEPEST = 4
-HEAD = 4_096  # of a file: whose sub-agent's it is stands at its beginning
-MOST_NAMES = 8 << 20
-MOST_PARENTS = 10_000  # that are remembered
+TITLES_FILE = "session_index.jsonl"  # the titles that users gave to sessions
+MAX_DEPTH = 4
+HEAD_BYTES = 4_096  # bytes of a file that name its parent session
+MAX_TITLES_BYTES = 8 << 20
+MAX_PARENTS = 10_000  # how many are remembered
 _PARENT = re.compile(rb'"parent_thread_id"\s*:\s*"([^"\\]{1,200})"')
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_CALL = re.compile(rb'"call_id"\s*:\s*"([^"\\]{1,200})"')
+_CALL_ID = re.compile(rb'"call_id"\s*:\s*"([^"\\]{1,200})"')
 
 
 class CodexTranscripts:
-    """What is there at the time of the call."""
+    """The conversations of Codex CLI, as they are on disk at each call."""
 
     name = SOURCE
 
     def __init__(self, codex_dir: Path) -> None:
         self._folders = [codex_dir / name for name in FOLDERS]
-        self._names = codex_dir / NAMES
+        self._titles_path = codex_dir / TITLES_FILE
         self._titles: dict[str, str] = {}
-        self._titles_of = (0, 0)  # when the names were written, and their size
-        self._parents: dict[str, str] = {}  # by files: how one begins never changes
+        self._titles_version = (0, 0)  # modification time and size of the title file
+        self._parents: dict[str, str] = {}  # by path: the beginning of a file never changes
 
     def files(self) -> list[ConversationFile]:
-        """All that there are, sub-agents' too."""
-        found = (
-            conversation(entry, SOURCE, part_of=self._parent(entry.path))
+        """List all files, sub-agents' too."""
+        files = (
+            describe_file(entry, SOURCE, part_of=self._parent_session(entry.path))
             for folder in self._folders
-            for entry in under(folder, DEEPEST)
+            for entry in files_under(folder, MAX_DEPTH)
             if entry.name.startswith("rollout-") and entry.name.endswith((".jsonl", ".json"))
         )
-        return [file for file in found if file]
+        return [file for file in files if file]
 
     def roots(self) -> list[Path]:
-        """The folders of sessions, of those that are there."""
+        """Return the session folders that exist."""
         return [folder for folder in self._folders if folder.is_dir()]
 
     def owns(self, path: Path) -> bool:
-        """Whether a file lies in one of them."""
-        return lies_under(path, self._folders)
+        """Whether the file lies in a session folder."""
+        return is_under(path, self._folders)
 
     def note(self, file: Path) -> str:
-        """Codex writes none."""
+        """Return nothing: Codex writes no notes."""
         return ""
 
     def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
-        """At most about so many bytes after the cursor, whole lines; None when there is no such file."""
-        if is_whole(file, head_of(file, HEAD)):
-            followed = follow_whole(file, cursor, _read)
+        """Read about `most_bytes` of whole lines after the cursor; None when there is no such file."""
+        if is_one_object(file, read_head(file, HEAD_BYTES)):
+            result = follow_whole(file, cursor, _read_whole)
         else:
-            followed = follow_with(file, cursor, _Piece, most_bytes=most_bytes)
-        if followed is None:
+            result = follow_with(file, cursor, _CodexCollector, most_bytes=most_bytes)
+        if result is None:
             return None
-        found = _ID.search(file.stem)
-        session = followed.about.session_id or (found[0] if found else file.stem)
+        match = _ID.search(file.stem)
+        session = result.about.session_id or (match[0] if match else file.stem)
         title = self._title(session)
-        about = replace(followed.about, session_id=session, title=title, title_by="custom" if title else "")
-        return replace(followed, about=about)
+        about = replace(result.about, session_id=session, title=title, title_by="custom" if title else "")
+        return replace(result, about=about)
 
-    def _parent(self, path: str) -> str:
-        """The session whose sub-agent's it is; a session of a person's names none."""
+    def _parent_session(self, path: str) -> str:
+        """Return the session whose sub-agent wrote the file; empty for a user's session."""
         if path not in self._parents:
-            head = head_of(path, HEAD) if path.endswith(".jsonl") else b""
-            found = _PARENT.search(head.partition(b'"base_instructions"')[0])
-            if len(head) < HEAD and b"\n" not in head:  # being written, or another form
+            head = read_head(path, HEAD_BYTES) if path.endswith(".jsonl") else b""
+            match = _PARENT.search(head.partition(b'"base_instructions"')[0])
+            if len(head) < HEAD_BYTES and b"\n" not in head:  # still being written, or another format
                 return ""
-            if len(self._parents) >= MOST_PARENTS:
+            if len(self._parents) >= MAX_PARENTS:
                 self._parents.clear()
-            self._parents[path] = found[1].decode("utf-8", "replace") if found else ""
+            self._parents[path] = match[1].decode("utf-8", "replace") if match else ""
         return self._parents[path]
 
     def _title(self, session: str) -> str:
-        """What the session was called last."""
+        """Return the session's last title."""
         with suppress(OSError):
-            facts = self._names.stat()
-            if (facts.st_mtime_ns, facts.st_size) != self._titles_of:
-                self._titles = dict(_titles(head_of(self._names, MOST_NAMES)))
-                self._titles_of = (facts.st_mtime_ns, facts.st_size)
+            status = self._titles_path.stat()
+            if (status.st_mtime_ns, status.st_size) != self._titles_version:
+                self._titles = dict(_titles(read_head(self._titles_path, MAX_TITLES_BYTES)))
+                self._titles_version = (status.st_mtime_ns, status.st_size)
             return self._titles.get(session, "")
         return ""
 
 
-class _Piece:
-    """What was taken of the lines after a cursor. What the session is, its first line says."""
+class _CodexCollector:
+    """Collects the steps of the lines after a cursor. The first line of the file describes the session."""
 
     def __init__(self, stream: BinaryIO, cursor: TranscriptCursor) -> None:
         self.line = cursor.line
-        self.latest = latest_of(cursor.mark)
+        self.latest = latest_in_mark(cursor.mark)
         self._session = _Session(_first(stream))
         self._offset = cursor.offset
         self._steps: list[TranscriptStep] = []
@@ -322,117 +326,117 @@ class _Piece:
         return self._session.cwd
 
     def take(self, line: TranscriptLine, *, end: int, within: bool) -> bool:
-        """Whether it is whole; else nothing of it was taken."""
-        entries, whole = entries_in(line.raw) if line.held else ((), False)
+        """Take a line; False if it is incomplete, and then nothing is taken."""
+        entries, whole = parse_line(line.raw) if line.is_complete else ((), False)
         if not whole and not line.ended:
             return False
         self.line += not within
         if not whole:
-            self._bad.note(self.line, too_long=not line.held)
+            self._bad.note(self.line, too_long=not line.is_complete)
         for entry in entries:
-            moment = moment_of(entry) or self._session.began
-            place = EntryPosition(self.line, end, moment, self._session.aside)
-            self._steps += self._session.take(entry, place, self._tools)
+            moment = timestamp_of(entry) or self._session.began
+            position = EntryPosition(self.line, end, moment, self._session.aside)
+            self._steps += self._session.take(entry, position, self._tools)
             if moment is not None:
                 self.latest = max(self.latest or moment, moment)
         return True
 
     def steps(self, stream: BinaryIO) -> tuple[TranscriptStep, ...]:
-        """What happened, with the names of tools that were called before the piece."""
-        asking = {
+        """Return the steps, with the names of tools that were called before the cursor."""
+        unnamed_calls = {
             step.call for step in self._steps if step.role is Role.RESULT and not step.tool and step.call
         }
-        if asking and self._offset:
-            self._tools |= _called(stream, asking, before=self._offset)
-        named = (
+        if unnamed_calls and self._offset:
+            self._tools |= _earlier_tools(stream, unnamed_calls, before=self._offset)
+        steps = (
             replace(step, tool=self._tools.get(step.call, "")) if step.role is Role.RESULT else step
             for step in self._steps
         )
-        return tuple(step for step in named if not is_ours(step.tool))
+        return tuple(step for step in steps if not is_own_tool(step.tool))
 
     def about(self) -> TranscriptInfo:
-        """What was said about the conversation itself."""
-        return self._bad.told_in(replace(self._session.about(), ended=self.latest))
+        """Return the session's own details."""
+        return self._bad.add_to(replace(self._session.about(), ended=self.latest))
 
 
 class _Session:
-    """What a session is, as its beginning says, and what of its lines counts."""
+    """A session as its first line describes it; it decides which lines count."""
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
-        self.id = string(meta.get("id"))[:LONGEST_NAME]
-        self.cwd = string(meta.get("cwd"))
-        self.began = moment_of(meta)
+        self.id = as_text(meta.get("id"))[:LONGEST_NAME]
+        self.cwd = as_text(meta.get("cwd"))
+        self.began = timestamp_of(meta)
         self.aside = bool(meta.get("parent_thread_id"))
         self._model = ""
         source = meta.get("source")
         kind: Any = source if isinstance(source, dict) else {}
-        # What Codex asks a model for its own ends is no conversation.
-        self._silent = "internal" in kind or kind.get("subagent") in ("compact", "memory_consolidation")
+        # Codex's internal calls of a model are no conversation.
+        self._is_internal = "internal" in kind or kind.get("subagent") in ("compact", "memory_consolidation")
         inherited = meta.get("subagent_history_start_ordinal")
         self._first = inherited if isinstance(inherited, int) else 0
 
-    def take(self, entry: Entry, place: EntryPosition, tools: dict[str, str]) -> Iterator[TranscriptStep]:
-        """What happened, as one line says."""
+    def take(self, entry: Entry, position: EntryPosition, tools: dict[str, str]) -> Iterator[TranscriptStep]:
+        """Yield the steps of one line."""
         kind, payload = entry.get("type"), entry.get("payload")
         item: Entry = payload if isinstance(payload, dict) else entry
         ordinal = entry.get("ordinal")
-        if self._silent or (isinstance(ordinal, int) and ordinal < self._first):
+        if self._is_internal or (isinstance(ordinal, int) and ordinal < self._first):
             return
         if kind == "turn_context":
-            self._model = string(item.get("model"))[:LONGEST_NAME] or self._model
+            self._model = as_text(item.get("model"))[:LONGEST_NAME] or self._model
         elif kind == "response_item" or item is entry:  # earlier versions wrote the item itself
             self.cwd = self.cwd or cwd_in(item)
-            yield from steps_in(item, place, tools)
+            yield from steps_in(item, position, tools)
 
     def about(self) -> TranscriptInfo:
         return TranscriptInfo(session_id=self.id, cwd=self.cwd, model=self._model)
 
 
 def _first(stream: BinaryIO) -> Mapping[str, Any]:
-    """What the first line says of the session; nothing where it says nothing."""
+    """Return the session details of the first line; empty where it has none."""
     stream.seek(0)
     line = read_line(stream, most=0)
-    entry = next(iter(entries_in(line.raw)[0]), None) if line and line.held else None
-    if entry is None or "type" not in entry:  # earlier versions wrote what it is as such
+    entry = next(iter(parse_line(line.raw)[0]), None) if line and line.is_complete else None
+    if entry is None or "type" not in entry:  # earlier versions wrote the details themselves
         return entry or {}
     payload = entry.get("payload")
     return payload if entry.get("type") == "session_meta" and isinstance(payload, dict) else {}
 
 
-def _called(stream: BinaryIO, calls: set[str], *, before: int) -> dict[str, str]:
-    """The names of tools by calls that stand before a piece; no further back than NEAR."""
+def _earlier_tools(stream: BinaryIO, calls: set[str], *, before: int) -> dict[str, str]:
+    """Return the tool names of calls before the cursor, searching the last NEAR bytes."""
     tools: dict[str, str] = {}
-    sought = {call.encode("utf-8", "surrogatepass") for call in calls}
-    place = max(0, before - NEAR)
-    stream.seek(place)
-    while place < before and (line := read_line(stream, most=sys.maxsize)):
-        if sought.intersection(_CALL.findall(line.raw)):
-            for entry in entries_in(line.raw)[0]:
+    call_ids = {call.encode("utf-8", "surrogatepass") for call in calls}
+    offset = max(0, before - NEAR_BYTES)
+    stream.seek(offset)
+    while offset < before and (line := read_line(stream, most=sys.maxsize)):
+        if call_ids.intersection(_CALL_ID.findall(line.raw)):
+            for entry in parse_line(line.raw)[0]:
                 for _ in _Session({}).take(entry, EntryPosition(0, 0), tools):
                     pass
-        place += line.size
+        offset += line.size
     return {call: name for call, name in tools.items() if call in calls}
 
 
-def _read(raw: bytes) -> tuple[Sequence[TranscriptStep], TranscriptInfo]:
-    """A session that is one object: what it is, and its items."""
-    members = Members(raw, ("items",))
+def _read_whole(raw: bytes) -> tuple[Sequence[TranscriptStep], TranscriptInfo]:
+    """Read a session that is one JSON object: its details and its items."""
+    members = JsonMembers(raw, ("items",))
     session, tools, steps = _Session({}), dict[str, str](), list[TranscriptStep]()
     ended: datetime | None = None
-    for key, value, place in members:
+    for key, value, position in members:
         if not isinstance(value, dict):
             continue
         if key == "session":
             session = _Session(value)
             ended = session.began
         elif key == "items":
-            steps += session.take(value, EntryPosition(place.line, place.end, session.began), tools)
+            steps += session.take(value, EntryPosition(position.line, position.end, session.began), tools)
     about = replace(session.about(), bad_lines=(members.bad,) if members.bad else (), ended=ended)
-    return [step for step in steps if not is_ours(step.tool)], about
+    return [step for step in steps if not is_own_tool(step.tool)], about
 
 
 def _titles(raw: bytes) -> Iterator[tuple[str, str]]:
     for line in raw.splitlines():
-        for entry in entries_in(line)[0]:
-            if session := string(entry.get("id")):
-                yield session, beginning(string(entry.get("thread_name")).strip(), LONGEST_TOLD)
+        for entry in parse_line(line)[0]:
+            if session := as_text(entry.get("id")):
+                yield session, beginning(as_text(entry.get("thread_name")).strip(), LONGEST_TITLE)

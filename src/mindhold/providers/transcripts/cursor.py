@@ -1,4 +1,4 @@
-"""Chats exported from Cursor into a folder that the user named, as Markdown or JSON."""
+"""Chats that the user exported from Cursor into a folder, as Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from mindhold.ports.transcripts import (
     TranscriptStep,
     beginning,
 )
-from mindhold.providers.transcripts.entries import moment_of, string, without_inserted
-from mindhold.providers.transcripts.reader import LONGEST_TOLD
-from mindhold.providers.transcripts.steps import EntryPosition, first_of, result_step, said_step, short
+from mindhold.providers.transcripts.entries import as_text, timestamp_of, without_inserted
+from mindhold.providers.transcripts.reader import LONGEST_TITLE
+from mindhold.providers.transcripts.steps import EntryPosition, as_name, first_text, message_step, result_step
 from mindhold.providers.transcripts.whole_files import (
-    Members,
-    conversation,
+    JsonMembers,
+    describe_file,
+    files_under,
     follow_whole,
-    head_of,
-    lies_under,
-    under,
+    is_under,
+    read_head,
 )
 
 SOURCE = "cursor"
-DEEPEST = 6  # folders within one another
-HEAD = 16 << 10  # of a file, to see whether it is a chat at all
-LISTS = ("messages", "conversation", "chat")
+MAX_DEPTH = 6  # depth of nested folders
+HEAD_BYTES = 16 << 10  # bytes of a file that show whether it is a chat
+LIST_KEYS = ("messages", "conversation", "chat")
 _SPEAKERS = {
     "user": Role.USER,
     "human": Role.USER,
@@ -43,7 +43,7 @@ _SPEAKERS = {
     "tool": Role.RESULT,
 }
 _EXPORTED = re.compile(r"^_Exported on (.+?) from Cursor(?: \([^)]*\))?_\s*$")
-# Other exporters write it slanted, with the time or the model.
+# Other exporters write it in italics, with the time or the model.
 _SECTION = re.compile(r"^_?\*\*(User|Cursor|Assistant)(?: \([^)]*\))?:?\*\*_?\s*$")
 _CHAT_MD = re.compile(rb"^_Exported on |^_?\*\*(?:User|Cursor|Assistant)\b[^*\n]*\*\*", re.MULTILINE)
 _CHAT_JSON = re.compile(rb'"(?:role|type|sender)"\s*:\s*"(?:user|human)"', re.IGNORECASE)
@@ -52,7 +52,7 @@ _TIME = re.compile(r"\b(\d{1,2}):(\d{2})(?::(\d{2}))?(?:\s*([AaPp])\.?[Mm])?")
 
 
 class CursorTranscripts:
-    """What is in the folder at the time of the call; other files in it are passed over."""
+    """The chats in the folder, as they are on disk at each call; other files are ignored."""
 
     name = SOURCE
 
@@ -60,102 +60,102 @@ class CursorTranscripts:
         self._folder = folder
 
     def files(self) -> list[ConversationFile]:
-        """All chats in it and in the folders within it."""
-        found = (
-            conversation(entry, SOURCE, folder=Path(entry.path).parent.name)
-            for entry in under(self._folder, DEEPEST)
+        """List all chats in the folder and its subfolders."""
+        files = (
+            describe_file(entry, SOURCE, folder=Path(entry.path).parent.name)
+            for entry in files_under(self._folder, MAX_DEPTH)
             if _is_chat(entry.path)
         )
-        return [file for file in found if file]
+        return [file for file in files if file]
 
     def roots(self) -> list[Path]:
-        """The folder."""
+        """Return the folder, if it exists."""
         return [self._folder] if self._folder.is_dir() else []
 
     def owns(self, path: Path) -> bool:
-        """Whether a file lies in it."""
-        return lies_under(path, [self._folder])
+        """Whether the file lies in the folder."""
+        return is_under(path, [self._folder])
 
     def note(self, file: Path) -> str:
-        """There are none."""
+        """Return nothing: Cursor writes no notes."""
         return ""
 
     def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
-        """All of it if it changed since the cursor; None when there is no such file."""
+        """Read the whole file if it changed since the cursor; None when there is no such file."""
 
         def read(raw: bytes) -> tuple[Sequence[TranscriptStep], TranscriptInfo]:
-            written = _written(file)
+            written = _modified_at(file)
             is_list = raw.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{")
-            told = _Listed(raw, written) if is_list else _Chat(raw, written)
-            return told.steps, told.about(self._session(file))
+            export = _JsonChat(raw, written) if is_list else _MarkdownChat(raw, written)
+            return export.steps, export.about(self._session(file))
 
         return follow_whole(file, cursor, read)
 
     def _session(self, file: Path) -> str:
-        """A chat has no id of its own: eight letters for where it lies, and its name."""
-        place = file.relative_to(self._folder) if file.is_relative_to(self._folder) else Path(file.name)
-        mark = hashlib.blake2b(place.as_posix().encode("utf-8", "surrogatepass"), digest_size=4)
-        return f"{mark.hexdigest()}-{short(file.stem)}"
+        """Return an id for a chat, which has none: a hash of its path, and its name."""
+        relative = file.relative_to(self._folder) if file.is_relative_to(self._folder) else Path(file.name)
+        path_hash = hashlib.blake2b(relative.as_posix().encode("utf-8", "surrogatepass"), digest_size=4)
+        return f"{path_hash.hexdigest()}-{as_name(file.stem)}"
 
 
-class _Chat:
-    """What an export in Markdown says."""
+class _MarkdownChat:
+    """A Markdown export."""
 
     def __init__(self, raw: bytes, written: datetime | None) -> None:
         self.steps: list[TranscriptStep] = []
-        self._written = self._exported = written
+        self._modified_at = self._exported = written
         self._title = ""
-        self._said: list[str] = []
+        self._lines: list[str] = []
         self._speaker, self._line, self._end = "", 1, 0
         behind_rule = True
         for number, line in enumerate(raw.decode("utf-8", "replace").lstrip("\ufeff").split("\n"), 1):
             text = line.rstrip("\r")
             section = _SECTION.match(text) if behind_rule else None
             if section:
-                self._close()
+                self._close_section()
                 self._speaker, self._line = section[1].lower(), number
             elif self._speaker:
-                self._said.append(text)
+                self._lines.append(text)
             else:
-                self._head(text)
+                self._read_header(text)
             self._end += len(line.encode("utf-8", "surrogatepass")) + 1
             behind_rule = text.strip() == "---" or (behind_rule and not text.strip())
-        self._close()
+        self._close_section()
 
     def about(self, session: str) -> TranscriptInfo:
         by = "custom" if self._title else ""
         return TranscriptInfo(session_id=session, title=self._title, title_by=by, ended=self._exported)
 
-    def _head(self, line: str) -> None:
-        """What stands before the first section."""
+    def _read_header(self, line: str) -> None:
+        """Read a line before the first section: the title, or the time of the export."""
         if line.startswith("# ") and not self._title:
-            self._title = beginning(line[2:].strip(), LONGEST_TOLD)
-        elif found := _EXPORTED.match(line):
-            self._exported = exported_at(found[1], self._written) or self._written
+            self._title = beginning(line[2:].strip(), LONGEST_TITLE)
+        elif match := _EXPORTED.match(line):
+            self._exported = parse_export_time(match[1], self._modified_at) or self._modified_at
 
-    def _close(self) -> None:
-        """The section that was open, without the rule behind it."""
-        text = "\n".join(self._said).strip()
+    def _close_section(self) -> None:
+        """Add the open section as a step, without the rule behind it."""
+        text = "\n".join(self._lines).strip()
         text = text.removesuffix("---").rstrip() if text.endswith("\n---") or text == "---" else text
-        role, self._said = _SPEAKERS.get(self._speaker), []
+        role, self._lines = _SPEAKERS.get(self._speaker), []
         if role is Role.USER:
             text = without_inserted(text)
         if role and text:
-            self.steps.append(said_step(role, text, EntryPosition(self._line, self._end)))
+            self.steps.append(message_step(role, text, EntryPosition(self._line, self._end)))
 
 
-class _Listed:
-    """What an export in JSON says: a list of messages, by itself or in an object."""
+class _JsonChat:
+    """A JSON export: a list of messages, by itself or in an object."""
 
     def __init__(self, raw: bytes, written: datetime | None) -> None:
         self.steps: list[TranscriptStep] = []
-        self._written, self._title = written, ""
-        members = Members(raw, LISTS)
-        for key, value, place in members:
-            if isinstance(value, dict) and key in ("", *LISTS):
-                self._message(value, place)
+        self._modified_at, self._title = written, ""
+        members = JsonMembers(raw, LIST_KEYS)
+        for key, value, position in members:
+            if isinstance(value, dict) and key in ("", *LIST_KEYS):
+                self._message(value, position)
             elif key in ("title", "name"):
-                self._title = beginning(string(value).strip(), LONGEST_TOLD)
+                self._title = beginning(as_text(value).strip(), LONGEST_TITLE)
         self._bad = (members.bad,) if members.bad else ()
 
     def about(self, session: str) -> TranscriptInfo:
@@ -165,64 +165,65 @@ class _Listed:
             title=self._title,
             title_by="custom" if self._title else "",
             bad_lines=self._bad,
-            ended=max(moments, default=self._written),
+            ended=max(moments, default=self._modified_at),
         )
 
-    def _message(self, message: dict[str, Any], place: EntryPosition) -> None:
-        role = _SPEAKERS.get(first_of(message, ("role", "sender", "type")).lower())
-        moment = _moment(message.get("timestamp", message.get("createdAt")))
-        place = EntryPosition(place.line, place.end, moment)
+    def _message(self, message: dict[str, Any], position: EntryPosition) -> None:
+        role = _SPEAKERS.get(first_text(message, ("role", "sender", "type")).lower())
+        moment = _parse_time(message.get("timestamp", message.get("createdAt")))
+        position = EntryPosition(position.line, position.end, moment)
         text = next(filter(None, (_text(message.get(name)) for name in ("content", "text", "message"))), "")
         if role is Role.RESULT and text:
-            tool = short(message.get("name"))
-            call = short(message.get("tool_call_id"))
+            tool = as_name(message.get("name"))
+            call = as_name(message.get("tool_call_id"))
             failed = message.get("is_error") is True
-            self.steps.append(result_step(text, failed=failed, tool=tool, call=call, place=place))
+            self.steps.append(result_step(text, failed=failed, tool=tool, call=call, position=position))
         elif role and (text := without_inserted(text) if role is Role.USER else text):
-            self.steps.append(said_step(role, text, place))
+            self.steps.append(message_step(role, text, position))
 
 
-def exported_at(told: str, written: datetime | None) -> datetime | None:
-    """The moment in the words of whoever exported it. Which number is the month, and which zone is meant, isn't said: it
-    is the reading that is next to when the file was written."""
-    day, time = _DAY.search(told), _TIME.search(told)
+def parse_export_time(text: str, written: datetime | None) -> datetime | None:
+    """Parse the time of an export. Neither the order of day and month nor the zone is given, so of the possible
+    readings the one closest to the file's modification time is taken.
+    """
+    day, time = _DAY.search(text), _TIME.search(text)
     if day is None:
         return None
     first, second, third = (int(number) for number in day.groups())
     orders = [(first, second, third)] if first > 31 else [(third, first, second), (third, second, first)]
-    hour, minute, after = (int(time[1]), int(time[2]), time[4] or "") if time else (0, 0, "")
-    hour = hour % 12 + (12 if after.lower() == "p" else 0) if after else hour
+    hour, minute, meridiem = (int(time[1]), int(time[2]), time[4] or "") if time else (0, 0, "")
+    hour = hour % 12 + (12 if meridiem.lower() == "p" else 0) if meridiem else hour
     readings: list[datetime] = []
     for year, month, number in orders:
         try:
             readings.append(datetime(year, month, number, hour, minute, tzinfo=UTC))
         except ValueError:
             continue
-    near = written or next(iter(readings), datetime.min.replace(tzinfo=UTC))
-    return min(readings, key=lambda moment: abs(moment - near), default=None)
+    reference = written or next(iter(readings), datetime.min.replace(tzinfo=UTC))
+    return min(readings, key=lambda moment: abs(moment - reference), default=None)
 
 
 def _text(content: Any) -> str:
     if isinstance(content, list):
         parts = (part if isinstance(part, str) else _field(part) for part in content)
         return "\n\n".join(filter(None, (part.strip() for part in parts)))
-    return string(content).strip()
+    return as_text(content).strip()
 
 
 def _field(part: Any) -> str:
-    return string(part.get("text")) if isinstance(part, dict) else ""
+    return as_text(part.get("text")) if isinstance(part, dict) else ""
 
 
-def _moment(told: Any) -> datetime | None:
-    if isinstance(told, int | float) and not isinstance(told, bool):  # milliseconds since 1970
+def _parse_time(value: Any) -> datetime | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):  # milliseconds since 1970
         try:
-            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=told)
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=value)
         except (OverflowError, ValueError):
             return None
-    return moment_of({"timestamp": told})
+    return timestamp_of({"timestamp": value})
 
 
-def _written(file: Path) -> datetime | None:
+def _modified_at(file: Path) -> datetime | None:
     try:
         return datetime.fromtimestamp(file.stat().st_mtime, UTC)
     except (OSError, OverflowError, ValueError):
@@ -231,5 +232,5 @@ def _written(file: Path) -> datetime | None:
 
 def _is_chat(path: str) -> bool:
     kind = Path(path).suffix.lower()
-    sought = {".md": _CHAT_MD, ".json": _CHAT_JSON}.get(kind)
-    return sought is not None and sought.search(head_of(path, HEAD)) is not None
+    pattern = {".md": _CHAT_MD, ".json": _CHAT_JSON}.get(kind)
+    return pattern is not None and pattern.search(read_head(path, HEAD_BYTES)) is not None

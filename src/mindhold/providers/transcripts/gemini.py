@@ -1,4 +1,4 @@
-"""The conversations of Gemini CLI: tmp/<project>/chats/session-<time>-<id>.jsonl in its own folder."""
+"""The conversations of Gemini CLI: tmp/<project>/chats/session-<time>-<id>.jsonl."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from mindhold.providers.transcripts.entries import (
     BadLines,
     Block,
     Entry,
-    entries_in,
-    moment_of,
-    string,
+    as_text,
+    parse_line,
+    timestamp_of,
     without_inserted,
 )
-from mindhold.providers.transcripts.reader import LONGEST_TOLD
+from mindhold.providers.transcripts.reader import LONGEST_TITLE
 from mindhold.providers.transcripts.steps import (
     EntryPosition,
+    as_name,
     call_step,
-    first_of,
+    first_text,
     is_failure,
-    is_ours,
+    is_own_tool,
+    message_step,
     result_step,
-    said_step,
-    short,
 )
 from mindhold.providers.transcripts.whole_files import (
-    Members,
-    conversation,
-    entries_of,
+    JsonMembers,
+    describe_file,
+    files_under,
     follow_whole,
-    head_of,
-    is_whole,
-    lies_under,
-    under,
+    is_one_object,
+    is_under,
+    list_folder,
+    read_head,
 )
 
-_ABOUT: Mapping[str, tuple[str, ...]] = {
+_SUBJECT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "run_shell_command": ("command",),
     "read_file": ("file_path", "absolute_path", "path"),
     "write_file": ("file_path", "absolute_path"),
@@ -67,8 +67,8 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "activate_skill": ("name",),
     "complete_task": ("result",),
 }
-# How texts begin that no person typed as a prompt: commands to the program, and what it tells the model itself.
-_NOT_SPOKEN = (
+# Beginnings of texts that the user didn't type as a prompt: commands, and the program's own messages.
+_NOT_TYPED = (
     "/",
     "?",
     "<session_context>",
@@ -77,143 +77,145 @@ _NOT_SPOKEN = (
     "This is the Gemini CLI. We are setting up the context",
 )
 _OWN_SERVER = "(mindhold MCP Server)"
-_WRAPPED = ("<untrusted_context>", "</untrusted_context>")
-# Of a command: what stands before its output, and lines behind it that tell how it ended.
-_OUTPUT = re.compile(r"^Output: ", re.MULTILINE)
-_ENDED = ("Error: ", "Exit Code: ", "Signal: ", "Background PIDs: ", "Process Group PGID: ")
-_CODE = re.compile(r"Exit Code: (-?\d{1,10})\b")
+_WRAPPER = ("<untrusted_context>", "</untrusted_context>")
+# A command's result: a heading before the output, and lines behind it that say how it ended.
+_OUTPUT_HEADING = re.compile(r"^Output: ", re.MULTILINE)
+_STATUS_LINES = ("Error: ", "Exit Code: ", "Signal: ", "Background PIDs: ", "Process Group PGID: ")
+_EXIT_CODE = re.compile(r"Exit Code: (-?\d{1,10})\b")
 
 
 def steps_of(
-    message: Entry, place: EntryPosition, tools: dict[str, str], answered: set[str]
+    message: Entry, position: EntryPosition, tools: dict[str, str], answered: set[str]
 ) -> Iterator[TranscriptStep]:
-    """In order. `tools` has the names of tools by the calls' ids, `answered` the calls that have their results."""
+    """Yield the steps of a message. `tools` maps call ids to tool names, `answered` holds calls that have their results."""
     kind, parts = message.get("type"), _parts(message.get("content"))
     if kind == "user":
-        yield from _results(parts, place, tools, answered)
-        if text := _spoken(_parts(message.get("displayContent")) or parts):
-            yield said_step(Role.USER, text, place)
+        yield from _results(parts, position, tools, answered)
+        if text := _typed_text(_parts(message.get("displayContent")) or parts):
+            yield message_step(Role.USER, text, position)
     elif kind == "gemini":
-        if text := _texts(parts):
-            yield said_step(Role.CLAUDE, text, place)
+        if text := _join_texts(parts):
+            yield message_step(Role.CLAUDE, text, position)
         calls = message.get("toolCalls")
-        told = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-        for call in told:
-            yield from _called(call, place, tools, answered)
-        if not told:
+        tool_calls = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        for call in tool_calls:
+            yield from _call_with_result(call, position, tools, answered)
+        if not tool_calls:
             for part in parts:
-                if isinstance(asked_for := part.get("functionCall"), dict):
-                    yield _asked(asked_for, place, tools)
+                if isinstance(function_call := part.get("functionCall"), dict):
+                    yield _call_step(function_call, position, tools)
 
 
 def _parts(content: Any) -> list[Block]:
-    """A content may be a text, a part or a list of either."""
-    each = content if isinstance(content, list) else [content]
+    """Return the parts of a content, which may be a text, a part or a list of either."""
+    items = content if isinstance(content, list) else [content]
     return [
         {"text": part} if isinstance(part, str) else part
-        for part in each
+        for part in items
         if isinstance(part, str | dict) and part
     ]
 
 
-def _texts(parts: list[Block]) -> str:
-    texts = (string(part.get("text")).strip() for part in parts if not part.get("thought"))
+def _join_texts(parts: list[Block]) -> str:
+    texts = (as_text(part.get("text")).strip() for part in parts if not part.get("thought"))
     return "\n\n".join(filter(None, texts))
 
 
-def _spoken(parts: list[Block]) -> str:
-    text = _texts(parts)
-    return "" if text.startswith(_NOT_SPOKEN) else without_inserted(text)
+def _typed_text(parts: list[Block]) -> str:
+    text = _join_texts(parts)
+    return "" if text.startswith(_NOT_TYPED) else without_inserted(text)
 
 
-def _called(
-    call: Entry, place: EntryPosition, tools: dict[str, str], answered: set[str]
+def _call_with_result(
+    call: Entry, position: EntryPosition, tools: dict[str, str], answered: set[str]
 ) -> Iterator[TranscriptStep]:
-    """A call that the message tells of, with what came of it."""
-    step = _asked(call, place, tools)
-    if string(call.get("displayName")).endswith(_OWN_SERVER):
+    """Yield a tool call and its result."""
+    step = _call_step(call, position, tools)
+    if as_text(call.get("displayName")).endswith(_OWN_SERVER):
         tools[step.call] = "mindhold__"
         return
     yield step
     status = call.get("status")
     if status not in ("success", "error", "cancelled"):
         return
-    text = _given_back(call.get("result")) or string(call.get("resultDisplay"))
-    output, failed = _outcome(text)
+    text = _result_text(call.get("result")) or as_text(call.get("resultDisplay"))
+    output, failed = _parse_outcome(text)
     answered.add(step.call)
     yield result_step(
         output,
         failed=status != "cancelled" and (failed or status == "error"),
         tool=step.tool,
         call=step.call,
-        place=place,
+        position=position,
     )
 
 
-def _asked(call: Entry, place: EntryPosition, tools: dict[str, str]) -> TranscriptStep:
-    name, given = short(call.get("name")), call.get("args")
-    fields: Mapping[str, Any] = given if isinstance(given, dict) else {}
-    named = short(call.get("id"))
-    if named:
-        tools[named] = name
-    return call_step(name, first_of(fields, _ABOUT.get(name, ())), fields, call=named, place=place)
+def _call_step(call: Entry, position: EntryPosition, tools: dict[str, str]) -> TranscriptStep:
+    name, args = as_name(call.get("name")), call.get("args")
+    fields: Mapping[str, Any] = args if isinstance(args, dict) else {}
+    call_id = as_name(call.get("id"))
+    if call_id:
+        tools[call_id] = name
+    return call_step(
+        name, first_text(fields, _SUBJECT_FIELDS.get(name, ())), fields, call=call_id, position=position
+    )
 
 
 def _results(
-    parts: list[Block], place: EntryPosition, tools: dict[str, str], answered: set[str]
+    parts: list[Block], position: EntryPosition, tools: dict[str, str], answered: set[str]
 ) -> Iterator[TranscriptStep]:
-    """What tools gave back, where only the history tells of it."""
+    """Yield the results of tools that only the history has."""
     for part in parts:
         response = part.get("functionResponse")
-        if not isinstance(response, dict) or (call := short(response.get("id"))) in answered:
+        if not isinstance(response, dict) or (call := as_name(response.get("id"))) in answered:
             continue
         answered.add(call)
-        tool = tools.get(call) or short(response.get("name"))
-        output, failed = _outcome(_given_back([part]))
-        yield result_step(output, failed=failed, tool=tool, call=call, place=place)
+        tool = tools.get(call) or as_name(response.get("name"))
+        output, failed = _parse_outcome(_result_text([part]))
+        yield result_step(output, failed=failed, tool=tool, call=call, position=position)
 
 
-def _given_back(result: Any) -> str:
-    """The text of a result: what the function answered, or the parts themselves."""
+def _result_text(result: Any) -> str:
+    """Return the text of a result: the function's response, or the parts themselves."""
     texts: list[str] = []
     for part in _parts(result):
-        answer = part.get("functionResponse")
-        response = answer.get("response") if isinstance(answer, dict) else None
+        function_response = part.get("functionResponse")
+        response = function_response.get("response") if isinstance(function_response, dict) else None
         if isinstance(response, dict):
-            error = string(response.get("error"))
-            texts.append(f"Error: {error}" if error else string(response.get("output")))
+            error = as_text(response.get("error"))
+            texts.append(f"Error: {error}" if error else as_text(response.get("output")))
         else:
-            texts.append(string(part.get("text")) or ("[image]" if "inlineData" in part else ""))
+            texts.append(as_text(part.get("text")) or ("[image]" if "inlineData" in part else ""))
     return "\n".join(filter(None, texts))
 
 
-def _outcome(given: str) -> tuple[str, bool]:
-    """What a tool gave back without the frame around a command's output, and whether it didn't work."""
-    text = given.strip().removeprefix(_WRAPPED[0]).removesuffix(_WRAPPED[1]).strip()
-    framed = _OUTPUT.search(text) if text.startswith(("Output: ", "Command: ")) else None
-    if framed is None:
+def _parse_outcome(result: str) -> tuple[str, bool]:
+    """Return a result without the frame around a command's output, and whether it failed."""
+    text = result.strip().removeprefix(_WRAPPER[0]).removesuffix(_WRAPPER[1]).strip()
+    heading = _OUTPUT_HEADING.search(text) if text.startswith(("Output: ", "Command: ")) else None
+    if heading is None:
         return text, text.startswith("Error: ")
-    output, code = text[framed.end() :].split("\n"), None
+    lines, code = text[heading.end() :].split("\n"), None
     errors: list[str] = []
-    while output and output[-1].startswith(_ENDED):
-        line = output.pop()
-        if found := _CODE.match(line):
-            code = int(found[1])
+    while lines and lines[-1].startswith(_STATUS_LINES):
+        line = lines.pop()
+        if match := _EXIT_CODE.match(line):
+            code = int(match[1])
         elif line.startswith("Error: ") and line != "Error: (none)":
             errors.append(line.removeprefix("Error: "))
-    told = "\n".join([*output, *reversed(errors)]).strip().removeprefix("(empty)").strip()
-    return told, is_failure(code, told)
+    cleaned = "\n".join([*lines, *reversed(errors)]).strip().removeprefix("(empty)").strip()
+    return cleaned, is_failure(code, cleaned)
 
 
 SOURCE = "gemini"
-CHATS, ROOT, REGISTRY = "chats", ".project_root", "projects.json"
-ENDS = (".jsonl", ".json")
+CHATS_FOLDER, ROOT_FILE, REGISTRY = "chats", ".project_root", "projects.json"
+SUFFIXES = (".jsonl", ".json")
 LONGEST_PATH = 4_096
-MOST_REGISTRY = 8 << 20
+MAX_REGISTRY_BYTES = 8 << 20
 
 
 class GeminiTranscripts:
-    """What is there at the time of the call."""
+    """The conversations of Gemini CLI, as they are on disk at each call."""
 
     name = SOURCE
 
@@ -222,50 +224,57 @@ class GeminiTranscripts:
         self._registry = gemini_dir / REGISTRY
 
     def files(self) -> list[ConversationFile]:
-        """All that there are, sub-agents' too; of one that was taken over into a newer form or folder only that."""
-        folders = [entry for entry in entries_of(self._tmp) if _is_folder(entry)]
-        named = {entry.name: _root_in(Path(entry.path)) for entry in folders}
-        newer = {hashlib.sha256(root.encode()).hexdigest(): name for name, root in named.items() if root}
-        found = {entry.name: list(_chats(entry)) for entry in folders}
-        held: list[ConversationFile] = []
-        for name, files in found.items():
-            taken = {_stem(file) for file in found.get(newer.get(name, ""), ()) if newer.get(name) != name}
-            whole = {_stem(file) for file in files if file.path.suffix == ".jsonl"}
-            held += (
+        """List all files, sub-agents' too; of a session that exists in two formats or folders, only the newer one."""
+        folders = [entry for entry in list_folder(self._tmp) if _is_folder(entry)]
+        roots = {entry.name: _read_root(Path(entry.path)) for entry in folders}
+        named_by_hash = {
+            hashlib.sha256(root.encode()).hexdigest(): name for name, root in roots.items() if root
+        }
+        files_by_folder = {entry.name: list(_chats(entry)) for entry in folders}
+        current: list[ConversationFile] = []
+        for name, files in files_by_folder.items():
+            moved_stems = {
+                _session_key(file)
+                for file in files_by_folder.get(named_by_hash.get(name, ""), ())
+                if named_by_hash.get(name) != name
+            }
+            jsonl_stems = {_session_key(file) for file in files if file.path.suffix == ".jsonl"}
+            current += (
                 file
                 for file in files
-                if _stem(file) not in taken and (file.path.suffix == ".jsonl" or _stem(file) not in whole)
+                if _session_key(file) not in moved_stems
+                and (file.path.suffix == ".jsonl" or _session_key(file) not in jsonl_stems)
             )
-        return held
+        return current
 
     def roots(self) -> list[Path]:
-        """The folder of what Gemini CLI keeps of projects."""
+        """Return the folder of Gemini CLI's project data, if it exists."""
         return [self._tmp] if self._tmp.is_dir() else []
 
     def owns(self, path: Path) -> bool:
-        """Whether a file lies in it."""
-        return lies_under(path, [self._tmp])
+        """Whether the file lies in that folder."""
+        return is_under(path, [self._tmp])
 
     def note(self, file: Path) -> str:
-        """Gemini CLI writes none."""
+        """Return nothing: Gemini CLI writes no notes."""
         return ""
 
     def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
-        """All of it if it changed since the cursor; None when there is no such file."""
+        """Read the whole file if it changed since the cursor; None when there is no such file."""
 
         def read(raw: bytes) -> tuple[Sequence[TranscriptStep], TranscriptInfo]:
             session = _Session(file.stem)
-            (session.take_object if is_whole(file, raw) else session.take_lines)(raw)
+            (session.take_object if is_one_object(file, raw) else session.take_lines)(raw)
             return session.steps(), session.about(self._project(file))
 
         return follow_whole(file, cursor, read)
 
     def _project(self, file: Path) -> str:
-        """The folder that was worked in. Where its hash is all there is, it is one of those known, or isn't told."""
+        """Return the working folder; empty where only its hash is stored and no known project matches."""
         parts = file.relative_to(self._tmp).parts if file.is_relative_to(self._tmp) else ()
         if not parts:
             return ""
-        if root := _root_in(self._tmp / parts[0]):
+        if root := _read_root(self._tmp / parts[0]):
             return root
         for root, name in self._registered():
             if parts[0] == name or parts[0] == hashlib.sha256(root.encode()).hexdigest():
@@ -273,103 +282,105 @@ class GeminiTranscripts:
         return ""
 
     def _registered(self) -> Iterator[tuple[str, str]]:
-        """The projects that Gemini CLI has given names to."""
+        """Yield the projects that Gemini CLI has named."""
         try:
-            told = from_json(head_of(self._registry, MOST_REGISTRY))
+            registry = from_json(read_head(self._registry, MAX_REGISTRY_BYTES))
         except ValueError:
             return
-        projects = told.get("projects") if isinstance(told, dict) else None
+        projects = registry.get("projects") if isinstance(registry, dict) else None
         for root, name in projects.items() if isinstance(projects, dict) else ():
-            yield root, string(name)
+            yield root, as_text(name)
 
 
 class _Session:
-    """What a session's file says, as it stands at the end of it."""
+    """A session's file, in its latest state."""
 
     def __init__(self, stem: str) -> None:
-        self._stem = stem
+        self._session_key = stem
         self._about: dict[str, Any] = {}
         self._messages: dict[str, tuple[Entry, EntryPosition]] = {}
         self._bad = BadLines()
 
     def take_lines(self, raw: bytes) -> None:
-        """A form that goes on: a last line that isn't whole yet is left."""
+        """Read a file of lines; an incomplete last line is left out."""
         end, lines = 0, raw.split(b"\n")
         for number, line in enumerate(lines, 1):
             end += len(line) + (number < len(lines))
-            entries, whole = entries_in(line) if line.strip() else ((), True)
-            if not whole and number < len(lines):
+            entries, complete = parse_line(line) if line.strip() else ((), True)
+            if not complete and number < len(lines):
                 self._bad.note(number)
-            for entry in entries if whole or number < len(lines) else ():
-                self._record(entry, EntryPosition(number, end))
+            for entry in entries if complete or number < len(lines) else ():
+                self._apply(entry, EntryPosition(number, end))
 
     def take_object(self, raw: bytes) -> None:
-        """The form before that; of one that breaks off, what stands before."""
-        members = Members(raw, ("messages",))
-        for key, value, place in members:
+        """Read the older format, one object; of one that breaks off, the part before."""
+        members = JsonMembers(raw, ("messages",))
+        for key, value, position in members:
             if key != "messages":
                 self._about[key] = value
             elif isinstance(value, dict):
-                self._message(value, place)
+                self._add_message(value, position)
         if members.bad:
             self._bad.note(members.bad)
 
-    def _record(self, entry: Entry, place: EntryPosition) -> None:
+    def _apply(self, entry: Entry, position: EntryPosition) -> None:
         update = entry.get("$set")
-        if isinstance(back := entry.get("$rewindTo"), str):
-            self._rewind(back)
+        if isinstance(message_id := entry.get("$rewindTo"), str):
+            self._rewind(message_id)
         elif isinstance(entry.get("id"), str):
-            self._message(entry, place)
+            self._add_message(entry, position)
         else:
-            told = update if isinstance(update, dict) else entry
-            messages = told.get("messages")
-            # After the history was shortened this has what is left of it; what was said before stays.
+            fields = update if isinstance(update, dict) else entry
+            messages = fields.get("messages")
+            # After the history was shortened this holds the rest of it; earlier messages stay.
             for message in messages if isinstance(messages, list) else ():
-                if isinstance(message, dict) and string(message.get("id")) not in self._messages:
-                    self._message(message, place)
-            self._about |= {key: value for key, value in told.items() if key != "messages"}
+                if isinstance(message, dict) and as_text(message.get("id")) not in self._messages:
+                    self._add_message(message, position)
+            self._about |= {key: value for key, value in fields.items() if key != "messages"}
 
-    def _message(self, message: Entry, place: EntryPosition) -> None:
-        name = string(message.get("id")) or f"#{len(self._messages)}"
-        self._messages[name] = (message, place)
+    def _add_message(self, message: Entry, position: EntryPosition) -> None:
+        name = as_text(message.get("id")) or f"#{len(self._messages)}"
+        self._messages[name] = (message, position)
 
     def _rewind(self, name: str) -> None:
-        """A person took back what was said from there on."""
+        """Remove the messages that the user took back."""
         names = list(self._messages)
-        for gone in names[names.index(name) if name in names else 0 :]:
-            del self._messages[gone]
+        for message_id in names[names.index(name) if name in names else 0 :]:
+            del self._messages[message_id]
 
     def steps(self) -> list[TranscriptStep]:
-        """In order."""
+        """Return the steps in order."""
         aside = self._about.get("kind") == "subagent"
         tools: dict[str, str] = {}
         answered: set[str] = set()
-        made: list[TranscriptStep] = []
+        all_steps: list[TranscriptStep] = []
         for message, (line, end, *_) in self._messages.values():
-            place = EntryPosition(line, end, moment_of(message), aside)
-            made += steps_of(message, place, tools, answered)
-        return [step for step in made if not is_ours(step.tool)]
+            position = EntryPosition(line, end, timestamp_of(message), aside)
+            all_steps += steps_of(message, position, tools, answered)
+        return [step for step in all_steps if not is_own_tool(step.tool)]
 
     def about(self, project: str) -> TranscriptInfo:
-        """What it says of itself. Its one-line summary is what Gemini CLI lists it by."""
-        models = [short(message.get("model")) for message, _ in self._messages.values()]
-        title = beginning(string(self._about.get("summary")).strip(), LONGEST_TOLD)
-        shared = self._about.get("directories")
-        within = next(filter(None, map(string, shared)), "") if isinstance(shared, list) else ""
+        """Return the session's details. Its title is the summary that Gemini CLI lists it by."""
+        models = [as_name(message.get("model")) for message, _ in self._messages.values()]
+        title = beginning(as_text(self._about.get("summary")).strip(), LONGEST_TITLE)
+        directories = self._about.get("directories")
+        first_directory = (
+            next(filter(None, map(as_text, directories)), "") if isinstance(directories, list) else ""
+        )
         about = TranscriptInfo(
-            session_id=short(self._about.get("sessionId")) or self._stem,
-            cwd=project or within,
+            session_id=as_name(self._about.get("sessionId")) or self._session_key,
+            cwd=project or first_directory,
             model=next(filter(None, reversed(models)), ""),
             title=title,
             title_by="ai" if title else "",
-            ended=self._ended(),
+            ended=self._last_time(),
         )
-        return self._bad.told_in(about)
+        return self._bad.add_to(about)
 
-    def _ended(self) -> datetime | None:
-        moments = [moment_of(message) for message, _ in self._messages.values()]
-        told = moment_of({"timestamp": self._about.get("lastUpdated")})
-        return max((moment for moment in (*moments, told) if moment), default=None)
+    def _last_time(self) -> datetime | None:
+        moments = [timestamp_of(message) for message, _ in self._messages.values()]
+        updated = timestamp_of({"timestamp": self._about.get("lastUpdated")})
+        return max((moment for moment in (*moments, updated) if moment), default=None)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -379,20 +390,20 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _root_in(folder: Path) -> str:
-    return head_of(folder / ROOT, LONGEST_PATH).decode("utf-8", "replace").strip()
+def _read_root(folder: Path) -> str:
+    return read_head(folder / ROOT_FILE, LONGEST_PATH).decode("utf-8", "replace").strip()
 
 
-def _stem(file: ConversationFile) -> tuple[str, str]:
+def _session_key(file: ConversationFile) -> tuple[str, str]:
     return file.part_of, file.path.stem
 
 
 def _chats(folder: os.DirEntry[str]) -> Iterator[ConversationFile]:
-    chats = Path(folder.path, CHATS)
-    for entry in under(chats, 1):
+    chats = Path(folder.path, CHATS_FOLDER)
+    for entry in files_under(chats, 1):
         parent = Path(entry.path).parent
         part_of = parent.name if parent != chats else ""
-        if entry.name.endswith(ENDS) and (part_of or entry.name.startswith("session-")):
-            file = conversation(entry, SOURCE, folder=folder.name, part_of=part_of)
+        if entry.name.endswith(SUFFIXES) and (part_of or entry.name.startswith("session-")):
+            file = describe_file(entry, SOURCE, folder=folder.name, part_of=part_of)
             if file:
                 yield file

@@ -25,48 +25,50 @@ from mindhold.ports.transcripts import (
 )
 from mindhold.providers.transcripts.entries import (
     LONGEST_LINE,
-    SPOKEN,
-    SYNTHETIC,
-    TITLES,
+    MESSAGE_TYPES,
+    SYNTHETIC_MODEL,
+    TITLE_TYPES,
     BadLines,
     Entry,
     TranscriptLine,
-    entries_in,
-    is_aside,
+    as_text,
+    is_subagent,
     model_of,
-    moment_of,
+    parse_line,
     read_line,
-    string,
+    timestamp_of,
     title_of,
 )
-from mindhold.providers.transcripts.steps import EntryPosition, is_ours, steps_in
+from mindhold.providers.transcripts.steps import EntryPosition, is_own_tool, steps_in
 
-SUFFIX, SUBAGENTS = ".jsonl", "agent-"
+TRANSCRIPT_SUFFIX, SUBAGENT_PREFIX = ".jsonl", "agent-"
 LONGEST_FOLDER = 200  # characters of a folder's name before Claude Code cuts it and adds a hash
 
 
-def encoded(path: str) -> str:
-    """The name that Claude Code gives to a folder's transcripts; many folders may share one."""
+def folder_name(path: str) -> str:
+    """Return the name that Claude Code gives to a folder's transcripts; several folders may share one."""
     return "".join(char if char.isascii() and char.isalnum() else "-" for char in path)
 
 
-def is_name_of(folder: str, path: str) -> bool:
-    """Whether Claude Code would keep conversations held in `path` under that name."""
-    name = encoded(path)
+def is_folder_name(folder: str, path: str) -> bool:
+    """Whether Claude Code would store conversations of `path` under that name."""
+    name = folder_name(path)
     return name == folder or (len(name) > LONGEST_FOLDER and folder.startswith(name[:LONGEST_FOLDER]))
 
 
-LONGEST_TOLD = 4_000  # characters of a title or a summary: more than is kept, for secrets to be known as such
-MOST_SUMMARIES = 1_000  # of one piece
+LONGEST_TITLE = (
+    4_000  # characters of a title or summary: more than is stored, so that redaction sees secrets whole
+)
+MAX_SUMMARIES = 1_000  # in one read
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class ConversationFacts:
-    """Of one piece of a file."""
+    """The details of a conversation, collected from one piece of its file."""
 
     def __init__(self, file: Path, folder: str) -> None:
         self._stem = file.stem
-        self.subagents = file.name.startswith(SUBAGENTS)  # whether all of it was said by or to a sub-agent
+        self.subagents = file.name.startswith(SUBAGENT_PREFIX)  # whether all of it belongs to a sub-agent
         self._folder = folder
         self._session = ""
         self._cwds: dict[str, None] = {}
@@ -77,34 +79,34 @@ class ConversationFacts:
         self.bad = BadLines()
         self._ended: datetime | None = None
 
-    def said(self, entry: Entry, uuid: str, moment: datetime | None) -> None:
-        """One that a person, the assistant or the program said."""
+    def add_entry(self, entry: Entry, uuid: str, moment: datetime | None) -> None:
+        """Add an entry of the user, the assistant or the program."""
         if uuid:
             self._uuids[uuid] = None
         if moment is not None and (self._ended is None or moment > self._ended):
             self._ended = moment
         if not self._session:
-            self._session = string(entry.get("sessionId"))
-        if cwd := string(entry.get("cwd")):
+            self._session = as_text(entry.get("sessionId"))
+        if cwd := as_text(entry.get("cwd")):
             self._cwds[cwd] = None
-        if entry.get("type") == "assistant" and (model := model_of(entry)) and model != SYNTHETIC:
+        if entry.get("type") == "assistant" and (model := model_of(entry)) and model != SYNTHETIC_MODEL:
             self._model = model
 
-    def called(self, entry: Entry) -> None:
-        """One that says what the conversation is called, or what another was about."""
+    def add_title(self, entry: Entry) -> None:
+        """Add an entry with a title, or with the summary of another conversation."""
         if entry.get("type") == "summary":
-            leaf, text = string(entry.get("leafUuid")), string(entry.get("summary")).strip()
-            if leaf and text and len(self._summaries) < MOST_SUMMARIES:
-                self._summaries.append((leaf, beginning(text, LONGEST_TOLD)))
-        elif titled := title_of(entry):
-            kind, told = titled
-            self._titles[kind] = beginning(told.strip(), LONGEST_TOLD) or self._titles.get(kind, "")
+            leaf, text = as_text(entry.get("leafUuid")), as_text(entry.get("summary")).strip()
+            if leaf and text and len(self._summaries) < MAX_SUMMARIES:
+                self._summaries.append((leaf, beginning(text, LONGEST_TITLE)))
+        elif title_entry := title_of(entry):
+            kind, title = title_entry
+            self._titles[kind] = beginning(title.strip(), LONGEST_TITLE) or self._titles.get(kind, "")
 
     def about(self) -> TranscriptInfo:
-        """All of it."""
-        kind = next((one for one in TITLES if self._titles.get(one)), "")
-        about = TranscriptInfo(
-            session_id=self._stem if self._names_itself() else self._session,
+        """Return the details."""
+        kind = next((title_type for title_type in TITLE_TYPES if self._titles.get(title_type)), "")
+        info = TranscriptInfo(
+            session_id=self._stem if self._is_named_by_session() else self._session,
             part_of=self._session if self.subagents else "",
             cwd=self._cwd(),
             model=self._model,
@@ -114,149 +116,153 @@ class ConversationFacts:
             uuids=b"".join(map(uuid_key, self._uuids)),
             ended=self._ended,
         )
-        return self.bad.told_in(about)
+        return self.bad.add_to(info)
 
-    def _names_itself(self) -> bool:
-        """Resumed conversations begin with entries of others, and sub-agents' have the session's that they worked for."""
+    def _is_named_by_session(self) -> bool:
+        """Whether the file name is the session id: entries of resumed conversations and sub-agents name another session."""
         return self.subagents or _UUID.fullmatch(self._stem) is not None
 
     def _cwd(self) -> str:
-        """The one that the file lies under, else the first that is named."""
-        held = (one for one in self._cwds if is_name_of(self._folder, one))
-        return next(held, next(iter(self._cwds), ""))
+        """Return the working folder that the file is stored under, else the first one named."""
+        matching = (cwd for cwd in self._cwds if is_folder_name(self._folder, cwd))
+        return next(matching, next(iter(self._cwds), ""))
 
 
-LOOK_BACK, NEAR = 64 << 20, 1 << 20
-_BLOCK = 1 << 20
-_NAMED = re.compile(rb'"(?:uuid|id)"\s*:\s*"([^"\\]{1,200})"')
+LOOK_BACK_BYTES, NEAR_BYTES = 64 << 20, 1 << 20
+_BLOCK_BYTES = 1 << 20
+_NAME = re.compile(rb'"(?:uuid|id)"\s*:\s*"([^"\\]{1,200})"')
 
 
 class EarlierEntries:
-    """Finds it."""
+    """Searches the part of a file before a cursor, for repeated entries and the tool names of calls."""
 
     def __init__(self, uuids: set[str], calls: set[str]) -> None:
         self.repeated: set[str] = set()
         self._tools: dict[str, str] = {}
         self._uuids = uuids
         self._calls = calls
-        self._sought = {one.encode("utf-8", "surrogatepass") for one in uuids | calls}
+        self._names = {name.encode("utf-8", "surrogatepass") for name in uuids | calls}
 
     def look(self, stream: BinaryIO, *, before: int) -> None:
-        """Calls mostly stand right before; what may be repeated can stand anywhere."""
+        """Search the file. Calls are mostly right before the cursor; repeated entries can be anywhere."""
         if not self._uuids:
-            self._scan(stream, before - NEAR, before)
+            self._scan(stream, before - NEAR_BYTES, before)
         if self._uuids or len(self._tools) < len(self._calls):
-            self._scan(stream, before - LOOK_BACK, before)
+            self._scan(stream, before - LOOK_BACK_BYTES, before)
 
-    def named(self, step: TranscriptStep) -> TranscriptStep:
-        """With the name of its tool, where that is known from before."""
+    def with_tool_name(self, step: TranscriptStep) -> TranscriptStep:
+        """Add the tool's name to a result, if the call was found."""
         if step.role is not Role.RESULT or step.tool or step.call not in self._tools:
             return step
         return replace(step, tool=self._tools[step.call])
 
     def _scan(self, stream: BinaryIO, start: int, before: int) -> None:
         for block in _blocks(stream, max(0, start), before):
-            if self._sought.isdisjoint(_NAMED.findall(block)):
+            if self._names.isdisjoint(_NAME.findall(block)):
                 continue
             for raw in block.split(b"\n"):
-                if not self._sought.isdisjoint(_NAMED.findall(raw)):
-                    self._note(raw)
+                if not self._names.isdisjoint(_NAME.findall(raw)):
+                    self._add_line(raw)
 
-    def _note(self, raw: bytes) -> None:
-        for entry in entries_in(raw)[0]:
+    def _add_line(self, raw: bytes) -> None:
+        for entry in parse_line(raw)[0]:
             tools: dict[str, str] = {}
-            uuid = string(entry.get("uuid"))
-            made = steps_in(entry, EntryPosition(0, 0), tools)
-            if made and uuid in self._uuids:
+            uuid = as_text(entry.get("uuid"))
+            steps = steps_in(entry, EntryPosition(0, 0), tools)
+            if steps and uuid in self._uuids:
                 self.repeated.add(uuid)
             self._tools |= {call: name for call, name in tools.items() if call in self._calls}
 
 
-def _blocks(stream: BinaryIO, place: int, before: int) -> Iterator[bytes]:
-    """Of whole lines, as far as those can be held."""
-    stream.seek(place)
-    if place > 0:  # in the middle of a line, most likely
-        place += len(stream.readline(min(LONGEST_LINE, before - place)))
-    while place < before and (block := stream.read(min(_BLOCK, before - place))):
-        block += stream.readline(min(LONGEST_LINE, before - place - len(block)))
-        place += len(block)
+def _blocks(stream: BinaryIO, offset: int, before: int) -> Iterator[bytes]:
+    """Yield blocks of whole lines, as far as they fit the longest line."""
+    stream.seek(offset)
+    if offset > 0:  # in the middle of a line, most likely
+        offset += len(stream.readline(min(LONGEST_LINE, before - offset)))
+    while offset < before and (block := stream.read(min(_BLOCK_BYTES, before - offset))):
+        block += stream.readline(min(LONGEST_LINE, before - offset - len(block)))
+        offset += len(block)
         yield block
 
 
-_BUFFER = 64 << 10
-_SAMPLE = 1_024  # bytes at the beginning and before the cursor that a file is known by
+_BUFFER_BYTES = 64 << 10
+_SAMPLE_BYTES = 1_024  # bytes at the beginning and before the cursor that identify a file
 
 
 class LineCollector(Protocol):
-    """What is taken of the lines after a cursor."""
+    """Collects the steps of the lines after a cursor."""
 
-    line: int  # the last one that was taken
-    latest: datetime | None  # the latest moment so far
+    line: int  # the last line that was taken
+    latest: datetime | None  # the latest time so far
 
     @property
     def cwd(self) -> str:
-        """The folder that was worked in."""
+        """The working folder."""
 
     def take(self, line: TranscriptLine, *, end: int, within: bool) -> bool:
-        """Whether it is whole; else nothing of it was taken. `within`: it goes on with the line before."""
+        """Take a line; False if it is incomplete, and then nothing is taken. `within`: it continues the line before."""
 
     def steps(self, stream: BinaryIO) -> tuple[TranscriptStep, ...]:
-        """What happened."""
+        """Return the steps."""
 
     def about(self) -> TranscriptInfo:
-        """What was said about the conversation itself."""
+        """Return the details of the conversation."""
 
 
-Begin = Callable[[BinaryIO, TranscriptCursor], LineCollector]
+BeginCollector = Callable[[BinaryIO, TranscriptCursor], LineCollector]
 
 
 def follow(
     file: Path, cursor: TranscriptCursor, *, most_bytes: int, folder: str = ""
 ) -> TranscriptRead | None:
-    """At most about so many bytes after the cursor, whole lines; None when there is no such file. `folder` is what the
-    program calls the project that the file belongs to."""
-    telling = ConversationFacts(file, folder or file.parent.name)
-    return follow_with(file, cursor, lambda _, start: _Piece(start, telling), most_bytes=most_bytes)
+    """Read about `most_bytes` of whole lines after the cursor; None when there is no such file.
+
+    `folder` is the name that the program gave to the file's project.
+    """
+    facts = ConversationFacts(file, folder or file.parent.name)
+    return follow_with(file, cursor, lambda _, start: _ClaudeCollector(start, facts), most_bytes=most_bytes)
 
 
 def follow_with(
-    file: Path, cursor: TranscriptCursor, begin: Begin, *, most_bytes: int
+    file: Path, cursor: TranscriptCursor, begin: BeginCollector, *, most_bytes: int
 ) -> TranscriptRead | None:
-    """The same of a program whose lines say other things: what takes them `begin` gives."""
+    """Do the same for another program's lines, with the collector that `begin` makes."""
     try:
-        if not stat.S_ISREG(file.stat().st_mode):  # a pipe would keep us waiting
+        if not stat.S_ISREG(file.stat().st_mode):  # a pipe would block
             return None
-        with file.open("rb", buffering=_BUFFER) as stream:
-            return _followed(stream, cursor, begin, most_bytes=most_bytes)
-    except (OSError, ValueError):  # or a name that no file can have
+        with file.open("rb", buffering=_BUFFER_BYTES) as stream:
+            return _read_from(stream, cursor, begin, most_bytes=most_bytes)
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
 
 
-def _followed(stream: BinaryIO, cursor: TranscriptCursor, begin: Begin, *, most_bytes: int) -> TranscriptRead:
-    same = cursor.offset == 0 or _sample(stream, cursor.offset) == cursor.mark.partition(" ")[0]
-    start = cursor if same else TranscriptCursor()
+def _read_from(
+    stream: BinaryIO, cursor: TranscriptCursor, begin: BeginCollector, *, most_bytes: int
+) -> TranscriptRead:
+    is_same_file = cursor.offset == 0 or _sample(stream, cursor.offset) == cursor.mark.partition(" ")[0]
+    start = cursor if is_same_file else TranscriptCursor()
     piece = begin(stream, start)
-    place, more, half = start.offset, False, False
+    offset, more, half = start.offset, False, False
     within = start.offset > 0 and not _ends_a_line(stream, start.offset)
     stream.seek(start.offset)
     while line := read_line(stream, most=sys.maxsize):
-        if not piece.take(line, end=place + line.size, within=within):
+        if not piece.take(line, end=offset + line.size, within=within):
             half = True
             break
-        place, within = place + line.size, False
-        if place - start.offset >= most_bytes:
-            more = place < os.fstat(stream.fileno()).st_size
+        offset, within = offset + line.size, False
+        if offset - start.offset >= most_bytes:
+            more = offset < os.fstat(stream.fileno()).st_size
             break
     steps = piece.steps(stream)
-    mark = _sample(stream, place)
+    mark = _sample(stream, offset)
     return TranscriptRead(
         steps=steps,
         cursor=TranscriptCursor(
-            place, piece.line, f"{mark} {piece.latest.isoformat()}" if piece.latest else mark
+            offset, piece.line, f"{mark} {piece.latest.isoformat()}" if piece.latest else mark
         ),
         lines=len({step.line for step in steps}),
         more=more,
-        restarted=not same,
+        restarted=not is_same_file,
         cwd=piece.cwd,
         about=piece.about(),
         half=half,
@@ -264,20 +270,20 @@ def _followed(stream: BinaryIO, cursor: TranscriptCursor, begin: Begin, *, most_
 
 
 def _sample(stream: BinaryIO, offset: int) -> str:
-    """What the bytes before the cursor are known by; nothing where there are fewer."""
+    """Hash the bytes that identify the file up to the cursor; empty where it is shorter."""
     if offset == 0:
         return ""
     stream.seek(0)
-    head = stream.read(min(offset, _SAMPLE))
-    stream.seek(max(0, offset - _SAMPLE))
-    tail = stream.read(min(offset, _SAMPLE))
-    if len(tail) < min(offset, _SAMPLE):
+    head = stream.read(min(offset, _SAMPLE_BYTES))
+    stream.seek(max(0, offset - _SAMPLE_BYTES))
+    tail = stream.read(min(offset, _SAMPLE_BYTES))
+    if len(tail) < min(offset, _SAMPLE_BYTES):
         return ""
     return hashlib.blake2b(head + tail, digest_size=12).hexdigest()
 
 
-def latest_of(mark: str) -> datetime | None:
-    """The latest moment that a cursor's mark tells of."""
+def latest_in_mark(mark: str) -> datetime | None:
+    """Return the latest time in a cursor's mark."""
     moment = mark.partition(" ")[2]
     with suppress(ValueError):  # another version wrote it
         return datetime.fromisoformat(moment) if moment else None
@@ -289,67 +295,67 @@ def _ends_a_line(stream: BinaryIO, offset: int) -> bool:
     return stream.read(1) == b"\n"
 
 
-class _Piece:
-    """What was taken of the lines after a cursor."""
+class _ClaudeCollector:
+    """Collects the steps of Claude Code's lines after a cursor."""
 
-    def __init__(self, cursor: TranscriptCursor, telling: ConversationFacts) -> None:
-        self._telling = telling
-        self.line = cursor.line  # the last one that was taken
-        self.latest = latest_of(cursor.mark)  # of all entries so far: what is repeated is no later
+    def __init__(self, cursor: TranscriptCursor, facts: ConversationFacts) -> None:
+        self._facts = facts
+        self.line = cursor.line  # the last line that was taken
+        self.latest = latest_in_mark(cursor.mark)  # of all entries so far: a repeated one is not later
         self.cwd = ""
         self._offset = cursor.offset
         self._before = self.latest
-        self._made: list[tuple[TranscriptStep, str]] = []  # with the entry's uuid
+        self._steps: list[tuple[TranscriptStep, str]] = []  # each with its entry's uuid
         self._tools: dict[str, str] = {}
         self._seen: set[str] = set()  # uuids
-        self._doubtful: set[str] = set()  # of them those that may stand before the piece already
+        self._maybe_repeated: set[str] = set()  # uuids that may stand before the cursor already
 
     def take(self, line: TranscriptLine, *, end: int, within: bool) -> bool:
-        """Whether it is whole; else nothing of it was taken. `within`: it goes on with the line before."""
-        entries, whole = entries_in(line.raw) if line.held else ((), False)
+        """Take a line; False if it is incomplete, and then nothing is taken. `within`: it continues the line before."""
+        entries, whole = parse_line(line.raw) if line.is_complete else ((), False)
         if not whole and not line.ended:
             return False
         self.line += not within
         if not whole:
-            self._telling.bad.note(self.line, too_long=not line.held)
+            self._facts.bad.note(self.line, too_long=not line.is_complete)
         for entry in entries:
-            if entry.get("type") in SPOKEN:
-                self._entry(entry, end)
+            if entry.get("type") in MESSAGE_TYPES:
+                self._add_entry(entry, end)
             else:
-                self._telling.called(entry)
+                self._facts.add_title(entry)
         return True
 
-    def _entry(self, entry: Entry, end: int) -> None:
-        uuid, moment = string(entry.get("uuid")), moment_of(entry)
-        self._telling.said(entry, uuid, moment)
-        if uuid and uuid in self._seen:  # resumed conversations repeat what was said before
+    def _add_entry(self, entry: Entry, end: int) -> None:
+        uuid, moment = as_text(entry.get("uuid")), timestamp_of(entry)
+        self._facts.add_entry(entry, uuid, moment)
+        if uuid and uuid in self._seen:  # resumed conversations repeat earlier entries
             return
-        made = steps_in(
+        steps = steps_in(
             entry,
-            EntryPosition(self.line, end, moment, self._telling.subagents or is_aside(entry)),
+            EntryPosition(self.line, end, moment, self._facts.subagents or is_subagent(entry)),
             self._tools,
         )
-        if not made:
+        if not steps:
             return
-        self._made += [(step, uuid) for step in made]
+        self._steps += [(step, uuid) for step in steps]
         self._seen.add(uuid)
         if uuid and self._offset and (moment is None or (self._before and moment <= self._before)):
-            self._doubtful.add(uuid)
+            self._maybe_repeated.add(uuid)
         if moment is not None:
             self.latest = max(self.latest or moment, moment)
-        self.cwd = self.cwd or string(entry.get("cwd"))
+        self.cwd = self.cwd or as_text(entry.get("cwd"))
 
     def about(self) -> TranscriptInfo:
-        """What was said about the conversation itself."""
-        return self._telling.about()
+        """Return the details of the conversation."""
+        return self._facts.about()
 
     def steps(self, stream: BinaryIO) -> tuple[TranscriptStep, ...]:
-        """What happened, without what happened before, and with the names of tools that were called before."""
-        results = (step for step, _ in self._made if step.role is Role.RESULT and not step.tool)
+        """Return the steps, without repeated ones, and with the names of tools that were called before the cursor."""
+        results = (step for step, _ in self._steps if step.role is Role.RESULT and not step.tool)
         calls = {step.call for step in results if step.call}
-        if not self._offset or not (self._doubtful or calls):
-            return tuple(step for step, _ in self._made)
-        earlier = EarlierEntries(self._doubtful, calls)
+        if not self._offset or not (self._maybe_repeated or calls):
+            return tuple(step for step, _ in self._steps)
+        earlier = EarlierEntries(self._maybe_repeated, calls)
         earlier.look(stream, before=self._offset)
-        steps = (earlier.named(step) for step, uuid in self._made if uuid not in earlier.repeated)
-        return tuple(step for step in steps if not is_ours(step.tool))
+        steps = (earlier.with_tool_name(step) for step, uuid in self._steps if uuid not in earlier.repeated)
+        return tuple(step for step in steps if not is_own_tool(step.tool))

@@ -1,4 +1,4 @@
-"""The steps of a conversation: who spoke, which tool was called, what it returned."""
+"""The steps of a conversation: messages, tool calls and their results."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from mindhold.providers.transcripts.entries import (
     LONGEST_NAME,
     Block,
     Entry,
+    as_text,
     blocks_in,
     content_of,
     queued_by_user,
     spoken_by_assistant,
     spoken_by_user,
-    string,
     texts_in,
     without_inserted,
 )
 
-LONGEST_SAID = 20_000
-LONGEST_ASKED = 2_000  # of what a tool was given
-LONGEST_RESULT = 2_000
-LONGEST_JSON = 300
-BESIDE = 16_000  # characters more than that: whoever takes out secrets must see them whole
-# How tools of Mindhold's own are called, by Claude Code, Codex and Gemini.
-OURS = ("mcp__mindhold__", "mcp__plugin_mindhold_", "mindhold__", "mcp_mindhold_")
-COMMANDS = ("Bash", "PowerShell")
-# What each of the known tools is about; of the others all that they were given is told, in short.
-_ABOUT: Mapping[str, tuple[str, ...]] = {
+LONGEST_MESSAGE_STEP = 20_000
+LONGEST_CALL_STEP = 2_000  # characters of a tool's input
+LONGEST_RESULT_STEP = 2_000
+LONGEST_JSON_STEP = 300
+MARGIN = 16_000  # characters beyond those limits: redaction must see a secret whole
+# Prefixes of Mindhold's own tools in Claude Code, Codex and Gemini.
+OWN_TOOL_PREFIXES = ("mcp__mindhold__", "mcp__plugin_mindhold_", "mindhold__", "mcp_mindhold_")
+COMMAND_TOOLS = ("Bash", "PowerShell")
+# The field that describes a call of each known tool; other calls are described by all their input, shortened.
+_SUBJECT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "Write": ("file_path",),
     "Edit": ("file_path",),
     "MultiEdit": ("file_path",),
@@ -49,23 +49,23 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "Skill": ("skill", "command"),
     "ExitPlanMode": ("plan",),
 }
-_EXIT = re.compile(r"(?:Error: )?Exit code (-?\d+)\b|<exit_code>(-?\d+)</exit_code>")
-_ENDED_BADLY = "<status>failed</status>"
-_CODES = ("exitCode", "exit_code", "returnCode", "code")
-_INTERRUPTED = 130  # the exit code of a command that a person stopped
-_REFUSED = (
+_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (-?\d+)\b|<exit_code>(-?\d+)</exit_code>")
+_FAILED_STATUS = "<status>failed</status>"
+_EXIT_CODE_FIELDS = ("exitCode", "exit_code", "returnCode", "code")
+INTERRUPTED = 130  # the exit code of a command that the user stopped
+_REFUSED_PREFIXES = (
     "[Request interrupted",
     "The user doesn't want to",
     "User rejected",
     "Interrupted by user",
 )
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_FROM_A_CUT = re.compile(r"\S*")
+_CUT_WORD = re.compile(r"\S*")
 _TAGS = re.compile(r"</?(?:tool_use_error|stdout|stderr|output|error)>")
 
 
 class EntryPosition(NamedTuple):
-    """Where in the file an entry stands, and when and to whom it was said."""
+    """The position of an entry in the file, its time, and whether it belongs to a sub-agent."""
 
     line: int
     end: int
@@ -73,83 +73,89 @@ class EntryPosition(NamedTuple):
     aside: bool = False
 
 
-def steps_in(entry: Entry, place: EntryPosition, tools: dict[str, str]) -> list[TranscriptStep]:
-    """In order. `tools` has the names of tools by the calls' ids, and gains those of this entry.
+def steps_in(entry: Entry, position: EntryPosition, tools: dict[str, str]) -> list[TranscriptStep]:
+    """List the steps of an entry. `tools` maps call ids to tool names; the entry's own calls are added.
 
-    A result whose call is not among them has no tool's name yet: it may turn out to be one of our own.
+    A result whose call is unknown has no tool name yet: it may turn out to be a tool of Mindhold's.
     """
     kind = entry.get("type")
     content = content_of(entry)
     steps: list[TranscriptStep] = []
     if kind == "assistant":
         if text := spoken_by_assistant(entry, content):
-            steps.append(said_step(Role.CLAUDE, text, place))
+            steps.append(message_step(Role.CLAUDE, text, position))
         for block in blocks_in(content, "tool_use"):
-            _ask(block, place, tools, steps)
+            _add_call(block, position, tools, steps)
     elif kind == "user":
         for block in blocks_in(content, "tool_result"):
-            _give_back(block, entry.get("toolUseResult"), place, tools, steps)
+            _add_result(block, entry.get("toolUseResult"), position, tools, steps)
         if text := spoken_by_user(entry, content):
-            steps.append(said_step(Role.USER, text, place))
+            steps.append(message_step(Role.USER, text, position))
     elif kind == "attachment" and (text := queued_by_user(entry)):
-        steps.append(said_step(Role.USER, text, place))
+        steps.append(message_step(Role.USER, text, position))
     return steps
 
 
-def is_ours(tool: str) -> bool:
-    """Whether a tool is Mindhold's own, so that nothing of it is news."""
-    return tool.startswith(OURS)
+def is_own_tool(tool: str) -> bool:
+    """Whether a tool is Mindhold's own, so that its output is no news."""
+    return tool.startswith(OWN_TOOL_PREFIXES)
 
 
-def bounded(text: str, enough: int) -> str:
-    """Its beginning and its end, more of both than is enough. What a cut went through is left out: half a secret is one."""
-    if len(text) <= enough + BESIDE:
+def cut_with_margin(text: str, enough: int) -> str:
+    """Cut a text to its beginning and end, with a margin; words at the cut are dropped, because half a secret is one."""
+    if len(text) <= enough + MARGIN:
         return text
-    head, _, tail = shortened(text, enough + BESIDE).partition(OMITTED)
+    head, _, tail = shortened(text, enough + MARGIN).partition(OMITTED)
     cut = "" if head[-1:].isspace() else head.rsplit(maxsplit=1)[-1]
-    return head[: len(head) - len(cut)] + OMITTED + _FROM_A_CUT.sub("", tail, count=1)
+    return head[: len(head) - len(cut)] + OMITTED + _CUT_WORD.sub("", tail, count=1)
 
 
-def said_step(role: Role, text: str, place: EntryPosition) -> TranscriptStep:
-    """What a person or the assistant said."""
-    line, end, moment, aside = place
+def message_step(role: Role, text: str, position: EntryPosition) -> TranscriptStep:
+    """Make the step of a message by the user or the assistant."""
+    line, end, moment, aside = position
     return TranscriptStep(
-        role, bounded(text, LONGEST_SAID), line, end, moment, aside=aside, enough=LONGEST_SAID
+        role,
+        cut_with_margin(text, LONGEST_MESSAGE_STEP),
+        line,
+        end,
+        moment,
+        aside=aside,
+        enough=LONGEST_MESSAGE_STEP,
     )
 
 
-def _ask(block: Block, place: EntryPosition, tools: dict[str, str], steps: list[TranscriptStep]) -> None:
-    name = string(block.get("name"))[:LONGEST_NAME]
+def _add_call(
+    block: Block, position: EntryPosition, tools: dict[str, str], steps: list[TranscriptStep]
+) -> None:
+    name, call, tool_input = as_name(block.get("name")), as_name(block.get("id")), block.get("input")
     if not name:
         return
-    call = string(block.get("id"))[:LONGEST_NAME]
     if call:
         tools[call] = name
-    if is_ours(name):
-        return
-    text, enough = _about(name, block.get("input"))
-    line, end, moment, aside = place
-    text = bounded(text, enough)
-    steps.append(TranscriptStep(Role.TOOL, text, line, end, moment, name, call, aside=aside, enough=enough))
+    if not is_own_tool(name):
+        fields: Mapping[str, Any] = tool_input if isinstance(tool_input, dict) else {}
+        steps.append(call_step(name, _describe_call(name, fields), fields, call=call, position=position))
 
 
-def _about(name: str, given: Any) -> tuple[str, int]:
-    """What it is about, and how much of that is enough."""
-    fields: Mapping[str, Any] = given if isinstance(given, dict) else {}
-    if name in COMMANDS:
-        command, what = string(fields.get("command")).strip(), string(fields.get("description")).strip()
-        text = f"{command}\n# {what}" if what else command
-    elif name == "AskUserQuestion":
-        asked = fields.get("questions")
-        each = [one for one in asked if isinstance(one, dict)] if isinstance(asked, list) else [fields]
-        text = "\n".join(filter(None, (string(one.get("question")) for one in each)))
-    else:
-        text = next((told for key in _ABOUT.get(name, ()) if (told := string(fields.get(key)))), "")
-    return (text, LONGEST_ASKED) if text else (compact(fields), LONGEST_JSON)
+def _describe_call(name: str, fields: Mapping[str, Any]) -> str:
+    """Return what a tool call is about; empty where no field says so."""
+    if name in COMMAND_TOOLS:
+        command = as_text(fields.get("command")).strip()
+        description = as_text(fields.get("description")).strip()
+        return f"{command}\n# {description}" if description else command
+    if name == "AskUserQuestion":
+        questions = fields.get("questions")
+        items = (
+            [item for item in questions if isinstance(item, dict)]
+            if isinstance(questions, list)
+            else [fields]
+        )
+        return "\n".join(filter(None, (as_text(item.get("question")) for item in items)))
+    return next((value for key in _SUBJECT_FIELDS.get(name, ()) if (value := as_text(fields.get(key)))), "")
 
 
-def compact(fields: Mapping[str, Any]) -> str:
-    """All that a tool was given, as JSON."""
+def encode_input(fields: Mapping[str, Any]) -> str:
+    """Encode a tool's input as JSON."""
     if not fields:
         return ""
     try:
@@ -158,106 +164,103 @@ def compact(fields: Mapping[str, Any]) -> str:
         return ""
 
 
-def _give_back(
-    block: Block, told: Any, place: EntryPosition, tools: dict[str, str], steps: list[TranscriptStep]
+def _add_result(
+    block: Block, details: Any, position: EntryPosition, tools: dict[str, str], steps: list[TranscriptStep]
 ) -> None:
-    call = string(block.get("tool_use_id"))[:LONGEST_NAME]
+    call = as_name(block.get("tool_use_id"))
     tool = tools.get(call, "")
-    if is_ours(tool):
+    if is_own_tool(tool):
         return
     content = block.get("content")
     parts = texts_in(content)
-    text = _result(content, parts)
-    failed = _failed(block, text, parts, told)
-    line, end, moment, aside = place
-    text = bounded(text, LONGEST_RESULT)
-    steps.append(
-        TranscriptStep(Role.RESULT, text, line, end, moment, tool, call, failed, aside, LONGEST_RESULT)
-    )
+    text = _result_text(content, parts)
+    failed = _failed(block, text, parts, details)
+    steps.append(result_step(text, failed=failed, tool=tool, call=call, position=position))
 
 
-def _result(content: Any, parts: Sequence[str]) -> str:
-    """Its text; a picture is only said to be there."""
+def _result_text(content: Any, parts: Sequence[str]) -> str:
+    """Return the text of a result; an image becomes a placeholder."""
     text = without_inserted("\n".join([*parts, *["[image]" for _ in blocks_in(content, "image")]]))
     return _TAGS.sub("", text).strip() if _TAGS.search(text) else text
 
 
-def _failed(block: Block, text: str, parts: Sequence[str], told: Any) -> bool:
-    """Whether it didn't work, by itself: what a person refused or stopped is no failure."""
-    about: Mapping[str, Any] = told if isinstance(told, dict) else {}
-    if about.get("interrupted") is True or text.startswith(_REFUSED) or string(told).startswith(_REFUSED):
+def _failed(block: Block, text: str, parts: Sequence[str], details: Any) -> bool:
+    """Whether the call failed; one that the user refused or stopped didn't."""
+    fields: Mapping[str, Any] = details if isinstance(details, dict) else {}
+    if (
+        fields.get("interrupted") is True
+        or text.startswith(_REFUSED_PREFIXES)
+        or as_text(details).startswith(_REFUSED_PREFIXES)
+    ):
         return False
-    code = _exit_code(parts, about)
-    if code == _INTERRUPTED:
+    code = _exit_code(parts, fields)
+    if code == INTERRUPTED:
         return False
-    if block.get("is_error") is True or about.get("success") is False:
+    if block.get("is_error") is True or fields.get("success") is False:
         return True
-    # A program may end with another code than 0 and mean no failure: then Claude Code says what it means.
-    failed = code not in (None, 0) and not about.get("returnCodeInterpretation")
-    return failed or any(_ENDED_BADLY in part for part in parts)
+    # A program may exit with another code than 0 without a failure: then Claude Code interprets it.
+    failed = code not in (None, 0) and not fields.get("returnCodeInterpretation")
+    return failed or any(_FAILED_STATUS in part for part in parts)
 
 
-def _exit_code(parts: Sequence[str], about: Mapping[str, Any]) -> int | None:
-    if about:
-        for name in _CODES:
-            code = about.get(name)
+def _exit_code(parts: Sequence[str], fields: Mapping[str, Any]) -> int | None:
+    if fields:
+        for name in _EXIT_CODE_FIELDS:
+            code = fields.get(name)
             if isinstance(code, int) and not isinstance(code, bool):
                 return code
     for text in parts:
-        # At the beginning, or in the frame around the output of a command in the background.
-        found = _EXIT.match(text) or (_EXIT.search(text[:400]) if text.startswith("<") else None)
-        if found is not None:
-            return int(found[1] or found[2])
+        # At the beginning, or in the frame around a background command's output.
+        match = _EXIT_CODE.match(text) or (_EXIT_CODE.search(text[:400]) if text.startswith("<") else None)
+        if match is not None:
+            return int(match[1] or match[2])
     return None
 
 
-INTERRUPTED = 130  # the exit code of a command that a person stopped
-
-
 def call_step(
-    tool: str, about: str, given: Mapping[str, Any], *, call: str, place: EntryPosition
+    tool: str, about: str, tool_input: Mapping[str, Any], *, call: str, position: EntryPosition
 ) -> TranscriptStep:
-    """A tool was asked for something: what it is `about`, else all that it was given, in short."""
-    text, enough = (about, LONGEST_ASKED) if about else (compact(given), LONGEST_JSON)
+    """Make the step of a tool call: what it is `about`, else all its input, shortened."""
+    text, enough = (about, LONGEST_CALL_STEP) if about else (encode_input(tool_input), LONGEST_JSON_STEP)
     return TranscriptStep(
         role=Role.TOOL,
-        text=bounded(text, enough),
-        line=place.line,
-        end=place.end,
-        timestamp=place.moment,
+        text=cut_with_margin(text, enough),
+        line=position.line,
+        end=position.end,
+        timestamp=position.moment,
         tool=tool,
         call=call,
-        aside=place.aside,
+        aside=position.aside,
         enough=enough,
     )
 
 
-def result_step(text: str, *, failed: bool, tool: str, call: str, place: EntryPosition) -> TranscriptStep:
-    """And that is what it gave back."""
+def result_step(text: str, *, failed: bool, tool: str, call: str, position: EntryPosition) -> TranscriptStep:
+    """Make the step of a tool's result."""
     return TranscriptStep(
         role=Role.RESULT,
-        text=bounded(text.strip(), LONGEST_RESULT),
-        line=place.line,
-        end=place.end,
-        timestamp=place.moment,
+        text=cut_with_margin(text.strip(), LONGEST_RESULT_STEP),
+        line=position.line,
+        end=position.end,
+        timestamp=position.moment,
         tool=tool,
         call=call,
         failed=failed,
-        aside=place.aside,
-        enough=LONGEST_RESULT,
+        aside=position.aside,
+        enough=LONGEST_RESULT_STEP,
     )
 
 
 def is_failure(code: int | None, text: str) -> bool:
-    """Whether a command's exit code says so: not of one that a person stopped, nor of one that merely found nothing."""
+    """Whether an exit code means failure: not if the user stopped the command, nor if it merely found nothing."""
     return code not in (None, 0, INTERRUPTED) and not (code == 1 and not text.strip())
 
 
-def first_of(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    """The first of the fields that has a text."""
-    return next((text for name in names if (text := string(fields.get(name)).strip())), "")
+def first_text(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    """Return the first of the fields that has text."""
+    return next((text for name in names if (text := as_text(fields.get(name)).strip())), "")
 
 
-def short(value: Any) -> str:
-    """A name or an id, no longer than those are."""
-    return string(value)[:LONGEST_NAME]
+def as_name(value: Any) -> str:
+    """Return a name or an id, cut to its longest length."""
+    return as_text(value)[:LONGEST_NAME]

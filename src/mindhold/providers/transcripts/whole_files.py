@@ -1,4 +1,4 @@
-"""Conversations in files that their program rewrites as a whole."""
+"""Reads conversations in files that their program rewrites as a whole."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from mindhold.ports.transcripts import (
 )
 from mindhold.providers.transcripts.steps import EntryPosition
 
-MOST = 64 << 20  # bytes that are read at once; a larger file isn't
-_HEAD = 1_024  # of those that a file is known by
+MAX_BYTES = 64 << 20  # larger files are not read
+_HEAD_BYTES = 1_024  # bytes at the beginning that identify a file
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]+")
 
-Read = Callable[[bytes], tuple[Sequence[TranscriptStep], TranscriptInfo]]
+ReadWhole = Callable[[bytes], tuple[Sequence[TranscriptStep], TranscriptInfo]]
 
 
-def follow_whole(file: Path, cursor: TranscriptCursor, read: Read) -> TranscriptRead | None:
-    """All of it if it isn't as it was at the cursor, else nothing; None when there is no such file."""
+def follow_whole(file: Path, cursor: TranscriptCursor, read: ReadWhole) -> TranscriptRead | None:
+    """Read the whole file if it changed since the cursor, else nothing; None when there is no such file."""
     try:
-        facts = file.stat()
-        if not stat.S_ISREG(facts.st_mode):  # a pipe would keep us waiting
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe would block
             return None
         with file.open("rb") as stream:
-            head = stream.read(_HEAD)
-            known = f"{facts.st_size} {facts.st_mtime_ns} ".encode() + head
-            mark = hashlib.blake2b(known, digest_size=12).hexdigest()
+            head = stream.read(_HEAD_BYTES)
+            identity = f"{status.st_size} {status.st_mtime_ns} ".encode() + head
+            mark = hashlib.blake2b(identity, digest_size=12).hexdigest()
             if mark == cursor.mark:
                 return TranscriptRead((), cursor, 0)
-            raw = b"" if facts.st_size > MOST else head + stream.read(MOST)
-    except (OSError, ValueError):  # or a name that no file can have
+            raw = b"" if status.st_size > MAX_BYTES else head + stream.read(MAX_BYTES)
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
-    steps, about = read(raw) if facts.st_size <= MOST else ((), TranscriptInfo(too_long=(0,)))
+    steps, about = read(raw) if status.st_size <= MAX_BYTES else ((), TranscriptInfo(too_long=(0,)))
     return TranscriptRead(
         steps=tuple(steps),
-        cursor=TranscriptCursor(facts.st_size, raw.count(b"\n"), mark),
+        cursor=TranscriptCursor(status.st_size, raw.count(b"\n"), mark),
         lines=len({step.line for step in steps}),
         restarted=cursor != TranscriptCursor(),
         cwd=about.cwd,
@@ -55,10 +55,10 @@ def follow_whole(file: Path, cursor: TranscriptCursor, read: Read) -> Transcript
     )
 
 
-class Members:
-    """What the object or the list in a file holds, one by one, with its key and its place; of `lists` each element.
+class JsonMembers:
+    """Iterates the members of the object or list in a file, with key and position; `lists` are read element by element.
 
-    It ends where the text can't be read any more: `bad` is that line then, else 0.
+    It ends where the JSON breaks off: `bad` is that line then, else 0.
     """
 
     def __init__(self, raw: bytes, lists: Collection[str]) -> None:
@@ -66,7 +66,7 @@ class Members:
         self._text = raw.decode("utf-8", "replace")
         self._lists = lists
         self._at = len(self._text) - len(self._text.lstrip("\ufeff"))
-        self._counted = self._byte = 0  # characters behind us, and their bytes
+        self._counted = self._byte = 0  # characters read so far, and their bytes
         self._line = 1
 
     def __iter__(self) -> Iterator[tuple[str, Any, EntryPosition]]:
@@ -74,7 +74,7 @@ class Members:
             opening = self._take("{[")
             yield from self._object() if opening == "{" else self._list("")
         except (ValueError, RecursionError):
-            self.bad = self._place(self._at).line
+            self.bad = self._position(self._at).line
 
     def _object(self) -> Iterator[tuple[str, Any, EntryPosition]]:
         while self._next() != "}":
@@ -84,49 +84,49 @@ class Members:
                 self._take("[")
                 yield from self._list(str(key))
             else:
-                value, place = self._value()
-                yield str(key), value, place
+                value, position = self._value()
+                yield str(key), value, position
             if self._next() != "}":
                 self._take(",")
 
     def _list(self, key: str) -> Iterator[tuple[str, Any, EntryPosition]]:
         while self._next() != "]":
-            value, place = self._value()
-            yield key, value, place
+            value, position = self._value()
+            yield key, value, position
             if self._next() != "]":
                 self._take(",")
         self._take("]")
 
     def _value(self) -> tuple[Any, EntryPosition]:
         self._next()
-        begins = self._place(self._at)
+        start = self._position(self._at)
         value, self._at = _DECODER.raw_decode(self._text, self._at)
-        return value, EntryPosition(begins.line, self._place(self._at).end)
+        return value, EntryPosition(start.line, self._position(self._at).end)
 
     def _next(self) -> str:
-        """What stands next, not taken."""
-        if behind := _SPACE.match(self._text, self._at):
-            self._at = behind.end()
+        """Return the next character without taking it."""
+        if space := _SPACE.match(self._text, self._at):
+            self._at = space.end()
         return self._text[self._at : self._at + 1]
 
-    def _take(self, wanted: str) -> str:
-        found = self._next()
-        if not found or found not in wanted:
+    def _take(self, expected: str) -> str:
+        character = self._next()
+        if not character or character not in expected:
             raise ValueError
         self._at += 1
-        return found
+        return character
 
-    def _place(self, at: int) -> EntryPosition:
-        """Never before one that was asked for earlier."""
-        behind = self._text[self._counted : at]
-        self._byte += len(behind.encode("utf-8", "surrogatepass"))
-        self._line += behind.count("\n")
+    def _position(self, at: int) -> EntryPosition:
+        """Return the position of a character; calls must be in ascending order."""
+        text = self._text[self._counted : at]
+        self._byte += len(text.encode("utf-8", "surrogatepass"))
+        self._line += text.count("\n")
         self._counted = at
         return EntryPosition(self._line, self._byte)
 
 
-def entries_of(folder: str | Path) -> list[os.DirEntry[str]]:
-    """What is in a folder; nothing where it can't be read."""
+def list_folder(folder: str | Path) -> list[os.DirEntry[str]]:
+    """List a folder; empty where it can't be read."""
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -134,34 +134,34 @@ def entries_of(folder: str | Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def under(folder: str | Path, deepest: int) -> Iterator[os.DirEntry[str]]:
-    """The files in a folder and in those within it, so many deep."""
-    for entry in entries_of(folder):
+def files_under(folder: str | Path, deepest: int) -> Iterator[os.DirEntry[str]]:
+    """Yield the files in a folder and its subfolders, down to that depth."""
+    for entry in list_folder(folder):
         with suppress(OSError):
             if entry.is_dir(follow_symlinks=False):
                 if deepest:
-                    yield from under(entry.path, deepest - 1)
+                    yield from files_under(entry.path, deepest - 1)
             elif entry.is_file():
                 yield entry
 
 
-def conversation(
+def describe_file(
     entry: os.DirEntry[str], source: str, *, folder: str = "", part_of: str = ""
 ) -> ConversationFile | None:
-    """It as the disk tells; None when it is empty or has gone."""
+    """Describe a file by its directory entry; None when it is empty or gone."""
     try:
-        facts = entry.stat()
+        status = entry.stat()
     except OSError:
         return None
-    if not facts.st_size:
+    if not status.st_size:
         return None
     return ConversationFile(
-        Path(entry.path), facts.st_size, facts.st_mtime_ns, source, folder=folder, part_of=part_of
+        Path(entry.path), status.st_size, status.st_mtime_ns, source, folder=folder, part_of=part_of
     )
 
 
-def head_of(path: str | Path, size: int) -> bytes:
-    """How a file begins; nothing where it can't be read."""
+def read_head(path: str | Path, size: int) -> bytes:
+    """Return the beginning of a file; empty where it can't be read."""
     try:
         with Path(path).open("rb") as stream:
             return stream.read(size)
@@ -169,13 +169,13 @@ def head_of(path: str | Path, size: int) -> bytes:
         return b""
 
 
-def is_whole(file: Path, head: bytes) -> bool:
-    """Whether a file is one object, and not one on each line; a copy of it may have another name."""
+def is_one_object(file: Path, head: bytes) -> bool:
+    """Whether a file is one object, not one on each line; a copy may have another name."""
     return file.suffix == ".json" or head.lstrip()[:64].partition(b"\n")[0].strip() == b"{"
 
 
-def lies_under(path: Path, folders: Collection[Path]) -> bool:
-    """Whether a file lies in one of the folders, whatever links lead there."""
+def is_under(path: Path, folders: Collection[Path]) -> bool:
+    """Whether the file lies in one of the folders, also through links."""
     real = Path(os.path.realpath(path))
     return any(
         path.is_relative_to(folder) or real.is_relative_to(os.path.realpath(folder)) for folder in folders
