@@ -292,12 +292,16 @@ class _Resolver:
         if item.session_only:
             conversation = conversation or f"{ALONE}{engine.new_id()}"  # nobody will end it: a day does
             metadata = {**metadata, SESSION_ONLY: clean_conversation_name(engine, conversation)}
-        changes: dict[str, Any] = {"conversation": conversation, "metadata": metadata}
+        changes: dict[str, Any] = {}
+        if conversation != item.conversation:
+            changes["conversation"] = conversation
+        if metadata is not item.metadata:
+            changes["metadata"] = metadata
         if item.scope is not None and item.create_scope:
             changes["scope"] = await self._opened(item.scope)
         if item.linked_to:
             changes["linked_to"] = await full_ids(self._context, item.linked_to)
-        return item.model_copy(update=changes)
+        return item.model_copy(update=changes) if changes else item
 
     async def _opened(self, name: str) -> str:
         if name not in self._scopes:
