@@ -359,9 +359,7 @@ class BackupInput(Input):
         default=None,
         description="Whether it is encrypted, with the server's passphrase; as its settings say where none is said.",
     )
-    without: list[str] = Field(
-        default=[], description="Stores that projects live in, and that are left out."
-    )  # stores of projects to leave out
+    without: list[str] = Field(default=[], description="Stores that projects live in, and that are left out.")
 
 
 class BackupView(Output):
@@ -400,15 +398,15 @@ class BackupFileView(Output):
         examples=["/home/me/.mindhold/backups/backup-20261116T103000Z.backup"],
     )
     bytes: int = Field(examples=[48213])
+    # Null if its checksum file is missing.
     sha256: str | None = Field(
         default=None, examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
-    )  # null if its checksum file is missing
+    )
     created: datetime = Field(
         description="When it was made, or how many were.", examples=["2026-11-16T10:30:00Z"]
     )
-    made: str = Field(
-        examples=["daily"]
-    )  # reason: by hand, daily, weekly, before a restore, before a scope was forgotten
+    # Reason: by hand, daily, weekly, before a restore, before a scope was forgotten.
+    made: str = Field(examples=["daily"])
     encrypted: bool = Field(default=False, examples=[False])
     whole: bool = Field(default=True, examples=[True])  # whether it can replace the whole store
 

@@ -221,9 +221,8 @@ class PartReader:
 async def read_parts(path: Path, passphrase: str | None, context: ReaderContext) -> AsyncIterator[PartReader]:
     """The parts; each must be read before the next. Raises OSError, Refused."""
     opening_file = open_backup(path, passphrase)
-    reader = await run_uncancelled(
-        asyncio.to_thread(opening_file.__enter__)
-    )  # deriving the key takes a while
+    # Deriving the key takes a while.
+    reader = await run_uncancelled(asyncio.to_thread(opening_file.__enter__))
     try:
         parts = reader.parts()
         while part := await run_uncancelled(asyncio.to_thread(next, parts, None)):

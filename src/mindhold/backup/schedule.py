@@ -90,9 +90,8 @@ async def run_scheduled_backup(
     async with claim(engine, BACKUP_STEP) as acquired:
         if not acquired:
             return StageResult(BACKUP_STEP, 0, "another process is at it", perf_counter() - began)
-        reason = due_backup(
-            stored_backups(engine, await backups(engine)), today, rules
-        )  # another process may just have made it
+        # Another process may just have made it.
+        reason = due_backup(stored_backups(engine, await backups(engine)), today, rules)
         detail = await _make(engine, reason, progress) if reason else ""
         deleted = await _delete_outdated(engine, rules)
     details = [detail, f"{deleted} dropped" if deleted else ""]

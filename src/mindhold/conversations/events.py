@@ -18,9 +18,8 @@ KEPT = timedelta(days=90)  # after the last event
 FOLDED = "folded"  # in an event: the keys of the events that it replaces
 MOST_EVENTS = 10_000
 MOST_UNFOLDED = 100  # events; more are folded into one
-MOST_DROPPED = (
-    2 * MOST_UNFOLDED
-)  # at once, since a caller waits; the others are named and dropped the next time
+# At once, since a caller waits; the others are named and dropped the next time.
+MOST_DROPPED = 2 * MOST_UNFOLDED
 
 
 @dataclass(frozen=True, slots=True)

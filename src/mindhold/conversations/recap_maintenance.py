@@ -33,10 +33,11 @@ YEARS_AFTER = timedelta(days=2 * 365)  # months that ended this long ago are mer
 LEAST_RECAPS = 2  # recaps worth merging
 PAGE = 500
 MERGED, ARCHIVED = "gathered", "archived"
+# The levels that each is made of.
 MERGED_LEVELS = {
     MONTH_RECAP: (CONVERSATION_RECAP,),
     YEAR_RECAP: (CONVERSATION_RECAP, MONTH_RECAP),
-}  # the levels that each is made of
+}
 FORMS = {MONTH_RECAP: "%Y-%m", YEAR_RECAP: "%Y"}
 
 

@@ -146,9 +146,8 @@ class RecapView(Output):
     conversation: str | None = Field(
         default=None, description="The conversation that it belongs to.", examples=["abc-123"]
     )
-    part: int | None = Field(
-        default=None, examples=[0]
-    )  # of a long conversation, from 0 on; null for the whole
+    # Of a long conversation, from 0 on; null for the whole.
+    part: int | None = Field(default=None, examples=[0])
     start: datetime = Field(examples=["2026-11-02T08:15:00Z"])
     end: datetime = Field(examples=["2026-11-16T10:30:00Z"])
     count: int = Field(description="How many there are in this answer.", examples=[24])

@@ -172,9 +172,8 @@ HANDLERS: Mapping[str, Handler] = {
 }
 # Short jobs, which a waiting caller may run when no time is left.
 SHORT_JOBS = (EVALUATE, RELATE, TIDY)
-CANCELLABLE_JOBS = frozenset(
-    {REINDEX, MAINTENANCE_JOB}
-)  # jobs that check between their steps whether they were cancelled
+# Jobs that check between their steps whether they were cancelled.
+CANCELLABLE_JOBS = frozenset({REINDEX, MAINTENANCE_JOB})
 HISTORY_JOBS = (EMBED_HISTORY_JOB, ARCHIVE_HISTORY)  # jobs about conversations, not memories
 
 

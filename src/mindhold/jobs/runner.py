@@ -62,9 +62,8 @@ class Runner:
             return JobRun(job, kept=False)
         finally:
             renewal.cancel()
-            await asyncio.wait(
-                {renewal}
-            )  # not awaited itself, which would swallow a cancellation of the caller
+            # Not awaited itself, which would swallow a cancellation of the caller.
+            await asyncio.wait({renewal})
         return JobRun(outcome, await self._engine.store.finish(outcome, self._owner))
 
     async def run_all(

@@ -277,9 +277,8 @@ class UndoAuditResult(Output):
     count: int = Field(description="How many there are in this answer.", examples=[1])
     passed_over: int = Field(examples=[0])
     note: str = Field(default="", description="What there is to say of it.")
-    notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
-    )  # about documents that couldn't be written
+    # About documents that couldn't be written.
+    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
 
 
 async def _undo(context: Context, request: AuditInput) -> UndoAuditResult:

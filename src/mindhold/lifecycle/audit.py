@@ -265,9 +265,8 @@ class AuditView(Output):
     who: str = Field(examples=["system"])
     operations: list[str] = Field(examples=[["archived 20 messages that summaries stand for"]])
     counts: dict[str, int] = Field(examples=[{"archived": 20}])
-    back: str = Field(
-        examples=["mindhold audit undo 01m7gv42a3fzcy3gb19vmek4q7"]
-    )  # the commands that undo it; empty if nothing was removed
+    # The commands that undo it; empty if nothing was removed.
+    back: str = Field(examples=["mindhold audit undo 01m7gv42a3fzcy3gb19vmek4q7"])
     scope: str = Field(default="", description="The scope that it is in.")
     files: list[str] = []  # in the backup folder
     undone: datetime | None = None

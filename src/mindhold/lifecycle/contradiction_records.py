@@ -149,9 +149,8 @@ async def is_known(engine: Engine, pair: MemoryPair) -> bool:
 async def save_pair_record(engine: Engine, kind: str, record: PairRecord) -> None:
     """Insert or replace a record."""
     namespace = pair_namespace(kind, record.agent, record.key)
-    if (
-        await engine.ledger.entry(REGISTER, namespace.name, now=engine.clock()) is None
-    ):  # first, so that no record is lost
+    # First, so that no record is lost.
+    if await engine.ledger.entry(REGISTER, namespace.name, now=engine.clock()) is None:
         owner = {"kind": namespace.kind, "agent": namespace.agent}
         await engine.ledger.put_entry(Entry(REGISTER, namespace.name, owner, engine.clock()))
     value: dict[str, Any] = {

@@ -173,9 +173,8 @@ async def _follow_successors(engine: Engine, record: PairRecord, pair: MemoryPai
 async def _move(engine: Engine, record: PairRecord, pair: MemoryPair) -> None:
     """Give the record another newer memory; the older one stays as it is."""
     moved = replace(record, key=pair.key, newer=pair.newer.id, texts=pair.texts)
-    await save_pair_record(
-        engine, FOUND, moved
-    )  # save the final record first, so that an interrupted move is repeated
+    # Save the final record first, so that an interrupted move is repeated.
+    await save_pair_record(engine, FOUND, moved)
     if record.applied:
         removals: list[Change] = [
             Disconnect(change.link.origin, change.link.target, change.link.relation)

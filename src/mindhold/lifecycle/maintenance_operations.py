@@ -58,9 +58,8 @@ class ConsolidateInput(Input):
 
     dry_run: bool = Field(default=False, description="Only say what would be done.", examples=[True])
     stages: tuple[str, ...] = Field(default=(), description="Only these stages.")
-    seconds: float | None = Field(
-        default=None, gt=0, le=86_400, description="How long it may take, or took."
-    )  # default: life.seconds
+    # Default: life.seconds.
+    seconds: float | None = Field(default=None, gt=0, le=86_400, description="How long it may take, or took.")
 
 
 class StageView(Output):
@@ -124,9 +123,8 @@ class ConsolidateResult(Output):
     others: list[OtherView] = []
     counts: dict[str, int] = Field(default={}, examples=[{"archived": 1}])
     dry_run: bool = Field(default=False, description="Only say what would be done.")
-    notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
-    )  # why nothing was done
+    # Why nothing was done.
+    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
 
 
 class ReportsInput(Input):
@@ -276,9 +274,8 @@ class MaintainInput(Input):
     backup: bool = Field(
         default=True, description="Whether a backup that is due is made first.", examples=[False]
     )
-    seconds: float | None = Field(
-        default=None, gt=0, le=86_400, description="How long it may take, or took."
-    )  # default: maintenance.seconds
+    # Default: maintenance.seconds.
+    seconds: float | None = Field(default=None, gt=0, le=86_400, description="How long it may take, or took.")
 
 
 class StepView(Output):
@@ -316,9 +313,8 @@ class MaintainResult(Output):
     failed: list[str] = Field(default=[], description="How many could not be done.")
     seconds: float = Field(description="How long it may take, or took.", examples=[0.6])
     dry_run: bool = Field(default=False, description="Only say what would be done.", examples=[True])
-    notice: str = Field(
-        default="", description="What you should know about this answer; mostly empty."
-    )  # why nothing was done
+    # Why nothing was done.
+    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
 
 
 async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:

@@ -338,9 +338,8 @@ class OldMessages:
                 continue
             self._requested.add(key)
             scope, agent, conversation = key
-            with suppress(
-                Changed
-            ):  # somebody took messages away meanwhile: it is written without them another time
+            # Somebody took messages away meanwhile: it is written without them another time.
+            with suppress(Changed):
                 await self._recaps.recap(self._engine, conversation, scope=scope, agent=agent)
         if fresh:
             await self._engine.store.set_cursor(
@@ -427,10 +426,11 @@ RETENTION_STEP = RETENTION
 KEEP_ALL_NOTICE = "retention.level is keep-all: nothing goes by itself"
 Step = Callable[[Engine, StageLimits, RecapPort], Awaitable[StageResult]]
 STEPS: tuple[Step, ...] = (archive_old_messages, merge_repeated, archive_unused, make_room)
+# Steps that a consolidation does as well.
 CONSOLIDATION_STEPS: tuple[Step, ...] = (
     merge_repeated,
     archive_unused,
-)  # steps that a consolidation does as well
+)
 
 
 async def run_retention(

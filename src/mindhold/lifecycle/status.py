@@ -382,9 +382,8 @@ def _redactions(report: StatusReport) -> dict[str, Any]:
     call_fields = ("service_calls", "service_tokens", "service_dollars", "language_calls", "language_tokens")
     money = dict.fromkeys((*call_fields, "language_dollars"), 0)
     sidecar = {name: value for name, value in _sidecar_view(report).items() if name in ("kind", "state")}
-    storage = {
-        mode: {**store_state, "detail": ""} for mode, store_state in _storage_view(report).items()
-    }  # the detail may name a server
+    # The detail may name a server.
+    storage = {mode: {**store_state, "detail": ""} for mode, store_state in _storage_view(report).items()}
     public = {"store": {"kind": report.store.kind}, "beside": sidecar, "storage": storage}
     return {**public, "jobs": {}, "dead_jobs": [], **money}
 
