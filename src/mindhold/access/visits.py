@@ -63,11 +63,7 @@ async def end_visit(engine: Engine, visit_id: str) -> bool:
 def _to_value(visit_id: str, visit: Visit) -> dict[str, Any]:
     if not visit_id or len(visit_id) > LONGEST_ID:
         raise InvalidInput(f"A visit's id has 1 to {LONGEST_ID} characters.", advice="Make a shorter one.")
-    value = {
-        "owner": visit.owner,
-        "protocol_version": visit.protocol_version,
-        "client": dict(visit.client),
-    }
+    value = {"owner": visit.owner, "protocol_version": visit.protocol_version, "client": dict(visit.client)}
     try:
         size = len(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

@@ -60,9 +60,7 @@ class BackupPart:
     totals: Totals = field(default_factory=Totals)
     size: int = 0
     sha256: str = ""
-    packed: str = (
-        ""  # checksum of the compressed blocks, which may differ in bits that don't matter to their content
-    )
+    packed: str = ""  # checksum of the compressed blocks, some bits of which don't matter to their content
     lives: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
 

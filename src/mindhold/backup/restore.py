@@ -86,10 +86,10 @@ async def _merge_part(engine: Engine, part: PartReader, folder: Path, progress: 
         return await import_lines(engine, split_lines(part.blocks), agent="system", progress=progress)
     path = folder / "export.jsonl"
     async with part.as_store() as store:
-        filter_ = await _living_filter(store, part.summary)
+        where = await _living_filter(store, part.summary)
         scratch = replace(engine, store=store, ledger=store)
         with path.open("w", encoding="utf-8", newline="\n") as stream:
-            await export_stream(scratch, stream, where=filter_)
+            await export_stream(scratch, stream, where=where)
     with path.open("r", encoding="utf-8", newline="\n") as lines:
         imported = await import_lines(engine, lines, agent="system", progress=progress)
     path.unlink()

@@ -30,10 +30,7 @@ from mindhold.ports.backend import Cursor, Record, SnapshotItem, SnapshotRemoval
 
 BATCH = 500
 _NUMBERS = "<f2"  # as precise as the stores
-_TIMES = {
-    "job": ("created", "due", "lease_until", "finished"),
-    "entry": ("created", "expires"),
-}
+_TIMES = {"job": ("created", "due", "lease_until", "finished"), "entry": ("created", "expires")}
 
 
 class RowCounter:

@@ -79,11 +79,7 @@ def sum_events(entries: Sequence[Entry], conversation: str, *, agent: str) -> Co
         event = _parse_event(entry.value)
         tools.update(event.tools)
         answers.update(event.answers)
-        for ids, more in (
-            (memories, event.memories),
-            (documents, event.documents),
-            (touched, event.touched),
-        ):
+        for ids, more in ((memories, event.memories), (documents, event.documents), (touched, event.touched)):
             for memory_id in more:  # each at its latest position
                 ids.pop(memory_id, None)
                 ids[memory_id] = None

@@ -49,11 +49,11 @@ def messages_filter(conversation: str, *, scope: str, agent: str) -> Filter:
     )
 
 
-async def find_messages(engine: Engine, filter_: Filter) -> list[Memory]:
+async def find_messages(engine: Engine, where: Filter) -> list[Memory]:
     """The messages that a recap may use, by position. Texts that read like instructions are left out."""
     messages: list[Memory] = []
     after: PagePosition | None = None
-    while page := await engine.store.find(filter_, order=Order.OLDEST, limit=PAGE, after=after):
+    while page := await engine.store.find(where, order=Order.OLDEST, limit=PAGE, after=after):
         after = PagePosition.of(page[-1], Order.OLDEST)
         messages += [
             memory
@@ -120,16 +120,14 @@ async def recap_conversation(
 
 
 async def update_recap(
-    engine: Engine, conversation: ConversationRef, *, whole: bool, enough: Callable[[], bool] = lambda: False
+    engine: Engine, ref: ConversationRef, *, whole: bool, enough: Callable[[], bool] = lambda: False
 ) -> RecapOutcome:
     """Like `recap_conversation`, but also tells `busy` and `more`. After one part it stops when `enough` returns true."""
-    async with claim(
-        engine, f"recap {conversation.agent}\n{conversation.scope}\n{conversation.conversation}"
-    ) as acquired:
-        recaps = await _load_recaps(engine, conversation)
+    async with claim(engine, f"recap {ref.agent}\n{ref.scope}\n{ref.conversation}") as acquired:
+        recaps = await _load_recaps(engine, ref)
         if not acquired:
             return RecapOutcome(top_recap(recaps), busy=True)
-        last = await last_position(engine, conversation.conversation, scope=conversation.scope)
+        last = await last_position(engine, ref.conversation, scope=ref.scope)
         created: list[Recap] = []
         more = False
         for range_ in uncovered_ranges(
@@ -142,13 +140,11 @@ async def update_recap(
                 break
             full = range_[1] - range_[0] + 1 == engine.settings.recaps.every_messages
             if whole or full or range_[1] < last:
-                created += filter(
-                    None, [await _create_part(engine, conversation, range_, [*recaps, *created])]
-                )
+                created += filter(None, [await _create_part(engine, ref, range_, [*recaps, *created])])
         if created:
-            recaps = await _load_recaps(engine, conversation)
-            await _create_whole(engine, conversation, recaps)
-            recaps = await _load_recaps(engine, conversation)
+            recaps = await _load_recaps(engine, ref)
+            await _create_whole(engine, ref, recaps)
+            recaps = await _load_recaps(engine, ref)
         top = top_recap(recaps)
         return RecapOutcome(replace(top, made=bool(created)) if top else None, more=more)
 
@@ -173,10 +169,8 @@ def top_recap(recaps: Sequence[Recap]) -> Recap | None:
     return next(reversed(of_whole or active), None)
 
 
-async def _load_recaps(engine: Engine, conversation: ConversationRef) -> list[Recap]:
-    return await recaps_of(
-        engine, conversation.conversation, scope=conversation.scope, agent=conversation.agent
-    )
+async def _load_recaps(engine: Engine, ref: ConversationRef) -> list[Recap]:
+    return await recaps_of(engine, ref.conversation, scope=ref.scope, agent=ref.agent)
 
 
 def _is_open(engine: Engine, recap: Recap, recaps: Sequence[Recap]) -> bool:
@@ -189,13 +183,10 @@ def _is_open(engine: Engine, recap: Recap, recaps: Sequence[Recap]) -> bool:
 
 
 async def _create_part(
-    engine: Engine, conversation: ConversationRef, range_: PositionRange, recaps: Sequence[Recap]
+    engine: Engine, ref: ConversationRef, range_: PositionRange, recaps: Sequence[Recap]
 ) -> Recap | None:
-    filter_ = replace(
-        messages_filter(conversation.conversation, scope=conversation.scope, agent=conversation.agent),
-        positions=range_,
-    )
-    messages = await find_messages(engine, filter_)
+    where = replace(messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent), positions=range_)
+    messages = await find_messages(engine, where)
     before = next((item for item in recaps if item.positions and item.positions[0] == range_[0]), None)
     if before is not None and before.memory.merged_from == tuple(item.id for item in messages):
         return None  # nothing new
@@ -208,16 +199,16 @@ async def _create_part(
     if text is None:
         return None
     draft = RecapDraft(
-        name=f"recap {conversation.conversation} {range_[0]}",
-        scope=conversation.scope,
-        agent=conversation.agent,
+        name=f"recap {ref.conversation} {range_[0]}",
+        scope=ref.scope,
+        agent=ref.agent,
         level=CONVERSATION_RECAP,
         text=text,
         sources=messages,
         start=min(item.occurred for item in spoken),
         end=max(item.occurred for item in spoken),
         count=len(messages),
-        conversation=conversation.conversation,
+        conversation=ref.conversation,
         part=part,
         positions=range_,
         previous=earlier[-1].memory.id if earlier else None,
@@ -226,7 +217,7 @@ async def _create_part(
     return await save_recap(engine, draft)
 
 
-async def _create_whole(engine: Engine, conversation: ConversationRef, recaps: Sequence[Recap]) -> None:
+async def _create_whole(engine: Engine, ref: ConversationRef, recaps: Sequence[Recap]) -> None:
     """Write the recap of the whole if there are two or more parts."""
     active = [recap for recap in recaps if recap.memory.status is Status.ACTIVE]
     parts = [recap for recap in active if recap.of_messages][-MOST_PARTS:]
@@ -245,16 +236,18 @@ async def _create_whole(engine: Engine, conversation: ConversationRef, recaps: S
     if text is None:
         return
     draft = RecapDraft(
-        name=f"recap {conversation.conversation}",
-        scope=conversation.scope,
-        agent=conversation.agent,
+        name=f"recap {ref.conversation}",
+        scope=ref.scope,
+        agent=ref.agent,
         level=CONVERSATION_RECAP,
-        text=replace(text, sources=tuple(ref for recap in reversed(parts) for ref in recap.refs)),
+        text=replace(
+            text, sources=tuple(message_id for recap in reversed(parts) for message_id in recap.refs)
+        ),
         sources=[recap.memory for recap in parts],
         start=start,
         end=end,
         count=count,
-        conversation=conversation.conversation,
+        conversation=ref.conversation,
         before=before.memory if before else None,
     )
     await save_recap(engine, draft)
@@ -299,54 +292,38 @@ async def run_recap_job(
 
     Raises Changed if messages are removed meanwhile, and the store's errors.
     """
-    conversation = ConversationRef(
+    ref = ConversationRef(
         str(payload[CONVERSATION_FIELD]), str(payload[SCOPE_KEY]), str(payload[AGENT_FIELD])
     )
     reason = str(payload.get(REASON_FIELD, SILENCE))
     settings = engine.settings.recaps
     if not settings.enabled and reason != REMADE:  # since the job was queued
         return {"recapped": 0}
-    filter_ = messages_filter(conversation.conversation, scope=conversation.scope, agent=conversation.agent)
+    where = messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent)
     if reason == SILENCE:
-        latest = await engine.store.find(filter_, order=Order.CHANGED, limit=1)
+        latest = await engine.store.find(where, order=Order.CHANGED, limit=1)
         silent_at = latest[0].created + engine.settings.serve.session_ttl if latest else engine.clock()
         if silent_at > engine.clock():
             job = recap_job(
-                engine,
-                conversation.conversation,
-                scope=conversation.scope,
-                agent=conversation.agent,
-                why=reason,
-                due=silent_at,
+                engine, ref.conversation, scope=ref.scope, agent=ref.agent, why=reason, due=silent_at
             )
             await engine.store.apply([Enqueue(job)])
             return {"recapped": 0}
-    if reason not in (GROWN, REMADE) and not await _needs_recap(engine, conversation):
+    if reason not in (GROWN, REMADE) and not await _needs_recap(engine, ref):
         return {"recapped": 0}
     until = monotonic() + seconds
-    outcome = await update_recap(
-        engine, conversation, whole=reason != GROWN, enough=lambda: monotonic() >= until
-    )
+    outcome = await update_recap(engine, ref, whole=reason != GROWN, enough=lambda: monotonic() >= until)
     if outcome.busy or outcome.more:
         due = engine.clock() + (RETRY_AFTER if outcome.busy else timedelta())
-        job = recap_job(
-            engine,
-            conversation.conversation,
-            scope=conversation.scope,
-            agent=conversation.agent,
-            why=reason,
-            due=due,
-        )
+        job = recap_job(engine, ref.conversation, scope=ref.scope, agent=ref.agent, why=reason, due=due)
         await engine.store.apply([Enqueue(job)])
     return {"recapped": int(outcome.recap is not None and outcome.recap.made)}
 
 
-async def _needs_recap(engine: Engine, conversation: ConversationRef) -> bool:
+async def _needs_recap(engine: Engine, ref: ConversationRef) -> bool:
     """Whether it already has a recap, or enough messages for one."""
-    filter_ = messages_filter(conversation.conversation, scope=conversation.scope, agent=conversation.agent)
+    where = messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent)
     least = engine.settings.recaps.from_messages
-    if await engine.store.count(filter_, most=least) >= least:
+    if await engine.store.count(where, most=least) >= least:
         return True
-    return bool(
-        await recaps_of(engine, conversation.conversation, scope=conversation.scope, agent=conversation.agent)
-    )
+    return bool(await recaps_of(engine, ref.conversation, scope=ref.scope, agent=ref.agent))

@@ -34,10 +34,7 @@ LEAST_RECAPS = 2  # recaps worth merging
 PAGE = 500
 MERGED, ARCHIVED = "gathered", "archived"
 # The levels that each is made of.
-MERGED_LEVELS = {
-    MONTH_RECAP: (CONVERSATION_RECAP,),
-    YEAR_RECAP: (CONVERSATION_RECAP, MONTH_RECAP),
-}
+MERGED_LEVELS = {MONTH_RECAP: (CONVERSATION_RECAP,), YEAR_RECAP: (CONVERSATION_RECAP, MONTH_RECAP)}
 FORMS = {MONTH_RECAP: "%Y-%m", YEAR_RECAP: "%Y"}
 
 
@@ -75,9 +72,9 @@ async def _due_periods(
 ) -> AsyncIterator[tuple[RecapPeriod, list[Recap]]]:
     """Periods that ended before then, oldest first, with their recaps."""
     current = f"{before.astimezone(engine.zone()):{FORMS[level]}}"  # the period at that time
-    filter_ = Filter(viewer=EVERYONE, kinds=(Kind.CONTEXT,), tags=(RECAP_TAG,), until=before)
-    for scope in await engine.store.tally(filter_, "scope"):
-        in_scope = replace(filter_, scopes=(scope,))
+    where = Filter(viewer=EVERYONE, kinds=(Kind.CONTEXT,), tags=(RECAP_TAG,), until=before)
+    for scope in await engine.store.tally(where, "scope"):
+        in_scope = replace(where, scopes=(scope,))
         for agent in await engine.store.tally(in_scope, "agent"):
             periods: dict[str, list[Recap]] = defaultdict(list)
             for source_level in MERGED_LEVELS[level]:
@@ -89,9 +86,9 @@ async def _due_periods(
                     yield RecapPeriod(level, name, scope, agent), periods[name]
 
 
-async def _find_recaps(engine: Engine, filter_: Filter) -> AsyncIterator[Recap]:
+async def _find_recaps(engine: Engine, where: Filter) -> AsyncIterator[Recap]:
     after: PagePosition | None = None
-    while page := await engine.store.find(filter_, order=Order.OLDEST, limit=PAGE, after=after):
+    while page := await engine.store.find(where, order=Order.OLDEST, limit=PAGE, after=after):
         after = PagePosition.of(page[-1], Order.OLDEST)
         for memory in filter(is_recap, page):
             yield recap_of(memory)
@@ -202,10 +199,10 @@ async def recap_missed(engine: Engine, within: StageLimits) -> AsyncIterator[Sta
     started = engine.clock()
     last = await engine.store.cursor(LOOKED)
     since = datetime.fromisoformat(last) if last else None
-    async for conversation in _changed_conversations(engine, since):
+    async for ref in _changed_conversations(engine, since):
         if within.over:
             return
-        yield await _recap_if_missing(engine, conversation, dry=within.dry)
+        yield await _recap_if_missing(engine, ref, dry=within.dry)
     if not within.dry:
         await engine.store.set_cursor(
             LOOKED, (started - engine.settings.serve.session_ttl - CLOCK_SKEW).isoformat()
@@ -214,33 +211,31 @@ async def recap_missed(engine: Engine, within: StageLimits) -> AsyncIterator[Sta
 
 async def _changed_conversations(engine: Engine, since: datetime | None) -> AsyncIterator[ConversationRef]:
     """The conversations with messages written or changed since then."""
-    filter_ = Filter(viewer=EVERYONE, turns=True, changed=since, minimum_trust=LEAST_TRUST)
-    for scope in await engine.store.tally(filter_, "scope"):
-        in_scope = replace(filter_, scopes=(scope,))
+    where = Filter(viewer=EVERYONE, turns=True, changed=since, minimum_trust=LEAST_TRUST)
+    for scope in await engine.store.tally(where, "scope"):
+        in_scope = replace(where, scopes=(scope,))
         for agent in await engine.store.tally(in_scope, "agent"):
             for name in await engine.store.tally(replace(in_scope, agents=(agent,)), "conversation"):
                 yield ConversationRef(name, scope, agent)
 
 
-async def _recap_if_missing(
-    engine: Engine, conversation: ConversationRef, *, dry: bool
-) -> StageExample | None:
+async def _recap_if_missing(engine: Engine, ref: ConversationRef, *, dry: bool) -> StageExample | None:
     """Write a missing recap; None if the conversation goes on, is too short, or has one."""
-    filter_ = messages_filter(conversation.conversation, scope=conversation.scope, agent=conversation.agent)
-    newest = await engine.store.find(filter_, order=Order.CHANGED, limit=NEWEST)
+    where = messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent)
+    newest = await engine.store.find(where, order=Order.CHANGED, limit=NEWEST)
     if not newest or newest[0].created + engine.settings.serve.session_ttl > engine.clock():
         return None
     least = engine.settings.recaps.from_messages
-    if await engine.store.count(filter_, most=least) < least:
+    if await engine.store.count(where, most=least) < least:
         return None
     ids = {message.id for message in newest}
     if await covered_messages(engine, ids) == ids:
         return None
-    why = f"a conversation in {conversation.scope} had no summary"
+    why = f"a conversation in {ref.scope} had no summary"
     if dry:
         return StageExample("", RECAPPED, why)
     try:
-        recap = (await update_recap(engine, conversation, whole=True)).recap
+        recap = (await update_recap(engine, ref, whole=True)).recap
     except Changed:  # the next run tries again
         return None
     return StageExample(recap.memory.id, RECAPPED, why) if recap and recap.made else None

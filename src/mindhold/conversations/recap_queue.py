@@ -66,11 +66,11 @@ async def queue_ended(engine: Engine, conversation: str, *, agents: Iterable[str
     """Queue recaps of an ended conversation for these agents, or all, in each scope."""
     if not engine.settings.recaps.enabled:
         return
-    filter_ = Filter(viewer=EVERYONE, agents=tuple(agents), conversation=conversation, turns=True)
+    where = Filter(viewer=EVERYONE, agents=tuple(agents), conversation=conversation, turns=True)
     jobs: list[Change] = [
         Enqueue(recap_job(engine, conversation, scope=scope, agent=agent, why=ENDED))
-        for scope in await engine.store.tally(filter_, "scope")
-        for agent in await engine.store.tally(replace(filter_, scopes=(scope,)), "agent")
+        for scope in await engine.store.tally(where, "scope")
+        for agent in await engine.store.tally(replace(where, scopes=(scope,)), "agent")
     ]
     if jobs:
         await engine.store.apply(jobs)

@@ -90,29 +90,24 @@ def note_call(engine: Engine, conversation: str, call: CallActivity, *, agent: s
 
 async def write_activity(engine: Engine, key: ConversationKey | None = None) -> None:
     """Write the activity of one conversation or all. What can't be written now is written later."""
-    for conversation in engine.activity.places() if key is None else [key]:
-        for _, activity in engine.activity.take(conversation):
+    for ref in engine.activity.places() if key is None else [key]:
+        for _, activity in engine.activity.take(ref):
             written = False
             try:
                 await save_conversation_event(
-                    activity.engine, conversation.conversation, _to_event(activity), agent=conversation.agent
+                    activity.engine, ref.conversation, _to_event(activity), agent=ref.agent
                 )
                 written = True
             except MindholdError as error:
                 log.warning("what was done in a conversation could not be written down: %s", error.code)
             finally:
                 if not written:
-                    engine.activity.give_back(conversation, activity)
+                    engine.activity.give_back(ref, activity)
                     engine.activity.arrange(lambda: write_activity(engine))
 
 
 async def note_activity(
-    engine: Engine,
-    conversation: str,
-    memory_ids: Sequence[str] = (),
-    *,
-    agent: str,
-    exactly: bool = False,
+    engine: Engine, conversation: str, memory_ids: Sequence[str] = (), *, agent: str, exactly: bool = False
 ) -> None:
     """Record that a conversation stored something. Call it afterwards, so that a concurrent end sees it or comes before.
 
@@ -160,8 +155,8 @@ async def keep_conversation_open(engine: Engine, conversation: str, *, agent: st
 
 async def last_activity_at(engine: Engine, entry: Entry) -> datetime:
     """When the conversation of an OPEN entry was last active; the engine has its scopes."""
-    conversation = ConversationKey.of_value(entry.value)
-    key = _key(conversation.conversation, conversation.agent)
+    ref = ConversationKey.of_value(entry.value)
+    key = _key(ref.conversation, ref.agent)
     events = await engine.store.entries(EVENTS + key, now=engine.clock(), limit=1)
     return max([entry.created, *(event.created for event in events)])
 

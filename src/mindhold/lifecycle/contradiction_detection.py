@@ -155,9 +155,9 @@ async def neighbours(engine: Engine, memories: Sequence[Memory]) -> dict[str, li
         elif memory.id in vectors:
             groups[memory.scope, memory.agent, memory.topic.casefold()].append(memory)
     for (scope, agent, _), members in groups.items():
-        filter_ = Filter(viewer=agent, scopes=(scope,), agents=(agent,), topic=members[0].topic)
+        where = Filter(viewer=agent, scopes=(scope,), agents=(agent,), topic=members[0].topic)
         own = [vectors[memory.id] for memory in members]
-        hit_lists = await engine.store.nearest(own, model=model, where=filter_, limit=NEIGHBOURS + 1)
+        hit_lists = await engine.store.nearest(own, model=model, where=where, limit=NEIGHBOURS + 1)
         others = await engine.store.get_many(
             list({hit.id for hits in hit_lists for hit in hits}), viewer=agent
         )

@@ -304,10 +304,10 @@ def _groups(
 
 async def _unexamined(engine: Engine, limit: int) -> AsyncIterator[list[Memory]]:
     """Pages of unexamined memories, oldest first."""
-    filter_, after = Filter(viewer="system", unexamined=True), None
+    where, after = Filter(viewer="system", unexamined=True), None
     while True:
         try:
-            page = await engine.store.find(filter_, order=Order.OLDEST, limit=limit, after=after)
+            page = await engine.store.find(where, order=Order.OLDEST, limit=limit, after=after)
         except MemoryNotFound:  # the last memory was erased meanwhile; the next run continues
             return
         if not page:

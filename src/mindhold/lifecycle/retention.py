@@ -183,13 +183,13 @@ async def _parts(engine: Engine, message: Memory) -> list[Memory]:
     position = message.provenance.position
     if position is None:
         return []
-    filter_ = Filter(
+    where = Filter(
         viewer="system",
         scopes=(message.scope,),
         conversation=message.provenance.conversation,
         positions=(position, position),
     )
-    memories = await engine.store.find(filter_, limit=int(message.metadata[PARTS_KEY]) + 50)
+    memories = await engine.store.find(where, limit=int(message.metadata[PARTS_KEY]) + 50)
     return [memory for memory in memories if PART_KEY in memory.metadata and memory.agent == message.agent]
 
 
@@ -293,10 +293,10 @@ class OldMessages:
 
     async def _pages(self) -> AsyncIterator[tuple[list[Memory], PagePosition]]:
         """Pages of first parts of messages, and the position of the page's end."""
-        filter_ = Filter(viewer="system", kinds=(Kind.EPISODE,), until=self._engine.clock() - self._after)
+        where = Filter(viewer="system", kinds=(Kind.EPISODE,), until=self._engine.clock() - self._after)
         after = _parse_position(await self._engine.store.cursor(POSITION_CURSOR)) if self._goes_on else None
         while page := await self._engine.store.find(
-            filter_, order=Order.OLDEST, limit=self._within.batch, after=after
+            where, order=Order.OLDEST, limit=self._within.batch, after=after
         ):
             after = PagePosition.of(page[-1], Order.OLDEST)
             self.looked += len(page)
@@ -427,10 +427,7 @@ KEEP_ALL_NOTICE = "retention.level is keep-all: nothing goes by itself"
 Step = Callable[[Engine, StageLimits, RecapPort], Awaitable[StageResult]]
 STEPS: tuple[Step, ...] = (archive_old_messages, merge_repeated, archive_unused, make_room)
 # Steps that a consolidation does as well.
-CONSOLIDATION_STEPS: tuple[Step, ...] = (
-    merge_repeated,
-    archive_unused,
-)
+CONSOLIDATION_STEPS: tuple[Step, ...] = (merge_repeated, archive_unused)
 
 
 async def run_retention(

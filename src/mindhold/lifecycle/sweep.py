@@ -243,7 +243,7 @@ async def run_embeddings(engine: Engine, within: StageLimits) -> StageResult:
 RETRY_AFTER = timedelta(days=1)  # for a memory that could not be erased
 _REMOVALS = (Fate.ARCHIVED, Fate.ERASED)
 _CHANGEABLE = tuple(
-    one.name for one in fields(Tend) if one.name not in ("memory_id", "unless_since", "review")
+    field_.name for field_ in fields(Tend) if field_.name not in ("memory_id", "unless_since", "review")
 )
 
 

@@ -242,11 +242,7 @@ def _slot_hash(entry: WantedEntry, *texts: str) -> str:
 
 def _forget_mark(engine: Engine, memory: Memory) -> Mark:
     return Mark(
-        memory.id,
-        Status.FORGOTTEN,
-        previous=memory.status,
-        updated=engine.clock(),
-        only_from=memory.status,
+        memory.id, Status.FORGOTTEN, previous=memory.status, updated=engine.clock(), only_from=memory.status
     )
 
 
