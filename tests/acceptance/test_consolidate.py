@@ -535,7 +535,7 @@ class TestTogether:
 
         hooked = Hooked(Hooked(later, "apply", in_time, of=Mark).app, "erase", too_late)
         report = await consolidate(hooked.app.engine)
-        assert {told.memory_id for told in report.told("erased")} == {ids[1], ids[2]}
+        assert {told.memory_id for told in report.examples_of("erased")} == {ids[1], ids[2]}
         after = await whole(app)
         assert {name: one.status for name, one in after.items()} == {
             ids[0]: Status.ACTIVE,
@@ -602,7 +602,7 @@ class TestTogether:
         after = await whole(app)
         assert (after[ids[0]].status, after[ids[0]].tier, after[ids[0]].uses) == (Status.ACTIVE, Tier.HOT, 1)
         assert after[ids[1]].status is Status.ACTIVE
-        assert {one.memory_id for one in answer.told("archived")} == set(ids[2:])
+        assert {one.memory_id for one in answer.examples_of("archived")} == set(ids[2:])
         assert answer.counts()["archived"] == 3
         again = await run(at(app, a_moment_later + timedelta(seconds=1)), CONSOLIDATE)
         assert [one.id for one in again.archived] == [ids[1]]  # shown, but not used
@@ -626,7 +626,7 @@ class TestTogether:
         assert after[ids[1]].status is Status.FORGOTTEN
         assert ids[2] not in after
         assert (after[ids[3]].status, after[ids[3]].anchor) == (Status.ACTIVE, True)
-        assert {one.memory_id for one in answer.told("archived")} == set(ids[4:])
+        assert {one.memory_id for one in answer.examples_of("archived")} == set(ids[4:])
 
     async def test_twins_are_not_merged_into_what_was_changed(self, app: App) -> None:
         first = await put(app, "The cook has a sharp knife.", kind=Kind.FACT, importance=0.4)

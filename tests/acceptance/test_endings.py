@@ -14,8 +14,8 @@ from front_door import at, everything, run, said, show
 
 from mindhold.app.application import App
 from mindhold.conversations.activity import ActivityBuffer, CallActivity
-from mindhold.conversations.endings import AT_ONCE, END_CONVERSATION, reflect_on_silent
-from mindhold.conversations.events import MOST_APART, ConversationEvent, ConversationState
+from mindhold.conversations.endings import BATCH, END_CONVERSATION, reflect_on_silent
+from mindhold.conversations.events import MOST_UNFOLDED, ConversationEvent, ConversationState
 from mindhold.conversations.session_digest import model_digest
 from mindhold.conversations.sessions import (
     GO_ON,
@@ -220,13 +220,13 @@ class TestMeanwhile:
         assert await open_conversations(app.engine) == []
 
     async def test_the_longest_silent_are_ended_first_and_so_many_at_a_time(self, app: App) -> None:
-        for number in range(AT_ONCE + 1):
+        for number in range(BATCH + 1):
             await said(app, f"talk {number}", f"Crane number {number} is blue.", session_only=True)
         then = later(app)
         swept = await reflect_on_silent(then.engine)
-        assert (swept.ended, swept.open) == (AT_ONCE, 1)
+        assert (swept.ended, swept.open) == (BATCH, 1)
         assert [one.value["conversation"] for one in await open_conversations(then.engine)] == [
-            f"talk {AT_ONCE}"
+            f"talk {BATCH}"
         ]
         assert (await reflect_on_silent(then.engine)).ended == 1
 
@@ -336,7 +336,7 @@ class TestActivity:
         engine = app.engine
         await write_activity(engine)
         await save_conversation_event(engine, "talk", ConversationEvent(reflected=True), agent="default")
-        for number in range(MOST_APART + 20):
+        for number in range(MOST_UNFOLDED + 20):
             event = ConversationEvent(
                 touched=(ids[number % 2],), tools={"recall": 2}, answers={"recall": (ids[0],)}
             )
@@ -350,16 +350,16 @@ class TestActivity:
         assert await kept() == 1
         assert await conversation_of(engine, "talk", agent="default") == before
         assert before is not None
-        assert (before.tools["recall"], before.reflected) == (2 * (MOST_APART + 20), True)
+        assert (before.tools["recall"], before.reflected) == (2 * (MOST_UNFOLDED + 20), True)
         assert set(before.memories) == set(ids)
         await save_conversation_event(engine, "talk", ConversationEvent(tools={"recall": 1}), agent="default")
         again = await conversation_of(engine, "talk", agent="default")
         assert again is not None
-        assert again.tools["recall"] == 2 * (MOST_APART + 20) + 1
+        assert again.tools["recall"] == 2 * (MOST_UNFOLDED + 20) + 1
 
     async def test_those_that_a_fold_stands_for_count_once_where_it_was_broken_off(self, app: App) -> None:
         engine = app.engine
-        for _ in range(MOST_APART + 1):
+        for _ in range(MOST_UNFOLDED + 1):
             await save_conversation_event(
                 engine, "talk", ConversationEvent(tools={"recall": 1}), agent="default"
             )
@@ -376,7 +376,7 @@ class TestActivity:
             await conversation_of(replace(engine, store=store), "talk", agent="default")
         known = await conversation_of(engine, "talk", agent="default")
         assert known is not None
-        assert known.tools == {"recall": MOST_APART + 1}
+        assert known.tools == {"recall": MOST_UNFOLDED + 1}
 
     async def test_one_that_cannot_be_written_keeps_no_other_back(self, app: App) -> None:
         engine = app.engine

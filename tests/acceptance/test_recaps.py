@@ -15,7 +15,7 @@ from mindhold.app.application import App
 from mindhold.conversations.endings import END_CONVERSATION, END_SESSION
 from mindhold.conversations.message_import import SAVE_MESSAGES
 from mindhold.conversations.message_log import DELETE_MESSAGES, SAVE_MESSAGE
-from mindhold.conversations.recap_creation import recap_due
+from mindhold.conversations.recap_creation import run_recap_job
 from mindhold.conversations.recap_records import covered_messages
 from mindhold.conversations.recaps import (
     LIST_CONVERSATIONS,
@@ -244,7 +244,7 @@ class TestALongOne:
         async with opened(**{"recaps.every_messages": 10}) as app:
             await long_talk(app, 40)
             payload = {"scope": "shop", "agent": "default", "conversation": "monday", "why": "ended"}
-            assert await recap_due(app.engine, payload, seconds=0.0) == {"recapped": 1}
+            assert await run_recap_job(app.engine, payload, seconds=0.0) == {"recapped": 1}
             assert [one.count for one in await recaps(app)] == [10]
             await run(app, RUN_JOBS)
             assert sorted(one.count for one in await recaps(app)) == [10, 10, 10, 10, 40]

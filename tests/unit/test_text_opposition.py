@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mindhold.lifecycle.classifiers import SURE, judged
+from mindhold.lifecycle.classifiers import SURE, judge_by_rules
 from mindhold.text.contradiction import StatementRelation, compare_statements
 
 DOUBT = 0.4
@@ -258,34 +258,34 @@ MENDED = [
 
 @pytest.mark.parametrize(("old", "new"), [*DENIED, *DENIED_IN_KOREAN])
 def test_what_is_denied_is_surely_denied(old: str, new: str) -> None:
-    assert judged(old, new).contradiction >= SURE
+    assert judge_by_rules(old, new).contradiction >= SURE
 
 
 @pytest.mark.parametrize(("old", "new"), [*COMPATIBLE, *COMPATIBLE_IN_KOREAN])
 def test_what_can_both_be_true_is_never_surely_denied(old: str, new: str) -> None:
     for one, two in ((old, new), (new, old)):
-        assert judged(one, two).contradiction < SURE, compare_statements(one, two)
+        assert judge_by_rules(one, two).contradiction < SURE, compare_statements(one, two)
 
 
 @pytest.mark.parametrize(("old", "new"), DOUBTED)
 def test_doubt_is_told_as_doubt(old: str, new: str) -> None:
-    assert DOUBT <= judged(old, new).contradiction < SURE
+    assert DOUBT <= judge_by_rules(old, new).contradiction < SURE
 
 
 @pytest.mark.parametrize(("old", "new"), NOT_EVEN_DOUBTED)
 def test_near_misses_are_not_even_doubted(old: str, new: str) -> None:
     for one, two in ((old, new), (new, old)):
-        assert judged(one, two).contradiction < DOUBT, compare_statements(one, two)
+        assert judge_by_rules(one, two).contradiction < DOUBT, compare_statements(one, two)
 
 
 @pytest.mark.parametrize(("error", "fix"), MENDED)
 def test_an_error_and_its_fix_are_surely_no_contradiction(error: str, fix: str) -> None:
-    assert judged(error, fix).neutral >= SURE
+    assert judge_by_rules(error, fix).neutral >= SURE
 
 
 def test_that_a_failure_is_over_still_denies_it() -> None:
     old = "The importer fails on empty lines."
-    assert judged(old, "The importer no longer fails on empty lines.").contradiction >= SURE
+    assert judge_by_rules(old, "The importer no longer fails on empty lines.").contradiction >= SURE
 
 
 def test_forty_services_on_forty_ports_are_forty_facts() -> None:
@@ -295,7 +295,7 @@ def test_forty_services_on_forty_ports_are_forty_facts() -> None:
     for facts in (english, korean):
         for place, one in enumerate(facts):
             for other in facts[:place]:
-                assert judged(other, one).neutral >= SURE, (other, one)
+                assert judge_by_rules(other, one).neutral >= SURE, (other, one)
 
 
 NAMES = [f"{first}-{second}" for first in ("auth", "mail", "cart", "feed") for second in "abcdefghij"]
@@ -307,36 +307,41 @@ def test_the_same_in_other_units_is_the_same() -> None:
         is StatementRelation.SAME
     )
     for one, two in (("2 GB", "2000 MB"), ("2 GB", "2048 MB")):
-        assert judged(f"The limit is {one}.", f"The limit is {two}.").entailment >= SURE
-    assert judged("타임아웃은 5분이다.", "타임아웃은 300초이다.").entailment >= SURE
+        assert judge_by_rules(f"The limit is {one}.", f"The limit is {two}.").entailment >= SURE
+    assert judge_by_rules("타임아웃은 5분이다.", "타임아웃은 300초이다.").entailment >= SURE
 
 
 def test_other_amounts_in_other_units_are_told_apart() -> None:
-    assert judged("The timeout is 5 minutes.", "The timeout is 30 seconds.").contradiction >= SURE
-    assert judged("The timeout is 5 minutes.", "The timeout is 5 hours.").contradiction >= SURE
-    assert judged("타임아웃은 5분이다.", "타임아웃은 30초이다.").contradiction >= SURE
+    assert judge_by_rules("The timeout is 5 minutes.", "The timeout is 30 seconds.").contradiction >= SURE
+    assert judge_by_rules("The timeout is 5 minutes.", "The timeout is 5 hours.").contradiction >= SURE
+    assert judge_by_rules("타임아웃은 5분이다.", "타임아웃은 30초이다.").contradiction >= SURE
 
 
 def test_of_several_sentences_all_others_must_be_shared() -> None:
     old = "The API is written in Go. The request timeout is 30 seconds."
-    assert judged(old, old.replace("30", "60")).contradiction >= SURE
-    assert judged(old, "The request timeout is 60 seconds. The API is written in Go.").contradiction >= SURE
-    assert judged("Notes.\n포트는 8080이다.", "Notes.\n포트는 9090이다.").contradiction >= SURE
-    assert DOUBT <= judged(old, "The request timeout is 60 seconds.").contradiction < SURE
-    assert judged(old, "The API is written in Go. It times out after 60 seconds.").contradiction < SURE
+    assert judge_by_rules(old, old.replace("30", "60")).contradiction >= SURE
+    assert (
+        judge_by_rules(old, "The request timeout is 60 seconds. The API is written in Go.").contradiction
+        >= SURE
+    )
+    assert judge_by_rules("Notes.\n포트는 8080이다.", "Notes.\n포트는 9090이다.").contradiction >= SURE
+    assert DOUBT <= judge_by_rules(old, "The request timeout is 60 seconds.").contradiction < SURE
+    assert (
+        judge_by_rules(old, "The API is written in Go. It times out after 60 seconds.").contradiction < SURE
+    )
 
 
 def test_texts_that_say_many_things_are_left_alone() -> None:
     long = "The port is 5432. " * 200
-    assert judged(long, long.replace("5432", "5433")).contradiction < SURE
+    assert judge_by_rules(long, long.replace("5432", "5433")).contradiction < SURE
 
 
 @given(some.text(max_size=200), some.text(max_size=200))
 def test_any_text_is_judged(old: str, new: str) -> None:
-    one = judged(old, new)
+    one = judge_by_rules(old, new)
     assert abs(one.entailment + one.neutral + one.contradiction - 1) < 1e-9
 
 
 @given(some.text(max_size=200))
 def test_no_text_denies_itself(text: str) -> None:
-    assert judged(text, text).contradiction < SURE
+    assert judge_by_rules(text, text).contradiction < SURE

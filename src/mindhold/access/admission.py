@@ -17,7 +17,7 @@ from mindhold.ports.transcripts import NoTranscripts
 
 
 def as_agent(caller: Caller, agent: str | None) -> Caller:
-    """The caller as the agent that a call names. Raises Refused, InvalidInput for what is no agent's name."""
+    """The caller acting as the agent that a call names. Raises Refused, or InvalidInput for an invalid name."""
     if agent is None or agent == caller.agent:
         return caller
     if caller.bound or checked_agent(agent) in PRIVILEGED_AGENTS:
@@ -26,22 +26,22 @@ def as_agent(caller: Caller, agent: str | None) -> Caller:
 
 
 def admitted_engine(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> Engine:
-    """The engine as this caller may use it. Raises Refused."""
+    """The engine that this caller may use. Raises Refused."""
     if operation.owner_only and not caller.owner:
         raise Refused(f"{operation.name} is for the owner of this Mindhold.", advice="Use the owner's key.")
     if operation.effect is not Effect.READS and not caller.writes:
         raise Refused("This key may only read.", advice="Ask the owner for a key that may write.")
     if caller.scopes or caller.bound or not caller.owner:
-        # They are of no agent and no scope: the owner's.
+        # Transcripts and history have no agent and no scope: they are the owner's.
         engine = replace(
             engine, transcripts=NoTranscripts(), history=NoHistory(), archive=NoArchive(), rlm=None
         )
     if not caller.writes:
         engine = replace(engine, use_counter=NoUseCounter(engine.store, engine.clock))
-    return _fenced(engine, operation, caller) if caller.scopes else engine
+    return _limit_to_scopes(engine, operation, caller) if caller.scopes else engine
 
 
-def _fenced(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> Engine:
+def _limit_to_scopes(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> Engine:
     if operation.owner_only:
         raise Refused(
             f"{operation.name} concerns more than the scopes of this key.", advice="Use the owner's key."

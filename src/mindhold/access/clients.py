@@ -19,61 +19,63 @@ from mindhold.model.job import Entry
 from mindhold.operations import Context, Input, Output, operation
 
 CLIENT_NAMESPACE = "oauth_client"
-FAMILIES = "oauth_family"  # the grants that hold
+FAMILIES = "oauth_family"  # valid grants
 MOST_CLIENTS = 1000
 MOST_GRANTS = 10_000
-STRANGER_LIFE = timedelta(days=30)  # for one that the owner has never let in
-FAMILY_LIFE = timedelta(days=365)  # then the owner is asked again
+UNAUTHORIZED_LIFE = timedelta(days=30)  # of a client that the owner never authorized
+FAMILY_LIFE = timedelta(days=365)  # then the owner has to consent again
 LONGEST_ID = 200
 LONGEST_CLIENT = 16_000
 LONGEST_PARAMS = 6_000
 LONGEST_STATE = 2_000
 MOST_REDIRECTS = 20
-_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")  # a SHA-256 in base64url: S256 and nothing else
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")  # a SHA-256 in base64url, as S256 demands
 _SECRETS = frozenset({"client_secret", "client_secret_expires_at"})
 
 
 async def save_client(engine: Engine, client: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep a registration; returns it as it was kept, without a secret.
+    """Save a registration and return it as stored, without a secret.
 
-    Raises InvalidInput, Conflict for an id that is there, Refused when there are too many.
+    Raises InvalidInput, Conflict if the id exists, Refused if there are too many.
     """
     client_id = client.get("client_id")
     if not isinstance(client_id, str) or not 0 < len(client_id) <= LONGEST_ID:
         raise InvalidInput("A client needs an id.", advice="Give it a client_id.")
-    kept = {name: value for name, value in client.items() if name not in _SECRETS and value is not None}
-    kept["token_endpoint_auth_method"] = "none"
-    _check_size(kept, LONGEST_CLIENT)
-    _check_redirects(kept.get("redirect_uris"))
+    registration = {
+        name: value for name, value in client.items() if name not in _SECRETS and value is not None
+    }
+    registration["token_endpoint_auth_method"] = "none"
+    _check_size(registration, LONGEST_CLIENT)
+    _check_redirects(registration.get("redirect_uris"))
     now = engine.clock()
     if await engine.store.entry(CLIENT_NAMESPACE, client_id, now=now) is not None:
         raise Conflict("There is a client of that id already.", advice="Register it under a new one.")
     await engine.store.drop_expired(now)
     await _make_room(engine)
     await engine.store.put_entry(
-        Entry(CLIENT_NAMESPACE, client_id, kept, created=now, expires=now + STRANGER_LIFE)
+        Entry(CLIENT_NAMESPACE, client_id, registration, created=now, expires=now + UNAUTHORIZED_LIFE)
     )
-    return kept
+    return registration
 
 
 async def find_client(engine: Engine, client_id: str) -> dict[str, Any] | None:
-    """Its registration."""
+    """The client's registration; None if there is none."""
     entry = await engine.store.entry(CLIENT_NAMESPACE, client_id, now=engine.clock())
     return None if entry is None else dict(entry.value)
 
 
 async def extend_client(engine: Engine, client_id: str) -> str:
-    """The owner let it in: it is kept longer than the grant. Returns what it calls itself. Raises NotFound."""
+    """Keep an authorized client longer than its grant and return its name. Raises NotFound."""
     now = engine.clock()
     entry = await engine.store.entry(CLIENT_NAMESPACE, client_id, now=now)
     if entry is None:
         raise NotFound("The client is no longer there.", advice="Let it register again.")
-    await engine.store.put_entry(replace(entry, expires=now + FAMILY_LIFE + STRANGER_LIFE))
+    await engine.store.put_entry(replace(entry, expires=now + FAMILY_LIFE + UNAUTHORIZED_LIFE))
     return str(entry.value.get("client_name") or client_id)
 
 
 def checked_params(client: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """What a client asks for, in the form that is kept. Raises InvalidInput, Refused for a place that isn't its own."""
+    """The authorization request in its stored form. Raises InvalidInput, or Refused for an unregistered redirect URI."""
     _check_size(params, LONGEST_PARAMS)
     challenge, redirect = params.get("code_challenge"), params.get("redirect_uri")
     if not isinstance(challenge, str) or not _CHALLENGE.fullmatch(challenge):
@@ -81,9 +83,9 @@ def checked_params(client: Mapping[str, Any], params: Mapping[str, Any]) -> dict
     if not isinstance(redirect, str) or not is_registered_redirect(redirect, client.get("redirect_uris", ())):
         raise Refused("The client never registered that place to return to.", advice="Register it.")
     scopes, state, resource = params.get("scopes"), params.get("state"), params.get("resource")
-    if not (scopes is None or (isinstance(scopes, list) and all(isinstance(one, str) for one in scopes))):
+    if not (scopes is None or (isinstance(scopes, list) and all(isinstance(word, str) for word in scopes))):
         raise InvalidInput("Scopes are a list of words.", advice="Correct them.")
-    if not all(one is None or isinstance(one, str) for one in (state, resource)):
+    if not all(word is None or isinstance(word, str) for word in (state, resource)):
         raise InvalidInput("State and resource are words.", advice="Correct them.")
     if state is not None and len(state) > LONGEST_STATE:
         raise ContentTooLarge("The state is too long.", advice=f"Keep it to {LONGEST_STATE:,} characters.")
@@ -97,13 +99,13 @@ def checked_params(client: Mapping[str, Any], params: Mapping[str, Any]) -> dict
     }
 
 
-def _check_redirects(given: object) -> None:
-    """Where codes are sent: nowhere that runs as a script or is heard by others on the way."""
-    if not isinstance(given, list) or not 0 < len(given) <= MOST_REDIRECTS:
+def _check_redirects(uris: object) -> None:
+    """Check redirect URIs: no scripts, and no unencrypted remote addresses."""
+    if not isinstance(uris, list) or not 0 < len(uris) <= MOST_REDIRECTS:
         raise InvalidInput(
             "A client needs a place to return to.", advice=f"Give 1 to {MOST_REDIRECTS} redirect_uris."
         )
-    for uri in given:
+    for uri in uris:
         if not isinstance(uri, str) or not is_safe_redirect(uri):
             raise InvalidInput(
                 f"{str(uri)[:100]!r} is no place to send a code to.",
@@ -121,33 +123,33 @@ def _check_size(value: Mapping[str, Any], most: int) -> None:
 
 
 async def _make_room(engine: Engine) -> None:
-    """The oldest of those that hold no grant goes; what the owner let in stays."""
+    """Drop the oldest client without a grant if there are too many."""
     now = engine.clock()
-    there = await engine.store.entries(CLIENT_NAMESPACE, now=now, limit=MOST_CLIENTS)
-    if len(there) < MOST_CLIENTS:
+    clients = await engine.store.entries(CLIENT_NAMESPACE, now=now, limit=MOST_CLIENTS)
+    if len(clients) < MOST_CLIENTS:
         return
     grants = await engine.store.entries(FAMILIES, now=now, limit=MOST_GRANTS)
-    let_in = {grant.value["client_id"] for grant in grants}
-    strangers = [entry for entry in there if entry.key not in let_in]
-    if not strangers:
+    authorized = {grant.value["client_id"] for grant in grants}
+    unauthorized = [entry for entry in clients if entry.key not in authorized]
+    if not unauthorized:
         raise Refused("Too many clients are registered.", advice="Revoke grants that nobody uses.")
-    await engine.store.drop_entry(CLIENT_NAMESPACE, strangers[-1].key)
+    await engine.store.drop_entry(CLIENT_NAMESPACE, unauthorized[-1].key)
 
 
 class SaveClientInput(SecretInput):
-    """A registration as the SDK makes it. Clients are public: a secret is dropped, PKCE stands in for it."""
+    """A registration as the SDK makes it. Clients are public: a secret is dropped, and PKCE is used instead."""
 
     client: dict[str, Any] = Field(repr=False)
 
 
 class SavedClient(Output):
-    """The registration as it was kept: what the client must be told."""
+    """The registration as stored, for the client."""
 
     client: dict[str, Any]
 
 
 class FindClientInput(Input):
-    """By its id."""
+    """Which client, by its id."""
 
     id: str
 
@@ -160,7 +162,7 @@ class FoundClient(Output):
 
 
 async def _save_client(context: Context, request: SaveClientInput) -> SavedClient:
-    """Keep a client's registration."""
+    """Register an OAuth client."""
     return SavedClient(client=await save_client(context.engine, request.client))
 
 
@@ -168,7 +170,7 @@ SAVE_CLIENT = operation("save_client", _save_client, writes=True, owner_only=Tru
 
 
 async def _find_client(context: Context, request: FindClientInput) -> FoundClient:
-    """A registered client."""
+    """Find a registered client."""
     client = await find_client(context.engine, request.id)
     return FoundClient(found=client is not None, client=client or {})
 

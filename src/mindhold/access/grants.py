@@ -36,7 +36,7 @@ MOST_OF_CLIENT = 20
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """A question to the owner: who asks, and for what."""
+    """A client's request for the owner's consent."""
 
     client: Mapping[str, Any]
     params: Mapping[str, Any] = field(repr=False)
@@ -44,7 +44,7 @@ class Consent:
 
 @dataclass(frozen=True, slots=True)
 class ConsentAnswer:
-    """Where the browser goes back to, with what; no code when the owner said no."""
+    """The redirect after the owner's answer; `code` is None if the owner refused."""
 
     code: str | None = field(repr=False)
     redirect_uri: str
@@ -53,7 +53,7 @@ class ConsentAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationCode:
-    """What a code stands for."""
+    """The data of an authorization code."""
 
     client_id: str
     scopes: tuple[str, ...]
@@ -66,7 +66,7 @@ class AuthorizationCode:
 
 @dataclass(frozen=True, slots=True)
 class GrantToken:
-    """What an access or a refresh token stands for."""
+    """The data of an access or refresh token."""
 
     client_id: str
     scopes: tuple[str, ...]
@@ -77,7 +77,7 @@ class GrantToken:
 
 @dataclass(frozen=True, slots=True)
 class IssuedTokens:
-    """Tokens, told once."""
+    """New tokens, which are shown once."""
 
     access_token: str = field(repr=False)
     refresh_token: str = field(repr=False)
@@ -88,7 +88,7 @@ class IssuedTokens:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A client that the owner let in."""
+    """A client that the owner authorized."""
 
     id: str
     client_id: str
@@ -100,13 +100,13 @@ class Grant:
 
 
 async def open_consent(engine: Engine, client_id: str, params: Mapping[str, Any]) -> str:
-    """A ticket for the question to the owner. Raises NotFound for the client, InvalidInput, Refused."""
+    """Open a consent request and return its ticket. Raises NotFound for the client, InvalidInput, Refused."""
     client = await find_client(engine, client_id)
     if client is None:
         raise NotFound("There is no such client.", advice="Let it register first.")
     now = engine.clock()
     value = {"client_id": client_id, "params": checked_params(client, params)}
-    await engine.store.drop_expired(now)  # anyone may ask, so whoever asks sweeps
+    await engine.store.drop_expired(now)  # anyone may send requests, so each request cleans up
     await _make_room(engine, client_id, now=now)
     ticket = new_secret(TICKET)
     await engine.store.put_entry(
@@ -116,7 +116,7 @@ async def open_consent(engine: Engine, client_id: str, params: Mapping[str, Any]
 
 
 async def find_consent(engine: Engine, ticket: str) -> Consent | None:
-    """The question, while it is open and its client is there."""
+    """The request, while it is open and its client exists."""
     entry = await _entry(engine, CONSENTS, ticket)
     client = None if entry is None else await find_client(engine, entry.value["client_id"])
     return None if entry is None or client is None else Consent(client, entry.value["params"])
@@ -125,9 +125,9 @@ async def find_consent(engine: Engine, ticket: str) -> Consent | None:
 async def grant_code(
     engine: Engine, ticket: str, *, allow: bool = True, scopes: Sequence[str] | None = None
 ) -> ConsentAnswer:
-    """The owner's answer, who may grant less than was asked for; the ticket is used up.
+    """Answer a consent request with the owner's decision, who may grant fewer scopes. The ticket is used up.
 
-    Raises Refused for one that is used or too old.
+    Raises Refused for a ticket that is used or expired.
     """
     now = engine.clock()
     entry = await engine.store.take_entry(CONSENTS, fingerprint(ticket), now=now)
@@ -138,10 +138,12 @@ async def grant_code(
         return ConsentAnswer(None, params["redirect_uri"], params["state"])
     name = await extend_client(engine, client_id)
     family, code = engine.new_id(), new_secret(CODE)
-    granted = [one for one in params["scopes"] or [] if scopes is None or one in scopes]
+    granted = [scope for scope in params["scopes"] or [] if scopes is None or scope in scopes]
     grant = {"client_id": client_id, "scopes": granted, "resource": params["resource"]}
-    known = {**grant, "client_name": name}
-    await engine.store.put_entry(Entry(FAMILIES, family, known, created=now, expires=now + FAMILY_LIFE))
+    family_value = {**grant, "client_name": name}
+    await engine.store.put_entry(
+        Entry(FAMILIES, family, family_value, created=now, expires=now + FAMILY_LIFE)
+    )
     await _trace(engine, code, family=family, now=now, life=FAMILY_LIFE)
     value = {**grant, "family": family, "params": params}
     await engine.store.put_entry(Entry(CODES, fingerprint(code), value, created=now, expires=now + CODE_LIFE))
@@ -149,8 +151,8 @@ async def grant_code(
 
 
 async def find_code(engine: Engine, code: str, *, client_id: str | None = None) -> AuthorizationCode | None:
-    """What it stands for, for that client. One that was used before ends its family."""
-    entry = await _unused(engine, CODES, code)
+    """The data of a code, for that client. A code that was used before ends its grant."""
+    entry = await _find_unused(engine, CODES, code)
     if entry is None or entry.expires is None or not _is_for(entry, client_id):
         return None
     params = entry.value["params"]
@@ -166,39 +168,39 @@ async def find_code(engine: Engine, code: str, *, client_id: str | None = None) 
 
 
 async def redeem_code(engine: Engine, code: str, *, client_id: str | None = None) -> IssuedTokens:
-    """Tokens for a code, once. Raises Refused; a second use ends its family."""
-    entry = await _used_up(engine, CODES, code, client_id=client_id)
+    """Exchange a code for tokens, once. Raises Refused; a second use ends its grant."""
+    entry = await _use_up(engine, CODES, code, client_id=client_id)
     return await _issue(engine, entry, scopes=entry.value["scopes"])
 
 
 async def find_refresh(engine: Engine, token: str, *, client_id: str | None = None) -> GrantToken | None:
-    """What it stands for, for that client. One that was used before ends its family."""
-    entry = await _unused(engine, REFRESH, token)
-    return None if entry is None or not _is_for(entry, client_id) else _token(entry)
+    """The data of a refresh token, for that client. A token that was used before ends its grant."""
+    entry = await _find_unused(engine, REFRESH, token)
+    return None if entry is None or not _is_for(entry, client_id) else _to_token(entry)
 
 
 async def refresh_grant(
     engine: Engine, token: str, *, client_id: str | None = None, scopes: Sequence[str] | None = None
 ) -> IssuedTokens:
-    """New tokens for a refresh token, once. Raises Refused, InvalidInput for scopes that were never granted.
+    """Exchange a refresh token for new tokens, once. Raises Refused, or InvalidInput for scopes that were not granted.
 
-    A second use ends its family.
+    A second use ends its grant.
     """
-    found = await find_refresh(engine, token, client_id=client_id)
-    if found is not None and not set(scopes or ()) <= set(found.scopes):
+    current = await find_refresh(engine, token, client_id=client_id)
+    if current is not None and not set(scopes or ()) <= set(current.scopes):
         raise InvalidInput("More is asked for than was granted.", advice="Ask for fewer scopes.")
-    entry = await _used_up(engine, REFRESH, token, client_id=client_id)
+    entry = await _use_up(engine, REFRESH, token, client_id=client_id)
     return await _issue(engine, entry, scopes=entry.value["scopes"] if scopes is None else list(scopes))
 
 
 async def check_token(engine: Engine, token: str) -> GrantToken | None:
-    """What an access token stands for, if it and its grant hold."""
+    """The data of an access token, if it and its grant are valid."""
     entry = await _entry(engine, ACCESS, token)
-    return None if entry is None or not await _holds(engine, entry.value["family"]) else _token(entry)
+    return None if entry is None or not await _is_valid(engine, entry.value["family"]) else _to_token(entry)
 
 
 async def list_grants(engine: Engine) -> list[Grant]:
-    """Those that hold now, newest first."""
+    """The valid grants, newest first."""
     entries = await engine.store.entries(FAMILIES, now=engine.clock(), limit=MOST_LISTED)
     return [
         Grant(
@@ -214,38 +216,38 @@ async def list_grants(engine: Engine) -> list[Grant]:
     ]
 
 
-async def revoke_grant(engine: Engine, given: str) -> bool:
-    """End the grant of that id, or the one that this token belongs to, with all its tokens. Whether it held."""
-    for drawer in (ACCESS, REFRESH, TRACES):
-        entry = await _entry(engine, drawer, given)
+async def revoke_grant(engine: Engine, grant_or_token: str) -> bool:
+    """End the grant of that id or token, with all its tokens; returns whether it was valid."""
+    for namespace in (ACCESS, REFRESH, TRACES):
+        entry = await _entry(engine, namespace, grant_or_token)
         if entry is not None:
             return await engine.store.drop_entry(FAMILIES, entry.value["family"])
-    return await engine.store.drop_entry(FAMILIES, given)
+    return await engine.store.drop_entry(FAMILIES, grant_or_token)
 
 
 async def _make_room(engine: Engine, client_id: str, *, now: datetime) -> None:
-    """Who asks too often takes the place of their own oldest question; beyond that, the oldest of all goes."""
-    there = await engine.store.entries(CONSENTS, now=now, limit=2 * MOST_CONSENTS)
-    own = [entry for entry in there if entry.value["client_id"] == client_id]
-    for entry in own[MOST_OF_CLIENT - 1 :] or there[MOST_CONSENTS - 1 :]:
+    """Drop the client's oldest requests if it has too many; else the oldest of all."""
+    requests = await engine.store.entries(CONSENTS, now=now, limit=2 * MOST_CONSENTS)
+    own = [entry for entry in requests if entry.value["client_id"] == client_id]
+    for entry in own[MOST_OF_CLIENT - 1 :] or requests[MOST_CONSENTS - 1 :]:
         await engine.store.drop_entry(CONSENTS, entry.key)
 
 
 async def _issue(engine: Engine, entry: Entry, *, scopes: Sequence[str]) -> IssuedTokens:
-    """Tokens of the entry's family. The refresh token keeps all that was granted."""
+    """Issue tokens of the entry's grant. The refresh token keeps all granted scopes."""
     family, now = entry.value["family"], engine.clock()
-    if not await _holds(engine, family):
-        raise _gone()
+    if not await _is_valid(engine, family):
+        raise _invalid_token()
     access, refresh = new_secret(ACCESS_TOKEN), new_secret(REFRESH_TOKEN)
     shared = {name: entry.value[name] for name in ("client_id", "resource", "family")}
     await _trace(engine, refresh, family=family, now=now, life=REFRESH_LIFE)
-    for drawer, secret, life, granted in (
+    for namespace, secret, life, granted in (
         (ACCESS, access, ACCESS_LIFE, list(scopes)),
         (REFRESH, refresh, REFRESH_LIFE, entry.value["scopes"]),
     ):
         value = {**shared, "scopes": granted}
         await engine.store.put_entry(
-            Entry(drawer, fingerprint(secret), value, created=now, expires=now + life)
+            Entry(namespace, fingerprint(secret), value, created=now, expires=now + life)
         )
     return IssuedTokens(
         access_token=access,
@@ -256,24 +258,24 @@ async def _issue(engine: Engine, entry: Entry, *, scopes: Sequence[str]) -> Issu
     )
 
 
-async def _unused(engine: Engine, drawer: str, secret: str) -> Entry | None:
-    """What can be used once, unless it was or its family has ended."""
-    entry = await _entry(engine, drawer, secret)
+async def _find_unused(engine: Engine, namespace: str, secret: str) -> Entry | None:
+    """The entry of a single-use secret, if it is unused and its grant valid."""
+    entry = await _entry(engine, namespace, secret)
     if entry is None:
         await _end_reused(engine, secret)
         return None
-    return entry if await _holds(engine, entry.value["family"]) else None
+    return entry if await _is_valid(engine, entry.value["family"]) else None
 
 
-async def _used_up(engine: Engine, drawer: str, secret: str, *, client_id: str | None) -> Entry:
-    """What can be used once, taken. Raises Refused; another client's try takes nothing."""
-    there = await _entry(engine, drawer, secret)
-    if there is not None and not _is_for(there, client_id):
-        raise _gone()
-    entry = await engine.store.take_entry(drawer, fingerprint(secret), now=engine.clock())
+async def _use_up(engine: Engine, namespace: str, secret: str, *, client_id: str | None) -> Entry:
+    """Use up a single-use secret. Raises Refused; an attempt by another client uses nothing up."""
+    existing = await _entry(engine, namespace, secret)
+    if existing is not None and not _is_for(existing, client_id):
+        raise _invalid_token()
+    entry = await engine.store.take_entry(namespace, fingerprint(secret), now=engine.clock())
     if entry is None:
         await _end_reused(engine, secret)
-        raise _gone()
+        raise _invalid_token()
     return entry
 
 
@@ -289,11 +291,11 @@ async def _trace(engine: Engine, secret: str, *, family: str, now: datetime, lif
     )
 
 
-async def _entry(engine: Engine, drawer: str, secret: str) -> Entry | None:
-    return await engine.store.entry(drawer, fingerprint(secret), now=engine.clock())
+async def _entry(engine: Engine, namespace: str, secret: str) -> Entry | None:
+    return await engine.store.entry(namespace, fingerprint(secret), now=engine.clock())
 
 
-async def _holds(engine: Engine, family: str) -> bool:
+async def _is_valid(engine: Engine, family: str) -> bool:
     return await engine.store.entry(FAMILIES, family, now=engine.clock()) is not None
 
 
@@ -301,7 +303,7 @@ def _is_for(entry: Entry, client_id: str | None) -> bool:
     return client_id is None or entry.value["client_id"] == client_id
 
 
-def _token(entry: Entry) -> GrantToken:
+def _to_token(entry: Entry) -> GrantToken:
     return GrantToken(
         client_id=entry.value["client_id"],
         scopes=tuple(entry.value["scopes"]),
@@ -311,31 +313,31 @@ def _token(entry: Entry) -> GrantToken:
     )
 
 
-def _gone() -> Refused:
+def _invalid_token() -> Refused:
     return Refused("This code or token doesn't hold.", advice="Let the client ask for consent again.")
 
 
 class OpenConsentInput(Input):
-    """What a client asks for: state, scopes, code_challenge, redirect_uri, redirect_uri_provided_explicitly, resource."""
+    """A client's request: state, scopes, code_challenge, redirect_uri, redirect_uri_provided_explicitly, resource."""
 
     client_id: str
     params: dict[str, Any] = Field(repr=False)
 
 
 class OpenedConsent(Output):
-    """Names the question to the owner for ten minutes."""
+    """The ticket of the consent request, valid for ten minutes."""
 
     ticket: Secret
 
 
 class FindConsentInput(SecretInput):
-    """By its ticket."""
+    """Which request, by its ticket."""
 
     ticket: Secret
 
 
 class FoundConsent(Output):
-    """Who asks, and for what."""
+    """The client and its request."""
 
     found: bool
     client: dict[str, Any] = {}
@@ -343,7 +345,7 @@ class FoundConsent(Output):
 
 
 class GrantCodeInput(SecretInput):
-    """The owner's answer; either way the ticket is used up. `scopes` may be fewer than were asked for."""
+    """The owner's answer; the ticket is used up either way. `scopes` may be fewer than requested."""
 
     ticket: Secret
     allow: bool = True
@@ -351,7 +353,7 @@ class GrantCodeInput(SecretInput):
 
 
 class GrantedCode(Output):
-    """Where the browser goes back to, with what. No code when the owner said no."""
+    """The redirect of the browser; no code if the owner refused."""
 
     code: str | None = Field(repr=False)
     redirect_uri: str
@@ -359,14 +361,14 @@ class GrantedCode(Output):
 
 
 class CodeInput(SecretInput):
-    """A code; with a client's id it must be that client's."""
+    """A code; with `client_id` it must be that client's."""
 
     code: Secret
     client_id: str | None = None
 
 
 class FoundCode(Output):
-    """What the code stands for, until it is redeemed or a minute has gone."""
+    """The data of the code, until it is redeemed or a minute has passed."""
 
     found: bool
     client_id: str = ""
@@ -379,7 +381,7 @@ class FoundCode(Output):
 
 
 class TokenPair(Output):
-    """Both are shown once. `scope` is space-separated, `expires_in` the seconds of the access token."""
+    """Both tokens are shown once. `scope` is space-separated; `expires_in` is the access token's lifetime in seconds."""
 
     access_token: Secret
     refresh_token: Secret
@@ -389,7 +391,7 @@ class TokenPair(Output):
 
 
 class RefreshInput(SecretInput):
-    """A refresh token; with a client's id it must be that client's."""
+    """A refresh token; with `client_id` it must be that client's."""
 
     token: Secret
     client_id: str | None = None
@@ -402,13 +404,13 @@ class RefreshGrantInput(RefreshInput):
 
 
 class TokenInput(SecretInput):
-    """What a caller presented."""
+    """The token that a caller presented."""
 
     token: Secret
 
 
 class FoundToken(Output):
-    """What the token stands for. `family` is the grant that it was issued under."""
+    """The data of the token. `family` is the grant that it was issued under."""
 
     found: bool
     client_id: str = ""
@@ -431,7 +433,7 @@ class RevokedGrant(Output):
 
 
 class GrantView(Output):
-    """A client that the owner let in."""
+    """A client that the owner authorized."""
 
     id: str
     client_id: str
@@ -443,13 +445,13 @@ class GrantView(Output):
 
 
 class ListGrantsResult(Output):
-    """The grants that hold now, newest first."""
+    """The valid grants, newest first."""
 
     grants: list[GrantView]
 
 
 async def _open_consent(context: Context, request: OpenConsentInput) -> OpenedConsent:
-    """Put a client's wish before the owner."""
+    """Ask the owner to authorize a client."""
     return OpenedConsent(ticket=await open_consent(context.engine, request.client_id, request.params))
 
 
@@ -457,7 +459,7 @@ OPEN_CONSENT = operation("open_consent", _open_consent, writes=True, owner_only=
 
 
 async def _find_consent(context: Context, request: FindConsentInput) -> FoundConsent:
-    """Who asks the owner, and for what."""
+    """Show which client asks the owner, and for what."""
     consent = await find_consent(context.engine, request.ticket)
     return FoundConsent(found=consent is not None, **matching_fields(FoundConsent, consent))
 
@@ -466,7 +468,7 @@ FIND_CONSENT = operation("find_consent", _find_consent, reads=True, owner_only=T
 
 
 async def _grant_code(context: Context, request: GrantCodeInput) -> GrantedCode:
-    """The owner's answer to a client's wish."""
+    """Answer a client's request for authorization."""
     answer = await grant_code(context.engine, request.ticket, allow=request.allow, scopes=request.scopes)
     return GrantedCode(**asdict(answer))
 
@@ -475,7 +477,7 @@ GRANT_CODE = operation("grant_code", _grant_code, writes=True, owner_only=True)
 
 
 async def _find_code(context: Context, request: CodeInput) -> FoundCode:
-    """What a code stands for; one that was redeemed already ends its grant."""
+    """Show the data of a code; one that was already redeemed ends its grant."""
     code = await find_code(context.engine, request.code, client_id=request.client_id)
     return FoundCode(found=code is not None, **matching_fields(FoundCode, code))
 
@@ -484,7 +486,7 @@ FIND_CODE = operation("find_code", _find_code, writes=True, owner_only=True)
 
 
 async def _redeem_code(context: Context, request: CodeInput) -> TokenPair:
-    """Turn a code into tokens, once; a second time ends its grant."""
+    """Exchange a code for tokens, once; a second use ends its grant."""
     return TokenPair(**asdict(await redeem_code(context.engine, request.code, client_id=request.client_id)))
 
 
@@ -492,7 +494,7 @@ REDEEM_CODE = operation("redeem_code", _redeem_code, writes=True, owner_only=Tru
 
 
 async def _find_refresh(context: Context, request: RefreshInput) -> FoundToken:
-    """What a refresh token stands for; one that was used already ends its grant."""
+    """Show the data of a refresh token; one that was already used ends its grant."""
     token = await find_refresh(context.engine, request.token, client_id=request.client_id)
     return FoundToken(found=token is not None, **matching_fields(FoundToken, token))
 
@@ -501,7 +503,7 @@ FIND_REFRESH = operation("find_refresh", _find_refresh, writes=True, owner_only=
 
 
 async def _refresh_grant(context: Context, request: RefreshGrantInput) -> TokenPair:
-    """New tokens for a refresh token, once; a second time ends its grant."""
+    """Exchange a refresh token for new tokens, once; a second use ends its grant."""
     pair = await refresh_grant(
         context.engine, request.token, client_id=request.client_id, scopes=request.scopes
     )
@@ -512,7 +514,7 @@ REFRESH_GRANT = operation("refresh_grant", _refresh_grant, writes=True, owner_on
 
 
 async def _check_token(context: Context, request: TokenInput) -> FoundToken:
-    """What an access token stands for, if it holds."""
+    """Show the data of an access token, if it is valid."""
     token = await check_token(context.engine, request.token)
     return FoundToken(found=token is not None, **matching_fields(FoundToken, token))
 
@@ -520,9 +522,11 @@ async def _check_token(context: Context, request: TokenInput) -> FoundToken:
 CHECK_TOKEN = operation("check_token", _check_token, reads=True, owner_only=True)
 
 
-async def _list_grants(context: Context, _given: NoInput) -> ListGrantsResult:
-    """The clients that the owner let in."""
-    return ListGrantsResult(grants=[GrantView(**asdict(one)) for one in await list_grants(context.engine)])
+async def _list_grants(context: Context, _request: NoInput) -> ListGrantsResult:
+    """List the authorized clients."""
+    return ListGrantsResult(
+        grants=[GrantView(**asdict(grant)) for grant in await list_grants(context.engine)]
+    )
 
 
 LIST_GRANTS = operation("list_grants", _list_grants, reads=True, owner_only=True)

@@ -26,7 +26,7 @@ Access = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True)
 class AccessKey:
-    """What a key opens. Without an agent it acts as the default one, without scopes it reaches all."""
+    """What a key allows. Without an agent it acts as the default one; without scopes it covers all."""
 
     id: str
     name: str
@@ -46,51 +46,51 @@ async def create_key(
     access: Access = "write",
     days: int | None = None,
 ) -> tuple[AccessKey, str]:
-    """A key and its secret, which nobody can tell again.
+    """Create a key; returns it with its secret, which can't be shown again.
 
-    Raises InvalidInput, ScopeNotFound, Conflict for a name in use, Refused when there are too many.
+    Raises InvalidInput, ScopeNotFound, Conflict for a name in use, Refused if there are too many.
     """
-    there = await list_keys(engine)
+    existing = await list_keys(engine)
     now = engine.clock()
     key = AccessKey(
         id=engine.new_id(),
-        name=_checked_name(name, there),
+        name=_checked_name(name, existing),
         agent=None if agent is None else checked_agent(agent),
         scopes=await _checked_scopes(engine, scopes),
         access=access,
         created=now,
         expires=None if days is None else now + timedelta(days=days),
     )
-    if len(there) >= MOST_KEYS:
-        raise Refused(f"There are {len(there)} keys already.", advice="Revoke some first.")
+    if len(existing) >= MOST_KEYS:
+        raise Refused(f"There are {len(existing)} keys already.", advice="Revoke some first.")
     secret = new_secret(PREFIX)
     await engine.store.put_entry(_entry(key, fingerprint(secret)))
     return key, secret
 
 
 async def list_keys(engine: Engine) -> list[AccessKey]:
-    """Those that open the door now, newest first."""
+    """The valid keys, newest first."""
     return [_key(entry) for entry in await _entries(engine)]
 
 
-async def revoke_key(engine: Engine, given: str) -> AccessKey:
-    """End the key of that id, name or beginning of an id. Raises NotFound, InvalidInput when several begin so."""
-    wanted = given.strip()
+async def revoke_key(engine: Engine, name_or_id: str) -> AccessKey:
+    """Revoke a key by its id, name or the beginning of its id. Raises NotFound, or InvalidInput if several match."""
+    prefix = name_or_id.strip()
     entries = {_key(entry): entry for entry in await _entries(engine)}
-    exact = [key for key in entries if wanted in (key.id, key.name)]
-    chosen = exact or [key for key in entries if wanted and key.id.startswith(wanted)]
-    if len(chosen) > 1:
+    exact = [key for key in entries if prefix in (key.id, key.name)]
+    matches = exact or [key for key in entries if prefix and key.id.startswith(prefix)]
+    if len(matches) > 1:
         raise InvalidInput(
-            f"{len(chosen)} keys are called {wanted[:LONGEST_KEY_NAME]!r} or begin so.",
+            f"{len(matches)} keys are called {prefix[:LONGEST_KEY_NAME]!r} or begin so.",
             advice="Give the whole id.",
         )
-    if not chosen or not await engine.store.drop_entry(KEY_NAMESPACE, entries[chosen[0]].key):
+    if not matches or not await engine.store.drop_entry(KEY_NAMESPACE, entries[matches[0]].key):
         raise NotFound("There is no such key.", advice="`mindhold keys list` shows the ones that there are.")
-    return chosen[0]
+    return matches[0]
 
 
 async def check_key(engine: Engine, secret: str) -> AccessKey | None:
-    """Whose key it is. Looked up by its hash, so that no comparison tells by its time how much of it is right."""
+    """The key with this secret. It is looked up by hash, so that timing reveals nothing about the secret."""
     if not secret.startswith(PREFIX):
         return None
     entry = await engine.store.entry(KEY_NAMESPACE, fingerprint(secret), now=engine.clock())
@@ -98,24 +98,24 @@ async def check_key(engine: Engine, secret: str) -> AccessKey | None:
 
 
 async def follow_scope(engine: Engine, old: str, new: str | None) -> None:
-    """A scope has another name, or is no more (None): keys follow it, and one that is left with no scope ends.
+    """After a scope was renamed or removed (None): update its keys. A key without a scope left is revoked.
 
-    Else a key would open whatever is called so next.
+    Otherwise a key would open the next scope of that name.
     """
     for entry in await _entries(engine):
         if old not in entry.value["scopes"]:
             continue
-        taken = await engine.store.take_entry(KEY_NAMESPACE, entry.key, now=engine.clock())
-        if taken is None:  # revoked meanwhile, and so it stays
+        current = await engine.store.take_entry(KEY_NAMESPACE, entry.key, now=engine.clock())
+        if current is None:  # revoked meanwhile
             continue
-        key = _key(taken)
+        key = _key(current)
         scopes = dict.fromkeys(new if name == old else name for name in key.scopes)
-        left = tuple(name for name in scopes if name is not None)
-        if left:
-            await engine.store.put_entry(_entry(replace(key, scopes=left), taken.key))
+        remaining = tuple(name for name in scopes if name is not None)
+        if remaining:
+            await engine.store.put_entry(_entry(replace(key, scopes=remaining), current.key))
 
 
-def _checked_name(name: str, there: Sequence[AccessKey]) -> str:
+def _checked_name(name: str, existing: Sequence[AccessKey]) -> str:
     cleaned = " ".join(name.split())
     if not cleaned or len(cleaned) > LONGEST_KEY_NAME or not cleaned.isprintable():
         raise InvalidInput(
@@ -124,21 +124,21 @@ def _checked_name(name: str, there: Sequence[AccessKey]) -> str:
         )
     if cleaned.startswith(PREFIX):
         raise InvalidInput("A key's name can't look like a key.", advice="Say who will use it.")
-    if any(key.name.casefold() == cleaned.casefold() for key in there):
+    if any(key.name.casefold() == cleaned.casefold() for key in existing):
         raise Conflict(f"There is a key {cleaned!r} already.", advice="Revoke it, or choose another name.")
     return cleaned
 
 
 async def _checked_scopes(engine: Engine, names: Sequence[str]) -> tuple[str, ...]:
-    """A key for a scope that is made later would open what its maker never saw."""
-    wanted = tuple(dict.fromkeys(names))
-    if len(wanted) > MOST_SCOPES:
-        raise InvalidInput(f"{len(wanted)} scopes are too many.", advice=f"Name at most {MOST_SCOPES}.")
-    there = {scope.name for scope in await engine.store.scopes()} if wanted else set()
-    for name in wanted:
-        if name not in there:
+    """Check that the scopes exist: a key must not open a scope that is created later."""
+    distinct = tuple(dict.fromkeys(names))
+    if len(distinct) > MOST_SCOPES:
+        raise InvalidInput(f"{len(distinct)} scopes are too many.", advice=f"Name at most {MOST_SCOPES}.")
+    existing = {scope.name for scope in await engine.store.scopes()} if distinct else set()
+    for name in distinct:
+        if name not in existing:
             raise ScopeNotFound(name)
-    return wanted
+    return distinct
 
 
 async def _entries(engine: Engine) -> list[Entry]:
@@ -173,17 +173,17 @@ Secret = Annotated[str, Field(repr=False)]
 
 
 class SecretInput(Input):
-    """What holds a secret is never quoted when it can't be used."""
+    """An input with a secret, which error messages never quote."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
 
 class NoInput(Input):
-    """Nothing to say."""
+    """No input."""
 
 
 class CreateKeyInput(Input):
-    """Without an agent it acts as the default one; without scopes it reaches all of them."""
+    """Without an agent the key acts as the default one; without scopes it covers all."""
 
     name: str
     agent: str | None = None
@@ -193,7 +193,7 @@ class CreateKeyInput(Input):
 
 
 class KeyView(Output):
-    """A key, without what opens the door."""
+    """A key, without its secret."""
 
     id: str
     name: str
@@ -205,38 +205,38 @@ class KeyView(Output):
 
 
 class CreatedKey(KeyView):
-    """`key` is shown here and nowhere else."""
+    """A new key. `key` is shown only here."""
 
     key: Secret
 
 
 class ListKeysResult(Output):
-    """The keys that open the door now, newest first."""
+    """The valid keys, newest first."""
 
     keys: list[KeyView]
 
 
 class RevokeKeyInput(Input):
-    """A key's id, the beginning of it, or its name."""
+    """Which key: its id, the beginning of it, or its name."""
 
     id: str
 
 
 class RevokedKey(Output):
-    """Which key it was."""
+    """The key that was revoked."""
 
     id: str
     name: str
 
 
 class CheckKeyInput(SecretInput):
-    """What a caller presented."""
+    """The key that a caller presented."""
 
     key: Secret
 
 
 class CheckedKey(Output):
-    """Whose key it is, if it is one."""
+    """The data of the key, if it is valid."""
 
     found: bool
     id: str = ""
@@ -247,7 +247,7 @@ class CheckedKey(Output):
 
 
 async def _create_key(context: Context, request: CreateKeyInput) -> CreatedKey:
-    """Make a key; it is shown once."""
+    """Create a key; it is shown once."""
     key, secret = await create_key(
         context.engine,
         request.name,
@@ -262,8 +262,8 @@ async def _create_key(context: Context, request: CreateKeyInput) -> CreatedKey:
 CREATE_KEY = operation("create_key", _create_key, writes=True, owner_only=True)
 
 
-async def _list_keys(context: Context, _given: NoInput) -> ListKeysResult:
-    """The keys that open the door."""
+async def _list_keys(context: Context, _request: NoInput) -> ListKeysResult:
+    """List the valid keys."""
     return ListKeysResult(keys=[KeyView(**asdict(key)) for key in await list_keys(context.engine)])
 
 
@@ -271,7 +271,7 @@ LIST_KEYS = operation("list_keys", _list_keys, reads=True, owner_only=True)
 
 
 async def _revoke_key(context: Context, request: RevokeKeyInput) -> RevokedKey:
-    """End a key, at once and everywhere."""
+    """Revoke a key, at once and everywhere."""
     key = await revoke_key(context.engine, request.id)
     return RevokedKey(id=key.id, name=key.name)
 
@@ -280,7 +280,7 @@ REVOKE_KEY = operation("revoke_key", _revoke_key, destroys=True, owner_only=True
 
 
 async def _check_key(context: Context, request: CheckKeyInput) -> CheckedKey:
-    """Whose key it is, if it is one."""
+    """Check a key and show its data."""
     key = await check_key(context.engine, request.key)
     return CheckedKey(found=key is not None, **matching_fields(CheckedKey, key))
 
@@ -288,7 +288,7 @@ async def _check_key(context: Context, request: CheckKeyInput) -> CheckedKey:
 CHECK_KEY = operation("check_key", _check_key, reads=True, owner_only=True)
 
 
-def matching_fields(gives: type[Output], found: Any) -> dict[str, Any]:
-    """Of what was found the fields that the answer has; none when nothing was."""
-    fields = asdict(found) if found is not None else {}
-    return {name: value for name, value in fields.items() if name in gives.model_fields}
+def matching_fields(output: type[Output], source: Any) -> dict[str, Any]:
+    """The fields of a dataclass that the output type has; none for None."""
+    fields = asdict(source) if source is not None else {}
+    return {name: value for name, value in fields.items() if name in output.model_fields}

@@ -12,17 +12,17 @@ _SECRET_BYTES = 32
 
 
 def new_secret(prefix: str) -> str:
-    """Unguessable, and told by its prefix from other secrets."""
+    """A random secret with a prefix that says its kind."""
     return prefix + secrets.token_urlsafe(_SECRET_BYTES)
 
 
 def fingerprint(secret: str) -> str:
-    """What the store has of a secret: 256 random bits need no salt and no slow hash."""
+    """The hash that the store has of a secret. 256 random bits need no salt and no slow hash."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def checked_agent(name: str) -> str:
-    """An agent's name as it is. Raises InvalidInput, also for what could be mistaken for system or admin."""
+    """The agent's name. Raises InvalidInput, also for names that look like system or admin."""
     if not name.strip() or name != name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         raise InvalidInput(
             f"{name[:40]!r} can't be an agent's name.",

@@ -25,7 +25,7 @@ LONGEST_CLIENT = 16_000
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Who began it (in words of the door: a key's id, a client's), and how they speak."""
+    """A visit: who started it (a key's or client's id), the protocol version, and the client's metadata."""
 
     owner: str
     protocol_version: str
@@ -33,10 +33,10 @@ class Visit:
 
 
 async def keep_visit(engine: Engine, visit_id: str, visit: Visit, *, minutes: int) -> datetime:
-    """Keep it, or keep it longer; returns until when. Raises InvalidInput, Refused when it is another's."""
-    value = _checked(visit_id, visit)
-    there = await find_visit(engine, visit_id)
-    if there is not None and there.owner != visit.owner:
+    """Save or extend a visit and return when it expires. Raises InvalidInput, or Refused for another owner's visit."""
+    value = _to_value(visit_id, visit)
+    existing = await find_visit(engine, visit_id)
+    if existing is not None and existing.owner != visit.owner:
         raise Refused("This visit was begun by somebody else.", advice="Begin one of your own.")
     now = engine.clock()
     expires = now + timedelta(minutes=minutes)
@@ -47,7 +47,7 @@ async def keep_visit(engine: Engine, visit_id: str, visit: Visit, *, minutes: in
 
 
 async def find_visit(engine: Engine, visit_id: str) -> Visit | None:
-    """The visit of that id, unless it has ended."""
+    """The visit of that id; None if it has expired."""
     entry = await engine.store.entry(VISIT_NAMESPACE, fingerprint(visit_id), now=engine.clock())
     if entry is None:
         return None
@@ -56,18 +56,14 @@ async def find_visit(engine: Engine, visit_id: str) -> Visit | None:
 
 
 async def end_visit(engine: Engine, visit_id: str) -> bool:
-    """Whether there was one."""
+    """End a visit; returns whether there was one."""
     return await engine.store.drop_entry(VISIT_NAMESPACE, fingerprint(visit_id))
 
 
-def _checked(visit_id: str, visit: Visit) -> dict[str, Any]:
+def _to_value(visit_id: str, visit: Visit) -> dict[str, Any]:
     if not visit_id or len(visit_id) > LONGEST_ID:
         raise InvalidInput(f"A visit's id has 1 to {LONGEST_ID} characters.", advice="Make a shorter one.")
-    value = {
-        "owner": visit.owner,
-        "protocol_version": visit.protocol_version,
-        "client": dict(visit.client),
-    }
+    value = {"owner": visit.owner, "protocol_version": visit.protocol_version, "client": dict(visit.client)}
     try:
         size = len(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -82,13 +78,13 @@ def _checked(visit_id: str, visit: Visit) -> dict[str, Any]:
 
 
 class VisitInput(SecretInput):
-    """By its id, which is as good as a secret."""
+    """Which visit, by its id, which is treated as a secret."""
 
     id: Secret
 
 
 class KeepVisitInput(VisitInput):
-    """A visit as it is now; `owner` is whoever began it, and nobody else goes on with it."""
+    """The current visit. Only the `owner` who started it can continue it."""
 
     owner: str
     protocol_version: str
@@ -97,13 +93,13 @@ class KeepVisitInput(VisitInput):
 
 
 class KeptVisit(Output):
-    """Until when it is kept, if nothing more is heard of it."""
+    """When it expires without further calls."""
 
     expires: datetime
 
 
 class FoundVisit(Output):
-    """A visit; compare `owner` before going on with it."""
+    """A visit. Compare `owner` before continuing it."""
 
     found: bool
     owner: str = ""
@@ -118,7 +114,7 @@ class EndedVisit(Output):
 
 
 async def _keep_visit(context: Context, request: KeepVisitInput) -> KeptVisit:
-    """Keep a visit, so that it outlives a restart."""
+    """Save a visit, so that it survives a restart."""
     visit = Visit(request.owner, request.protocol_version, request.client)
     return KeptVisit(expires=await keep_visit(context.engine, request.id, visit, minutes=request.ttl_minutes))
 
@@ -127,7 +123,7 @@ KEEP_VISIT = operation("keep_visit", _keep_visit, writes=True, owner_only=True)
 
 
 async def _find_visit(context: Context, request: VisitInput) -> FoundVisit:
-    """A visit that goes on."""
+    """Find a visit that has not expired."""
     visit = await find_visit(context.engine, request.id)
     return FoundVisit(found=visit is not None, **matching_fields(FoundVisit, visit))
 
@@ -136,7 +132,7 @@ FIND_VISIT = operation("find_visit", _find_visit, reads=True, owner_only=True)
 
 
 async def _end_visit(context: Context, request: VisitInput) -> EndedVisit:
-    """Forget a visit."""
+    """End a visit."""
     return EndedVisit(ended=await end_visit(context.engine, request.id))
 
 

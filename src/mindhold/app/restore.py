@@ -29,14 +29,14 @@ async def replace_all(loaded: LoadedSettings, file: str | None, *, told: Restore
     make_home(settings.home)
     replacement = await replace_store(
         RestoreContext(
-            grounds=SettingsSites(settings, clock=utc_now),
+            sites=SettingsSites(settings, clock=utc_now),
             home=settings.store.mode,
             folder=settings.home / "backups",
             zone=person_zone(settings.time_zone),
             clock=utc_now,
             passphrase=settings.backup.read_passphrase(),
-            forgets=(WHOLE,),
-            told=told,
+            cleared_cursors=(WHOLE,),
+            progress=told,
         ),
         file,
     )

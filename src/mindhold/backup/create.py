@@ -17,25 +17,25 @@ from typing import Any
 from pydantic import Field
 
 from mindhold.aio import run_uncancelled
-from mindhold.backup.file_format import EXPORT, ROWS, BackupHead, BackupPart, BackupWriter, read_through
+from mindhold.backup.file_format import EXPORT, ROWS, BackupHead, BackupPart, BackupWriter, verify_file
 from mindhold.backup.folder import (
     PART,
     PRUNED,
     WHOLE,
     BackupFile,
-    chosen_name,
+    checksum,
     delete_backup_file,
     find_backup_file,
+    generated_paths,
     is_stamped,
     is_taken,
     list_backup_files,
-    on_disk,
-    own_names,
+    named_path,
     place_backup_file,
-    sum_of,
     temporary_folder,
+    translate_disk_errors,
 )
-from mindhold.backup.rows import RowCounter, as_lines
+from mindhold.backup.rows import RowCounter, encode_rows
 from mindhold.engine import Engine
 from mindhold.memories.export import export_stream, partial_of, to_disk
 from mindhold.model.errors import (
@@ -53,13 +53,13 @@ from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.backend import Backend, Placements, Totals
 
 BackupProgress = Callable[[str, int, int | None], None]
-MOST_OF_A_SCOPE = 3  # of what was put aside before a scope was forgotten
+KEEP_PER_SCOPE = 3  # backups of a scope before it was forgotten
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """One file that was written."""
+    """A backup that was written."""
 
     path: Path
     parts: tuple[BackupPart, ...]
@@ -70,18 +70,18 @@ class Backup:
 
     @property
     def totals(self) -> Totals:
-        """Of all parts; what one store has of another's scopes is counted once more."""
-        every = [part.totals for part in self.parts]
+        """The totals of all parts. A copy that a store has of another's scopes is counted again."""
+        totals = [part.totals for part in self.parts]
         names = ("memories", "vectors", "versions", "links", "scopes", "jobs", "entries", "cursors")
-        return Totals(**{name: sum(getattr(one, name) for one in every) for name in names})
+        return Totals(**{name: sum(getattr(part_totals, name) for part_totals in totals) for name in names})
 
 
 def no_backup_progress(_step: str, _done: int, _total: int | None) -> None:
-    """For who isn't told."""
+    """Ignores progress."""
 
 
-def folder_of(engine: Engine) -> Path:
-    """Where backups are."""
+def backup_folder(engine: Engine) -> Path:
+    """The backup folder."""
     return engine.settings.home / "backups"
 
 
@@ -93,76 +93,80 @@ async def back_up(
     encrypt: bool | None = None,
     passphrase: str | None = None,
     without: Collection[str] = (),
-    told: BackupProgress = no_backup_progress,
+    progress: BackupProgress = no_backup_progress,
 ) -> Backup:
-    """Everything of everybody, of all stores but those named `without`; `begin` is how the name begins that it gets itself.
+    """Back up all data of all stores except those in `without`. `begin` is the beginning of a generated name.
 
-    Raises InvalidInput for the name, Conflict when it is taken, Refused where it is to be encrypted and there is no
+    Raises InvalidInput for the name, Conflict if it is taken, Refused if it is to be encrypted and there is no
     passphrase, StoreFull, StoreReadOnly, and the errors of a store that doesn't answer.
     """
     secret = chosen_secret(engine, encrypt=encrypt, passphrase=passphrase)
-    folder = folder_of(engine)
-    paths = own_names(folder, begin, engine.clock())
+    folder = backup_folder(engine)
+    paths = generated_paths(folder, begin, engine.clock())
     if name is not None:
-        paths = [chosen_name(folder, name)]
+        paths = [named_path(folder, name)]
         if await asyncio.to_thread(is_taken, paths[0]):
-            raise _taken(paths[0])
+            raise _name_taken(paths[0])
 
     async def write(writer: BackupWriter, room: Path) -> None:
         places = await engine.store_registry.places(fresh=True)
         home = engine.store_registry.home
         for mode in dict.fromkeys((home, *(mode for place in places.values() for mode in place.modes()))):
             if mode not in without:
-                await _house(engine, writer, room, mode=mode, places=places, told=told)
+                await _write_store(engine, writer, room, mode=mode, places=places, progress=progress)
 
-    made = await _written(engine, paths, secret, write, told=told)
-    if made is None and name is not None:
-        raise _taken(paths[0])
-    return _one(made)
+    backup = await _write_file(engine, paths, secret, write, progress=progress)
+    if backup is None and name is not None:
+        raise _name_taken(paths[0])
+    return _require(backup)
 
 
 async def back_up_scope(engine: Engine, scope: str, *, agent: str) -> Backup:
-    """What the agent sees of one scope, put aside before it is forgotten. Raises StoreFull, StoreReadOnly, Refused."""
+    """Back up what the agent sees of a scope before it is forgotten. Raises StoreFull, StoreReadOnly, Refused."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", scope).strip("-")[:60] or "other"
-    safe = f"{words}-{hashlib.sha256(scope.encode()).hexdigest()[:8]}"  # names that differ in signs alone
-    begin = f"{PART}{safe}-"
-    made = await _some(engine, begin, Filter(viewer=agent, scopes=(scope,), statuses=ANY_STATUS))
-    await asyncio.to_thread(_drop_old_parts, folder_of(engine), begin)
-    return made
+    slug = f"{words}-{hashlib.sha256(scope.encode()).hexdigest()[:8]}"  # distinguishes names that differ only in special characters
+    begin = f"{PART}{slug}-"
+    backup = await _back_up_some(engine, begin, Filter(viewer=agent, scopes=(scope,), statuses=ANY_STATUS))
+    await asyncio.to_thread(_drop_old_parts, backup_folder(engine), begin)
+    return backup
 
 
 async def back_up_removed(engine: Engine, ids: Sequence[str], *, keep_days: int) -> Backup:
-    """What upkeep is about to remove, as a backup of its own; those of the newest days are kept.
+    """Back up what maintenance is about to erase. The files of the newest `keep_days` days are kept.
 
     Raises StoreFull, StoreReadOnly, Refused.
     """
-    made = await _some(engine, PRUNED, Filter(viewer="system", ids=tuple(ids), statuses=ANY_STATUS))
-    await asyncio.to_thread(_drop_old_days, folder_of(engine), PRUNED, keep_days)
-    return made
+    backup = await _back_up_some(engine, PRUNED, Filter(viewer="system", ids=tuple(ids), statuses=ANY_STATUS))
+    await asyncio.to_thread(_drop_old_days, backup_folder(engine), PRUNED, keep_days)
+    return backup
 
 
-async def _some(engine: Engine, begin: str, where: Filter) -> Backup:
-    """Not everything: as an export, which can be merged."""
+async def _back_up_some(engine: Engine, begin: str, where: Filter) -> Backup:
+    """Back up some memories as an export, which can be merged."""
 
     async def write(writer: BackupWriter, _room: Path) -> None:
         writer.begin(engine.store_registry.home, EXPORT)
-        with io.TextIOWrapper(io.BufferedWriter(_Into(writer)), encoding="utf-8", newline="\n") as stream:
-            done = await export_stream(engine, stream, where=where)
-        writer.end(Totals(done.memories, 0, done.versions, done.links, done.scopes))
+        with io.TextIOWrapper(
+            io.BufferedWriter(_PartStream(writer)), encoding="utf-8", newline="\n"
+        ) as stream:
+            export = await export_stream(engine, stream, where=where)
+        writer.end(Totals(export.memories, 0, export.versions, export.links, export.scopes))
 
-    paths = own_names(folder_of(engine), begin, engine.clock())
-    return _one(await _written(engine, paths, chosen_secret(engine), write, told=no_backup_progress))
+    paths = generated_paths(backup_folder(engine), begin, engine.clock())
+    return _require(
+        await _write_file(engine, paths, chosen_secret(engine), write, progress=no_backup_progress)
+    )
 
 
 async def backups(engine: Engine) -> list[BackupFile]:
-    """The newest first."""
-    return await asyncio.to_thread(list_backup_files, folder_of(engine))
+    """The backups, newest first."""
+    return await asyncio.to_thread(list_backup_files, backup_folder(engine))
 
 
 def chosen_secret(
     engine: Engine, *, encrypt: bool | None = None, passphrase: str | None = None
 ) -> str | None:
-    """What it is encrypted with; None: it isn't. Raises Refused where it should be and can't."""
+    """The passphrase to encrypt with; None for no encryption. Raises Refused if there should be one and isn't."""
     rules = engine.settings.backup
     if not (rules.encrypt if encrypt is None else encrypt):
         return None
@@ -176,16 +180,24 @@ def chosen_secret(
     return secret
 
 
-async def _house(
-    engine: Engine, writer: BackupWriter, room: Path, *, mode: str, places: Placements, told: BackupProgress
+async def _write_store(
+    engine: Engine,
+    writer: BackupWriter,
+    room: Path,
+    *,
+    mode: str,
+    places: Placements,
+    progress: BackupProgress,
 ) -> None:
-    """One store's part. Raises its errors, with its name."""
+    """Write the part of one store. Raises its errors, with its name."""
     try:
-        house = await engine.store_registry.house(mode)
-        if house.raw_form:
-            totals = await _raw(engine, writer, house, room / f"{mode}.raw", mode=mode, told=told)
+        backend = await engine.store_registry.house(mode)
+        if backend.raw_form:
+            totals = await _write_raw(
+                engine, writer, backend, room / f"{mode}.raw", mode=mode, progress=progress
+            )
         else:
-            totals = await _rows(writer, house, mode=mode, told=told)
+            totals = await _write_rows(writer, backend, mode=mode, progress=progress)
     except (StoreError, SettingsError) as error:
         if mode == engine.store_registry.home:
             raise
@@ -199,62 +211,64 @@ async def _house(
     await run_uncancelled(asyncio.to_thread(writer.end, totals, lives=lives, elsewhere=tuple(elsewhere)))
 
 
-async def _raw(
-    engine: Engine, writer: BackupWriter, house: Backend, path: Path, *, mode: str, told: BackupProgress
+async def _write_raw(
+    engine: Engine, writer: BackupWriter, backend: Backend, path: Path, *, mode: str, progress: BackupProgress
 ) -> Totals:
     step = f"backup: {mode}"
-    copying = house.copy_raw(path, told=lambda done, total: told(f"{step}, copied", done, total))
+    copying = backend.copy_raw(path, told=lambda done, total: progress(f"{step}, copied", done, total))
     await run_uncancelled(copying)
-    async with engine.backend_sites.opened(house.raw_form, path) as copy:
+    async with engine.backend_sites.opened(backend.raw_form, path) as copy:
         totals = await copy.totals()
     size = path.stat().st_size
-    writer.begin(mode, house.raw_form)
+    writer.begin(mode, backend.raw_form)
 
     def pack() -> None:
         with path.open("rb") as stream:
             while chunk := stream.read(_CHUNK):
                 writer.write(chunk)
-                told(f"{step}, packed", stream.tell() >> 20, size >> 20)
+                progress(f"{step}, packed", stream.tell() >> 20, size >> 20)
 
     await run_uncancelled(asyncio.to_thread(pack))
     path.unlink()
     return totals
 
 
-async def _rows(writer: BackupWriter, house: Backend, *, mode: str, told: BackupProgress) -> Totals:
-    tally, done = RowCounter(), 0
+async def _write_rows(
+    writer: BackupWriter, backend: Backend, *, mode: str, progress: BackupProgress
+) -> Totals:
+    tally, row_count = RowCounter(), 0
     writer.begin(mode, ROWS)
 
     def pack(batch: Sequence[Any]) -> None:
         tally.add(batch)
-        writer.write(as_lines(batch))
+        writer.write(encode_rows(batch))
 
-    async for batch in house.snapshot():
+    async for batch in backend.snapshot():
         await run_uncancelled(asyncio.to_thread(pack, batch))
-        done += len(batch)
-        told(f"backup: {mode}", done, None)
+        row_count += len(batch)
+        progress(f"backup: {mode}", row_count, None)
     return tally.totals
 
 
-async def _written(
+async def _write_file(
     engine: Engine,
     paths: Sequence[Path],
     secret: str | None,
     write: Callable[[BackupWriter, Path], Any],
     *,
-    told: BackupProgress,
+    progress: BackupProgress,
 ) -> Backup | None:
-    """Under the first of the names that is free, when it was read back whole; None when none is."""
+    """Write a backup under the first free name and read it back; None if no name is free."""
     now, folder = engine.clock(), paths[0].parent
-    with on_disk(f"The backup {paths[0].name}"), temporary_folder(folder) as room:
+    with translate_disk_errors(f"The backup {paths[0].name}"), temporary_folder(folder) as room:
         partial = partial_of(paths[0])
         try:
             head = BackupHead(now, engine.store_registry.home)
-            async with _writing(partial, head, secret) as writer:
+            async with _open_writer(partial, head, secret) as writer:
                 await write(writer, room)
-            told("backup: read back", 0, None)
+            progress("backup: read back", 0, None)
             return await run_uncancelled(
-                asyncio.to_thread(_placed, partial, paths, writer.parts, secret, now)
+                asyncio.to_thread(_verify_and_place, partial, paths, writer.parts, secret, now)
             )
         finally:
             with suppress(OSError):
@@ -262,8 +276,8 @@ async def _written(
 
 
 @asynccontextmanager
-async def _writing(partial: Path, head: BackupHead, secret: str | None) -> AsyncIterator[BackupWriter]:
-    """Into a file that is on the disk when the body is done."""
+async def _open_writer(partial: Path, head: BackupHead, secret: str | None) -> AsyncIterator[BackupWriter]:
+    """A writer to a file that is synced to disk at the end."""
     with partial.open("xb") as raw:
         partial.chmod(0o600)
         writer = await run_uncancelled(asyncio.to_thread(BackupWriter, raw, head, secret))
@@ -275,53 +289,52 @@ async def _writing(partial: Path, head: BackupHead, secret: str | None) -> Async
         await run_uncancelled(asyncio.to_thread(to_disk, raw))
 
 
-def _placed(
+def _verify_and_place(
     partial: Path, paths: Sequence[Path], parts: tuple[BackupPart, ...], secret: str | None, now: datetime
 ) -> Backup | None:
-    """Raises OSError."""
     try:
-        found = read_through(partial, secret)[1]
+        parts_read = verify_file(partial, secret)[1]
     except MindholdError as error:
         raise OSError(errno.EIO, f"what was written can't be read back: {error.message}") from error
-    if found != parts:
+    if parts_read != parts:
         raise OSError(errno.EIO, "what was read back is not what was written")
-    digest, size = sum_of(partial), partial.stat().st_size
+    digest, size = checksum(partial), partial.stat().st_size
     path = place_backup_file(partial, paths, now, digest)
     return None if path is None else Backup(path, parts, size, digest, now, secret is not None)
 
 
-def _one(made: Backup | None) -> Backup:
-    if made is None:
+def _require(backup: Backup | None) -> Backup:
+    if backup is None:
         raise Conflict("Too many backups were made in this second.", advice="Wait a moment.")
-    return made
+    return backup
 
 
-def _taken(path: Path) -> Conflict:
+def _name_taken(path: Path) -> Conflict:
     return Conflict(f"There is a backup {path.name!r} already.", advice="Choose another name.")
 
 
 def _drop_old_parts(folder: Path, begin: str) -> None:
-    """What was put aside of a scope is no archive: the newest few are kept. Those of other scopes are not touched."""
-    own = [one for one in list_backup_files(folder) if is_stamped(one.path.name, begin)]
-    for one in own[MOST_OF_A_SCOPE:]:
-        delete_backup_file(one)
+    """Keep only the newest backups of this scope."""
+    files = [file for file in list_backup_files(folder) if is_stamped(file.path.name, begin)]
+    for file in files[KEEP_PER_SCOPE:]:
+        delete_backup_file(file)
 
 
 def _drop_old_days(folder: Path, begin: str, keep: int) -> None:
-    """All of a day stay or go together: one run may write many."""
-    own = [one for one in list_backup_files(folder) if is_stamped(one.path.name, begin)]
-    days = sorted({_day(one, begin) for one in own}, reverse=True)[:keep]
-    for one in own:
-        if _day(one, begin) not in days:
-            delete_backup_file(one)
+    """Keep the files of the newest days. A run may write several files, so a day is kept or dropped as a whole."""
+    files = [file for file in list_backup_files(folder) if is_stamped(file.path.name, begin)]
+    days = sorted({_day(file, begin) for file in files}, reverse=True)[:keep]
+    for file in files:
+        if _day(file, begin) not in days:
+            delete_backup_file(file)
 
 
-def _day(one: BackupFile, begin: str) -> str:
-    return one.path.name.removeprefix(begin).partition("T")[0]
+def _day(file: BackupFile, begin: str) -> str:
+    return file.path.name.removeprefix(begin).partition("T")[0]
 
 
-class _Into(io.RawIOBase):
-    """A part of a backup as a file to write to."""
+class _PartStream(io.RawIOBase):
+    """A part of a backup as a writable file."""
 
     def __init__(self, writer: BackupWriter) -> None:
         self._writer = writer
@@ -335,7 +348,7 @@ class _Into(io.RawIOBase):
 
 
 class BackupInput(Input):
-    """What to call it; by the time when there is no name. Encrypted as the settings say, unless told."""
+    """The name of the backup, by default the time. The settings decide about encryption unless `encrypt` is given."""
 
     name: str | None = Field(
         default=None,
@@ -352,7 +365,7 @@ class BackupInput(Input):
 
 
 class BackupView(Output):
-    """One backup. `file` is its name in the folder of backups."""
+    """One backup. `file` is its name in the backup folder."""
 
     file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
     path: str = Field(
@@ -373,11 +386,11 @@ class BackupView(Output):
 
 
 class ListBackupsInput(Input):
-    """Nothing to say."""
+    """No input."""
 
 
 class BackupFileView(Output):
-    """One file in the folder of backups."""
+    """One file in the backup folder."""
 
     file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
     path: str = Field(
@@ -385,6 +398,7 @@ class BackupFileView(Output):
         examples=["/home/me/.mindhold/backups/backup-20261116T103000Z.backup"],
     )
     bytes: int = Field(examples=[48213])
+    # Null if its checksum file is missing.
     sha256: str | None = Field(
         default=None, examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
     )  # None when the sum beside it is missing
@@ -393,67 +407,68 @@ class BackupFileView(Output):
         examples=["daily"]
     )  # what for: by hand, daily, weekly, before a restore, before a scope was forgotten
     encrypted: bool = Field(default=False, examples=[False])
-    whole: bool = Field(
-        default=True, examples=[True]
-    )  # whether it can take the place of everything that is there
+    whole: bool = Field(default=True, examples=[True])  # whether it can replace the whole store
 
 
 class ListBackupsResult(Output):
-    """The newest first."""
+    """The backups, newest first."""
 
     backups: list[BackupFileView]
 
 
 async def _backup(context: Context, request: BackupInput) -> BackupView:
-    """Write everything into a verified file."""
-    made = await back_up(
-        context.engine, request.name, encrypt=request.encrypt, without=request.without, told=context.progress
+    """Back up everything to a verified file."""
+    backup = await back_up(
+        context.engine,
+        request.name,
+        encrypt=request.encrypt,
+        without=request.without,
+        progress=context.progress,
     )
-    written = made.totals
+    totals = backup.totals
     return BackupView(
-        file=made.path.name,
-        path=str(made.path),
-        memories=written.memories,
-        links=written.links,
-        versions=written.versions,
-        scopes=written.scopes,
-        vectors=written.vectors,
-        entries=written.entries,
-        jobs=written.jobs,
-        encrypted=made.encrypted,
-        bytes=made.size,
-        sha256=made.sha256,
-        created=made.created,
+        file=backup.path.name,
+        path=str(backup.path),
+        memories=totals.memories,
+        links=totals.links,
+        versions=totals.versions,
+        scopes=totals.scopes,
+        vectors=totals.vectors,
+        entries=totals.entries,
+        jobs=totals.jobs,
+        encrypted=backup.encrypted,
+        bytes=backup.size,
+        sha256=backup.sha256,
+        created=backup.created,
     )
 
 
 BACKUP = operation("backup", _backup, writes=True, owner_only=True)
 
 
-async def _list_backups(context: Context, _given: ListBackupsInput) -> ListBackupsResult:
-    """The backups that there are."""
-    return ListBackupsResult(backups=[file_view(one) for one in await backups(context.engine)])
+async def _list_backups(context: Context, _request: ListBackupsInput) -> ListBackupsResult:
+    """List the backups."""
+    return ListBackupsResult(backups=[file_view(file) for file in await backups(context.engine)])
 
 
 LIST_BACKUPS = operation("list_backups", _list_backups, reads=True, owner_only=True)
 
 
-def file_view(one: BackupFile) -> BackupFileView:
-    """As it is listed."""
+def file_view(file: BackupFile) -> BackupFileView:
     return BackupFileView(
-        file=one.path.name,
-        path=str(one.path),
-        bytes=one.size,
-        sha256=one.sha256,
-        created=one.created,
-        made=one.made.value,
-        encrypted=one.encrypted,
-        whole=one.whole and not one.earlier,
+        file=file.path.name,
+        path=str(file.path),
+        bytes=file.size,
+        sha256=file.sha256,
+        created=file.created,
+        made=file.made.value,
+        encrypted=file.encrypted,
+        whole=file.whole and not file.earlier,
     )
 
 
 class DropBackupInput(Input):
-    """Which file of the folder of backups."""
+    """Which file of the backup folder."""
 
     file: str = Field(
         description="A file name from the list of backups.", examples=["backup-20261116T103000Z.backup"]
@@ -461,17 +476,17 @@ class DropBackupInput(Input):
 
 
 class DropBackupResult(Output):
-    """What went."""
+    """The backup that was deleted."""
 
     dropped: BackupFileView
 
 
 async def _drop(context: Context, request: DropBackupInput) -> DropBackupResult:
-    """Remove one backup."""
-    chosen = await asyncio.to_thread(find_backup_file, folder_of(context.engine), request.file)
-    if not await asyncio.to_thread(delete_backup_file, chosen):
-        raise StoreBusy(f"{chosen.path.name} can't be removed now.", advice="Somebody reads it: try again.")
-    return DropBackupResult(dropped=file_view(chosen))
+    """Delete one backup."""
+    file = await asyncio.to_thread(find_backup_file, backup_folder(context.engine), request.file)
+    if not await asyncio.to_thread(delete_backup_file, file):
+        raise StoreBusy(f"{file.path.name} can't be removed now.", advice="Somebody reads it: try again.")
+    return DropBackupResult(dropped=file_view(file))
 
 
 DROP_BACKUP = operation("drop_backup", _drop, destroys=True, owner_only=True)

@@ -28,12 +28,12 @@ from mindhold.ports.backend import Totals
 
 FORMAT = 1
 ENDING = ".backup"
-ROWS, EXPORT = "rows", "export"  # forms that every store reads, and that import reads
+ROWS, EXPORT = "rows", "export"  # forms that every store, or an import, can read
 _MAGIC = b"MINDHOLD BACKUP\n"
 _LENGTH = struct.Struct(">I")
 _FRAME = struct.Struct(">cI")
 _BLOCK = 1 << 20
-_LEVEL = 1  # three quarters of what the best gives, at a tenth of its time
+_LEVEL = 1  # three quarters of the best compression in a tenth of the time
 _THREADS = 4
 _AHEAD = 2 * _THREADS
 _MOST_HEAD = 1 << 16
@@ -42,10 +42,10 @@ _MOST_FRAME = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class BackupHead:
-    """What a backup says of itself in clear."""
+    """The unencrypted header of a backup."""
 
     created: datetime
-    home: str  # the mode of the store that had everything but what lived elsewhere
+    home: str  # the mode of the main store
     program: str = __version__
     format: int = FORMAT
     seal: dict[str, Any] | None = None
@@ -53,74 +53,74 @@ class BackupHead:
 
 @dataclass(frozen=True, slots=True)
 class BackupPart:
-    """One store's share. `lives` are the scopes of a store that isn't home; `elsewhere` those that home only names."""
+    """The part of one store. `lives` are the scopes of a secondary store; `elsewhere` are scopes that the main store only names."""
 
     mode: str
     form: str
     totals: Totals = field(default_factory=Totals)
     size: int = 0
     sha256: str = ""
-    packed: str = ""  # the sum of the blocks as they stand in the file: not every bit of those matters to what is in them
+    packed: str = ""  # checksum of the compressed blocks, some bits of which don't matter to their content
     lives: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
 
 
 class ByteSink(Protocol):
-    """What can be written to."""
+    """A stream to write to."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 class ByteSource(Protocol):
-    """What can be read from: so many bytes, fewer only at the end."""
+    """A stream to read from; returns fewer bytes only at the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class BackupWriter:
-    """Writes one file, part after part. Blocks are compressed by threads, and written in their order."""
+    """Writes a backup file, part after part. Threads compress the blocks; they are written in order."""
 
     def __init__(self, stream: BinaryIO, head: BackupHead, passphrase: str | None) -> None:
-        seal, key = new_encryption(passphrase) if passphrase else (None, None)
-        said = {**asdict(head), "created": head.created.isoformat(), "seal": seal}
-        written = json.dumps(said).encode()
-        stream.write(_MAGIC + _LENGTH.pack(len(written)) + written)
-        self._head = hashlib.sha256(written).digest()
-        self._sealing = EncryptingWriter(stream, key, bound=self._head) if key else None
-        self._sink: ByteSink = self._sealing or stream
+        encryption, key = new_encryption(passphrase) if passphrase else (None, None)
+        fields = {**asdict(head), "created": head.created.isoformat(), "seal": encryption}
+        header = json.dumps(fields).encode()
+        stream.write(_MAGIC + _LENGTH.pack(len(header)) + header)
+        self._head = hashlib.sha256(header).digest()
+        self._encryption = EncryptingWriter(stream, key, bound=self._head) if key else None
+        self._sink: ByteSink = self._encryption or stream
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="mindhold-backup")
-        self._packing: deque[Future[bytes]] = deque()
-        self._waiting = bytearray()
+        self._compressing: deque[Future[bytes]] = deque()
+        self._buffer = bytearray()
         self._parts: list[BackupPart] = []
 
     @property
     def parts(self) -> tuple[BackupPart, ...]:
-        """Those that are ended."""
+        """The finished parts."""
         return tuple(self._parts)
 
     def begin(self, mode: str, form: str) -> None:
-        """A part; nothing is written to before."""
+        """Start a part."""
         self._frame(b"P", json.dumps({"mode": mode, "form": form}).encode())
         self._part = BackupPart(mode, form)
         self._sum, self._packed, self._size = hashlib.sha256(), hashlib.sha256(), 0
 
     def write(self, data: bytes) -> None:
-        """Of the part. Raises OSError."""
+        """Write data of the current part. Raises OSError."""
         self._sum.update(data)
         self._size += len(data)
-        self._waiting += data
-        while len(self._waiting) >= _BLOCK:
-            self._pack(bytes(self._waiting[:_BLOCK]))
-            del self._waiting[:_BLOCK]
+        self._buffer += data
+        while len(self._buffer) >= _BLOCK:
+            self._pack(bytes(self._buffer[:_BLOCK]))
+            del self._buffer[:_BLOCK]
 
     def end(self, totals: Totals, *, lives: tuple[str, ...] = (), elsewhere: tuple[str, ...] = ()) -> None:
-        """Of the part."""
-        if self._waiting:
-            self._pack(bytes(self._waiting))
-            self._waiting.clear()
-        while self._packing:
+        """Finish the current part."""
+        if self._buffer:
+            self._pack(bytes(self._buffer))
+            self._buffer.clear()
+        while self._compressing:
             self._put_block()
-        done = replace(
+        part = replace(
             self._part,
             totals=totals,
             size=self._size,
@@ -129,27 +129,27 @@ class BackupWriter:
             lives=lives,
             elsewhere=elsewhere,
         )
-        self._parts.append(done)
-        self._frame(b"E", json.dumps(asdict(done)).encode())
+        self._parts.append(part)
+        self._frame(b"E", json.dumps(asdict(part)).encode())
 
     def finish(self) -> None:
-        """The table of the parts; the stream stays open."""
+        """Write the table of contents; the stream stays open."""
         table = {"head": self._head.hex(), "parts": [asdict(part) for part in self._parts]}
         self._frame(b"T", json.dumps(table).encode())
-        if self._sealing:
-            self._sealing.close()
+        if self._encryption:
+            self._encryption.close()
 
     def close(self) -> None:
-        """Lets the threads go, however it ended."""
+        """Stop the threads, also after an error."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _pack(self, block: bytes) -> None:
-        self._packing.append(self._threads.submit(zlib.compress, block, _LEVEL))
-        while len(self._packing) > _AHEAD:
+        self._compressing.append(self._threads.submit(zlib.compress, block, _LEVEL))
+        while len(self._compressing) > _AHEAD:
             self._put_block()
 
     def _put_block(self) -> None:
-        block = self._packing.popleft().result()
+        block = self._compressing.popleft().result()
         self._packed.update(block)
         self._frame(b"D", block)
 
@@ -158,27 +158,27 @@ class BackupWriter:
         self._sink.write(data)
 
 
-def head_of(path: Path) -> BackupHead:
-    """Raises OSError, Refused for another file or a newer form."""
+def read_head(path: Path) -> BackupHead:
+    """Read the header. Raises OSError, or Refused for another or newer format."""
     with path.open("rb") as stream:
-        return _head(stream, path.name)[0]
+        return _read_head(stream, path.name)[0]
 
 
 @contextmanager
 def open_backup(path: Path, passphrase: str | None) -> Iterator[BackupReader]:
-    """Raises OSError, Refused without the right passphrase."""
+    """Open a backup for reading. Raises OSError, or Refused without the right passphrase."""
     with path.open("rb") as stream:
-        head, written = _head(stream, path.name)
+        head, header = _read_head(stream, path.name)
         source: ByteSource = stream
-        bound = hashlib.sha256(written).digest()
+        bound = hashlib.sha256(header).digest()
         if head.seal is not None:
             key = key_of(head.seal, passphrase, name=path.name)
             source = DecryptingReader(stream, key, bound=bound, name=path.name)
         yield BackupReader(source, head, path.name, bound=bound)
 
 
-def read_through(path: Path, passphrase: str | None) -> tuple[BackupHead, tuple[BackupPart, ...]]:
-    """Everything is decrypted, unpacked and summed; what is told of it is true. Raises OSError, Refused."""
+def verify_file(path: Path, passphrase: str | None) -> tuple[BackupHead, tuple[BackupPart, ...]]:
+    """Decrypt, unpack and check the whole file; return its verified header and parts. Raises OSError, Refused."""
     with open_backup(path, passphrase) as reader:
         for _, blocks in reader.parts():
             for _block in blocks:
@@ -186,47 +186,47 @@ def read_through(path: Path, passphrase: str | None) -> tuple[BackupHead, tuple[
         return reader.head, tuple(reader.table)
 
 
-def _head(stream: BinaryIO, name: str) -> tuple[BackupHead, bytes]:
+def _read_head(stream: BinaryIO, name: str) -> tuple[BackupHead, bytes]:
     try:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise ValueError("it begins otherwise")
         (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
-        written = stream.read(min(length, _MOST_HEAD))
-        said = json.loads(written)
-        if said["format"] > FORMAT:
+        header = stream.read(min(length, _MOST_HEAD))
+        fields = json.loads(header)
+        if fields["format"] > FORMAT:
             raise Refused(
-                f"{name} was written by a newer Mindhold ({said['program']}).", advice="Upgrade this one."
+                f"{name} was written by a newer Mindhold ({fields['program']}).", advice="Upgrade this one."
             )
-        head = BackupHead(**{**said, "created": datetime.fromisoformat(said["created"])})
+        head = BackupHead(**{**fields, "created": datetime.fromisoformat(fields["created"])})
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise Refused(f"{name} is no backup: {error}.", advice="Choose another file.") from error
-    return head, written
+    return head, header
 
 
 class BackupReader:
-    """Reads one file, part after part. Raises Refused, wherever it finds that something isn't as it was written."""
+    """Reads a backup file, part after part. Raises Refused wherever the file was changed."""
 
     def __init__(self, source: ByteSource, head: BackupHead, name: str, *, bound: bytes) -> None:
         self._source = source
         self._bound = bound
         self._name = name
         self.head = head
-        self.table: list[BackupPart] = []  # of what was read to its end
+        self.table: list[BackupPart] = []  # of the parts that were read to the end
 
     def parts(self) -> Iterator[tuple[BackupPart, Iterator[bytes]]]:
-        """Each with what is in it, which is to be read to its end; before that its mode and form alone are known."""
+        """Each part with its blocks, which must be read to the end. Before that, only its mode and form are known."""
         while True:
             kind, data = self._next()
             if kind == b"T":
                 break
             if kind != b"P":
                 raise file_changed(self._name)
-            said = self._read(data)
-            part = BackupPart(str(said.get("mode")), str(said.get("form")))
+            fields = self._parse_object(data)
+            part = BackupPart(str(fields.get("mode")), str(fields.get("form")))
             yield part, self._blocks(part)
-        table = self._read(data)
-        listed = [self._part(one) for one in table.get("parts", [])]
-        if table.get("head") != self._bound.hex() or listed != self.table or self._source.read(1):
+        table = self._parse_object(data)
+        parts_listed = [self._parse_part(fields_) for fields_ in table.get("parts", [])]
+        if table.get("head") != self._bound.hex() or parts_listed != self.table or self._source.read(1):
             raise file_changed(self._name)
 
     def _blocks(self, part: BackupPart) -> Iterator[bytes]:
@@ -245,11 +245,11 @@ class BackupReader:
             yield block
         if kind != b"E":
             raise file_changed(self._name)
-        done = self._part(self._read(data))
-        found = replace(done, mode=part.mode, form=part.form, size=size, sha256=digest.hexdigest())
-        if replace(found, packed=packed.hexdigest()) != done:
+        part_read = self._parse_part(self._parse_object(data))
+        expected = replace(part_read, mode=part.mode, form=part.form, size=size, sha256=digest.hexdigest())
+        if replace(expected, packed=packed.hexdigest()) != part_read:
             raise file_changed(self._name)
-        self.table.append(done)
+        self.table.append(part_read)
 
     def _next(self) -> tuple[bytes, bytes]:
         head = self._source.read(_FRAME.size)
@@ -263,18 +263,18 @@ class BackupReader:
             raise file_changed(self._name)
         return kind, data
 
-    def _read(self, data: bytes) -> dict[str, Any]:
+    def _parse_object(self, data: bytes) -> dict[str, Any]:
         try:
-            said = json.loads(data)
+            value = json.loads(data)
         except ValueError as error:
             raise file_changed(self._name) from error
-        if not isinstance(said, dict):
+        if not isinstance(value, dict):
             raise file_changed(self._name)
-        return said
+        return value
 
-    def _part(self, said: dict[str, Any]) -> BackupPart:
+    def _parse_part(self, fields: dict[str, Any]) -> BackupPart:
         try:
-            lists = {name: tuple(said[name]) for name in ("lives", "elsewhere")}
-            return BackupPart(**{**said, **lists, "totals": Totals(**said["totals"])})
+            lists = {name: tuple(fields[name]) for name in ("lives", "elsewhere")}
+            return BackupPart(**{**fields, **lists, "totals": Totals(**fields["totals"])})
         except (KeyError, TypeError) as error:
             raise file_changed(self._name) from error

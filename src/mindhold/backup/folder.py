@@ -16,19 +16,19 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from mindhold.backup.file_format import ENDING, head_of
+from mindhold.backup.file_format import ENDING, read_head
 from mindhold.memories.export import partial_of, put_in_place
 from mindhold.model.errors import InvalidInput, NotFound, Refused, StoreFull, StoreReadOnly
 
-EARLIER = ".jsonl.gz"  # of backups before there were vectors in them: they are read, and no more written
+EARLIER = ".jsonl.gz"  # the format without vectors; it is read, and no longer written
 ENDINGS = (ENDING, EARLIER)
 SUM = ".sha256"
-# How the names of our own begin.
+# Beginnings of generated names.
 WHOLE, SAFETY, PART, PRUNED = "backup-", "before-restore-", "scope-", "pruned-"
 DAILY, WEEKLY = f"{WHOLE}daily-", f"{WHOLE}weekly-"
 MOST_IN_A_SECOND = 1_000
-_MAKING = ".making-"
-_STALE_SECONDS = 86_400.0  # whoever left it is not at it any more
+_TEMPORARY = ".making-"
+_STALE_SECONDS = 86_400.0  # older temporary files were left by a process that died
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)  # no files on Windows
 _STAMP = re.compile(r"\d{8}T\d{6}Z(?:-\d+)?")
@@ -36,8 +36,8 @@ _CHUNK = 1 << 20
 
 
 @contextmanager
-def on_disk(what: str) -> Iterator[None]:
-    """What the disk refuses, as errors of ours. Raises StoreFull, StoreReadOnly."""
+def translate_disk_errors(what: str) -> Iterator[None]:
+    """Translate disk errors. Raises StoreFull, StoreReadOnly."""
     try:
         yield
     except OSError as error:
@@ -48,12 +48,12 @@ def on_disk(what: str) -> Iterator[None]:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether there is no room left, or no more may be used."""
+    """Whether the disk or quota is full."""
     return error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class BackupReason(StrEnum):
-    """What a backup was made for."""
+    """Why a backup was made."""
 
     BY_HAND = "by hand"
     DAILY = "daily"
@@ -65,7 +65,7 @@ class BackupReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BackupFile:
-    """One file in the folder; `sha256` as the file beside it says, None when there is none."""
+    """One file in the folder; `sha256` is from its checksum file, None if there is none."""
 
     path: Path
     size: int
@@ -75,9 +75,9 @@ class BackupFile:
 
     @property
     def made(self) -> BackupReason:
-        """By its name."""
+        """The reason, by its name."""
         name = self.path.name
-        for begin, made in (
+        for begin, reason in (
             (SAFETY, BackupReason.SAFETY),
             (PART, BackupReason.SCOPE),
             (PRUNED, BackupReason.PRUNED),
@@ -85,96 +85,95 @@ class BackupFile:
             (WEEKLY, BackupReason.WEEKLY),
         ):
             if name.startswith(begin) and (begin in (SAFETY, PART, PRUNED) or is_stamped(name, begin)):
-                return made
+                return reason
         return BackupReason.BY_HAND
 
     @property
     def whole(self) -> bool:
-        """Whether everything is in it: not what was put aside before something else was done."""
+        """Whether it contains everything, and was not made before another action."""
         return self.made not in (BackupReason.SAFETY, BackupReason.SCOPE, BackupReason.PRUNED)
 
     @property
     def earlier(self) -> bool:
-        """Whether it is of the form that has no vectors, keys or jobs, and can only be merged."""
+        """Whether it has the format without vectors, keys and jobs, which can only be merged."""
         return self.path.name.endswith(EARLIER)
 
 
-def own_names(folder: Path, begin: str, now: datetime) -> list[Path]:
-    """By the time, one of which will be free."""
+def generated_paths(folder: Path, begin: str, now: datetime) -> list[Path]:
+    """Names with the time, of which one will be free."""
     stem = f"{begin}{now:%Y%m%dT%H%M%SZ}"
     names = [stem, *(f"{stem}-{number}" for number in range(2, MOST_IN_A_SECOND + 1))]
     return [folder / f"{name}{ENDING}" for name in names]
 
 
-def chosen_name(folder: Path, name: str) -> Path:
-    """Raises InvalidInput for what can't be one."""
-    chosen = name.strip()
+def named_path(folder: Path, name: str) -> Path:
+    """The path of a chosen name. Raises InvalidInput for an invalid one."""
+    stem = name.strip()
     for ending in ENDINGS:
-        chosen = chosen.removesuffix(ending)
-    ours = chosen.casefold().startswith((SAFETY, PART, PRUNED, DAILY, WEEKLY))
-    if not _NAME.fullmatch(chosen) or _DEVICE.fullmatch(chosen) or ours:
+        stem = stem.removesuffix(ending)
+    reserved = stem.casefold().startswith((SAFETY, PART, PRUNED, DAILY, WEEKLY))
+    if not _NAME.fullmatch(stem) or _DEVICE.fullmatch(stem) or reserved:
         raise InvalidInput(
             f"{name[:100]!r} can't be a backup's name.",
             advice=f"Use letters, digits, dots and dashes, and don't begin with {SAFETY}, {PART}, "
             f"{PRUNED}, {DAILY} or {WEEKLY}.",
         )
-    return folder / f"{chosen}{ENDING}"
+    return folder / f"{stem}{ENDING}"
 
 
 def is_stamped(name: str, begin: str) -> bool:
-    """Whether a name is one of our own that begins so."""
+    """Whether it is a generated name with this beginning."""
     for ending in ENDINGS:
         name = name.removesuffix(ending)
     return name.startswith(begin) and bool(_STAMP.fullmatch(name.removeprefix(begin)))
 
 
 def list_backup_files(folder: Path) -> list[BackupFile]:
-    """The newest first."""
-    found: list[BackupFile] = []
+    """The backup files, newest first."""
+    files: list[BackupFile] = []
     for ending in ENDINGS:
         for path in folder.glob(f"*{ending}"):
             if path.name.startswith(".") or not path.is_file():
                 continue
-            with suppress(OSError):  # dropped meanwhile
+            with suppress(OSError):  # deleted meanwhile
                 facts = path.stat()
                 created = datetime.fromtimestamp(facts.st_mtime, UTC)
-                found.append(BackupFile(path, facts.st_size, _noted_sum(path), created, _is_sealed(path)))
-    return sorted(found, key=lambda one: (one.created, one.path.name), reverse=True)
+                files.append(BackupFile(path, facts.st_size, _read_sum(path), created, _is_encrypted(path)))
+    return sorted(files, key=lambda file: (file.created, file.path.name), reverse=True)
 
 
 def find_backup_file(folder: Path, file: str | None) -> BackupFile:
-    """The newest whole one that has its sum when none is named. Only names that the folder lists, so that no path leads out of it.
+    """The named file, by default the newest complete one with a checksum. Only listed names match, so that no path
+    leads out of the folder.
 
     Raises NotFound.
     """
-    known = list_backup_files(folder)
+    files = list_backup_files(folder)
     if file is None:
-        whole = [one for one in known if one.whole and one.sha256]
+        whole = [candidate for candidate in files if candidate.whole and candidate.sha256]
         if not whole:
             raise NotFound("There is no backup.", advice="`mindhold backup` makes one.")
         return whole[0]
-    wanted = {name.casefold() for name in (file, *(f"{file}{ending}" for ending in ENDINGS))}
-    for one in known:
-        if one.path.name.casefold() in wanted:
-            return one
+    names = {name.casefold() for name in (file, *(f"{file}{ending}" for ending in ENDINGS))}
+    for candidate in files:
+        if candidate.path.name.casefold() in names:
+            return candidate
     raise NotFound(f"There is no backup {file[:100]!r}.", advice="List the backups and name one of them.")
 
 
-def check_sum(chosen: BackupFile) -> None:
-    """Raises Refused for a file that isn't what was written, OSError."""
-    if chosen.sha256 is None:
+def verify_checksum(file: BackupFile) -> None:
+    """Raises Refused if the file was changed, and OSError."""
+    if file.sha256 is None:
         raise Refused(
-            f"{chosen.path.name} has no sum beside it, so nobody can tell whether it is whole.",
+            f"{file.path.name} has no sum beside it, so nobody can tell whether it is whole.",
             advice="Choose another backup, or put the .sha256 file back that was beside it.",
         )
-    if sum_of(chosen.path) != chosen.sha256:
-        raise Refused(
-            f"{chosen.path.name} is not what was written: its sum differs.", advice="Choose another."
-        )
+    if checksum(file.path) != file.sha256:
+        raise Refused(f"{file.path.name} is not what was written: its sum differs.", advice="Choose another.")
 
 
-def sum_of(path: Path) -> str:
-    """Raises OSError."""
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file. Raises OSError."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
@@ -183,10 +182,10 @@ def sum_of(path: Path) -> str:
 
 
 def place_backup_file(partial: Path, paths: Sequence[Path], now: datetime, digest: str) -> Path | None:
-    """Under the first of the names that is free, with its sum beside it; None when none is. Raises OSError."""
-    os.utime(partial, (now.timestamp(), now.timestamp()))  # by which it is listed
+    """Move the file to the first free name and write its checksum file; None if no name is free. Raises OSError."""
+    os.utime(partial, (now.timestamp(), now.timestamp()))  # the listing shows this time
     for path in paths:
-        if _claimed(partial, path):
+        if _claim_name(partial, path):
             try:
                 _write_sum(path, digest)
             except OSError:
@@ -197,51 +196,51 @@ def place_backup_file(partial: Path, paths: Sequence[Path], now: datetime, diges
 
 
 def is_taken(path: Path) -> bool:
-    """Also by a name that differs in case only: there are disks where it is the same."""
+    """Whether the name exists, in any case: some file systems ignore case."""
     stem = _stem(path).casefold()
     return any(
         _stem(other).casefold() == stem for ending in ENDINGS for other in path.parent.glob(f"*{ending}")
     )
 
 
-def delete_backup_file(one: BackupFile) -> bool:
-    """Whether it is gone; not while somebody reads it, where the system doesn't allow that."""
+def delete_backup_file(file: BackupFile) -> bool:
+    """Delete the file; returns whether it is gone. Some systems refuse while somebody reads it."""
     with suppress(OSError):
-        one.path.unlink(missing_ok=True)
-        one.path.with_name(one.path.name + SUM).unlink(missing_ok=True)
+        file.path.unlink(missing_ok=True)
+        file.path.with_name(file.path.name + SUM).unlink(missing_ok=True)
         return True
     return False
 
 
 @contextmanager
 def temporary_folder(folder: Path) -> Iterator[Path]:
-    """A folder for what is only needed while a backup is made or read. What the dead left is swept away. Raises OSError."""
+    """A temporary folder to make or read a backup in. Leftovers of dead processes are removed. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _sweep(folder)
-    made = Path(tempfile.mkdtemp(prefix=_MAKING, dir=folder))  # for its owner alone
+    temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder))  # accessible to its owner only
     try:
-        yield made
+        yield temporary
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _sweep(folder: Path) -> None:
     before = time.time() - _STALE_SECONDS
-    for left in (*folder.glob(f"{_MAKING}*"), *folder.glob(".*.partial")):
+    for path in (*folder.glob(f"{_TEMPORARY}*"), *folder.glob(".*.partial")):
         with suppress(OSError):
-            if left.stat().st_mtime < before:
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            if path.stat().st_mtime < before:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _claimed(partial: Path, path: Path) -> bool:
-    """Whether the file has that name now: of several who want it, in whatever processes, one gets it."""
+def _claim_name(partial: Path, path: Path) -> bool:
+    """Whether the file has that name now. Of several processes, one gets it."""
     if is_taken(path):
         return False
     try:
         os.link(partial, path)
     except FileExistsError:
         return False
-    except OSError:  # a disk without links
+    except OSError:  # a file system without links
         try:
             path.open("xb").close()
         except FileExistsError:
@@ -258,26 +257,26 @@ def _stem(path: Path) -> str:
 
 
 def _write_sum(path: Path, digest: str) -> None:
-    beside = path.with_name(path.name + SUM)
-    partial = partial_of(beside)
+    sum_path = path.with_name(path.name + SUM)
+    partial = partial_of(sum_path)
     try:
         partial.write_text(f"{digest}  {path.name}\n", encoding="utf-8", newline="\n")
         partial.chmod(0o600)
-        put_in_place(partial, beside)
+        put_in_place(partial, sum_path)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _noted_sum(path: Path) -> str | None:
+def _read_sum(path: Path) -> str | None:
     with suppress(OSError, UnicodeDecodeError):
         words = path.with_name(path.name + SUM).read_text(encoding="utf-8").split()
         return words[0] if words else None
     return None
 
 
-def _is_sealed(path: Path) -> bool:
+def _is_encrypted(path: Path) -> bool:
     if not path.name.endswith(ENDING):
         return False
     with suppress(OSError, Refused):
-        return head_of(path).seal is not None
+        return read_head(path).seal is not None
     return False

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from mindhold.aio import run_uncancelled
 from mindhold.backup.file_format import ROWS, BackupPart, BackupReader, open_backup
-from mindhold.backup.rows import from_lines
+from mindhold.backup.rows import decode_rows
 from mindhold.memories.prepare import index_memory
 from mindhold.model.job import Entry, Job
 from mindhold.model.memory import Link, Version
@@ -22,14 +22,14 @@ from mindhold.model.scope import Scope
 from mindhold.ports.backend import Backend, BackendSites, Cursor, Record, SnapshotItem, SnapshotRemoval
 from mindhold.ports.store import Capability, Change, Connect, Enqueue, Keep, Put
 
-PLACES = "places"  # the cursor that says where projects live, which is not so where all are put in one store
+PLACES = "places"  # the cursor with the stores of projects; dropped when all are put in one store
 
 
 class StoreLoader:
-    """One store being filled, by one part or several.
+    """Fills one store from one or several parts.
 
-    `together` makes one store of several parts, which may have copies of each other's: of each the scopes that live there are
-    taken, and what belongs to them.
+    `together` merges several parts, which may have copies of each other's scopes: of each part, only the scopes that live
+    there are loaded.
     """
 
     def __init__(
@@ -37,16 +37,16 @@ class StoreLoader:
         store: Backend,
         *,
         zone: ZoneInfo,
-        told: Callable[[int], None] = lambda _: None,
+        progress: Callable[[int], None] = lambda _: None,
         together: bool = False,
     ) -> None:
         self._store = store
         self._zone = zone
-        self._told = told
+        self._progress = progress
         self._together = together
         self._vectors = Capability.VECTORS in store.capabilities
-        self._ids: set[str] = set()  # of what was taken, where that matters
-        self._brought: set[str] = set()  # scopes
+        self._loaded_ids: set[str] = set()  # loaded ids, with `together`
+        self._loaded_scopes: set[str] = set()  # scopes
         self._done = 0
 
     async def fill(
@@ -56,21 +56,21 @@ class StoreLoader:
         lives: Collection[str] | None = None,
         elsewhere: Collection[str] = (),
     ) -> None:
-        """Raises the store's errors."""
+        """Load the batches. Raises the store's errors."""
         scopes: list[Scope] = []
         async for batch in batches:
             for kind, run in groupby(batch, key=type):
-                if kind is Scope:  # all of them first: parents may come after their children
-                    scopes += [one for one in run if isinstance(one, Scope)]
+                if kind is Scope:  # collect all first: parents may come after their children
+                    scopes += [item for item in run if isinstance(item, Scope)]
                     continue
-                await self._scopes(scopes)
+                await self._put_scopes(scopes)
                 scopes = []
-                await self._take(kind, list(run), lives, elsewhere)
+                await self._load(kind, list(run), lives, elsewhere)
             self._done += len(batch)
-            self._told(self._done)
-        await self._scopes(scopes)
+            self._progress(self._done)
+        await self._put_scopes(scopes)
 
-    async def _take(
+    async def _load(
         self,
         kind: type[SnapshotItem],
         run: list[Any],
@@ -78,19 +78,21 @@ class StoreLoader:
         elsewhere: Collection[str],
     ) -> None:
         if kind is Record:
-            wanted = [one for one in run if _lives(one.memory.scope, lives, elsewhere)]
-            await self._records(wanted)
+            records = [item for item in run if _lives_here(item.memory.scope, lives, elsewhere)]
+            await self._put_records(records)
         elif kind is SnapshotRemoval:
-            await self._store.erase([one.memory_id for one in run if one.memory_id], references=False)
-            for one in run:
-                if one.scope:
-                    await self._store.drop_scope(one.scope)
+            await self._store.erase([item.memory_id for item in run if item.memory_id], references=False)
+            for item in run:
+                if item.scope:
+                    await self._store.drop_scope(item.scope)
         elif kind is Version:
-            await self._apply(Keep(one) for one in self._known(run, lambda one: (one.memory_id,)))
+            await self._apply(Keep(item) for item in self._of_loaded(run, lambda item: (item.memory_id,)))
         elif kind is Link:
-            await self._apply(Connect(one) for one in self._known(run, lambda one: (one.origin, one.target)))
+            await self._apply(
+                Connect(item) for item in self._of_loaded(run, lambda item: (item.origin, item.target))
+            )
         elif kind is Job:
-            await self._apply(Enqueue(one) for one in run)
+            await self._apply(Enqueue(item) for item in run)
         elif kind is Entry:
             for entry in run:
                 await self._store.put_entry(entry)
@@ -99,77 +101,87 @@ class StoreLoader:
                 if not (self._together and cursor.name == PLACES):
                     await self._store.set_cursor(cursor.name, cursor.value)
 
-    async def _scopes(self, scopes: Sequence[Scope]) -> None:
-        """A parent before its children; what another part brought already is left as it is."""
-        waiting = {one.name: one for one in scopes if not self._together or one.name not in self._brought}
-        self._brought.update(waiting)
+    async def _put_scopes(self, scopes: Sequence[Scope]) -> None:
+        """Put parents before their children; skip scopes that another part brought."""
+        waiting = {
+            scope.name: scope
+            for scope in scopes
+            if not self._together or scope.name not in self._loaded_scopes
+        }
+        self._loaded_scopes.update(waiting)
         while waiting:
-            ready = [one for one in waiting.values() if one.parent is None or one.parent not in waiting]
-            for scope in ready or list(waiting.values()):  # a ring, which no store makes, is cut
+            ready = [
+                scope for scope in waiting.values() if scope.parent is None or scope.parent not in waiting
+            ]
+            for scope in ready or list(waiting.values()):  # a cycle, which no store makes, is cut
                 await self._store.put_scope(scope if ready else replace(scope, parent=None))
                 del waiting[scope.name]
 
-    async def _records(self, records: Sequence[Record]) -> None:
+    async def _put_records(self, records: Sequence[Record]) -> None:
         if not records:
             return
         if self._together:
-            self._ids.update(one.memory.id for one in records)
-        puts = await asyncio.to_thread(lambda: [self._put(one) for one in records])
+            self._loaded_ids.update(record.memory.id for record in records)
+        puts = await asyncio.to_thread(lambda: [self._put(record) for record in records])
         await self._store.apply(puts)
 
     def _put(self, record: Record) -> Put:
         vector = record.vector if self._vectors else None
         return index_memory(record.memory, self._zone).put(vector, record.memory.embedded_by)
 
-    def _known(self, run: Iterable[Any], ends: Callable[[Any], tuple[str, ...]]) -> Iterable[Any]:
-        """Those whose memories were taken."""
-        return [one for one in run if all(end in self._ids for end in ends(one))] if self._together else run
+    def _of_loaded(self, items: Iterable[Any], ends: Callable[[Any], tuple[str, ...]]) -> Iterable[Any]:
+        """The items whose memories were loaded."""
+        return (
+            [item for item in items if all(end in self._loaded_ids for end in ends(item))]
+            if self._together
+            else items
+        )
 
     async def _apply(self, changes: Iterable[Change]) -> None:
-        wanted = list(changes)
-        if wanted:
-            await self._store.apply(wanted)
+        pending = list(changes)
+        if pending:
+            await self._store.apply(pending)
 
 
-def _lives(scope: str, lives: Collection[str] | None, elsewhere: Collection[str]) -> bool:
+def _lives_here(scope: str, lives: Collection[str] | None, elsewhere: Collection[str]) -> bool:
     return (lives is None or scope in lives) and scope not in elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What is needed to read one: where stores can be made, a folder for what is only needed meanwhile, who and when."""
+    """What a reader needs: where to create stores, a temporary folder, the time zone and the time."""
 
-    grounds: BackendSites
-    room: Path
+    sites: BackendSites
+    folder: Path
     zone: ZoneInfo
     now: datetime
 
 
 class PartReader:
-    """One part, which is read once, in one of these ways, and to its end. What is told of it is true after that."""
+    """One part, which is read once and to its end, in one of these ways. Its summary is verified after that."""
 
     def __init__(
-        self, reader: BackupReader, part: BackupPart, blocks: Iterator[bytes], opening: ReaderContext
+        self, reader: BackupReader, part: BackupPart, blocks: Iterator[bytes], context: ReaderContext
     ) -> None:
         self._reader = reader
         self._blocks = blocks
-        self._opening = opening
+        self._context = context
         self.mode = part.mode
         self.form = part.form
 
     @property
-    def told(self) -> BackupPart:
-        """Once it has been read."""
+    def summary(self) -> BackupPart:
+        """The part as the file describes it, once it has been read."""
         return self._reader.table[-1]
 
     @property
     def blocks(self) -> Iterable[bytes]:
-        """As they are; reading blocks."""
+        """The raw blocks; reading blocks the thread."""
         return self._blocks
 
     async def to_file(self) -> Path:
-        """As it is, in the room. Raises OSError, Refused."""
-        path = self._opening.room / f"{self.mode}-{len(self._reader.table)}.raw"
+        """Write the raw part to the temporary folder. Raises OSError, Refused."""
+        path = self._context.folder / f"{self.mode}-{len(self._reader.table)}.raw"
 
         def write() -> None:
             with path.open("xb") as stream:
@@ -181,38 +193,39 @@ class PartReader:
         return path
 
     async def rows(self) -> AsyncIterator[list[SnapshotItem]]:
-        """Whatever its form is. Raises Refused, and the errors of a store."""
+        """The rows, whatever its form. Raises Refused, and the errors of a store."""
         if self.form == ROWS:
-            batches = from_lines(self._blocks, now=self._opening.now)
+            batches = decode_rows(self._blocks, now=self._context.now)
             while (batch := await run_uncancelled(asyncio.to_thread(next, batches, None))) is not None:
                 yield batch
             return
         path = await self.to_file()
-        async with self._opening.grounds.opened(self.form, path) as store:
+        async with self._context.sites.opened(self.form, path) as store:
             async for batch in store.snapshot():
                 yield batch
 
     @asynccontextmanager
     async def as_store(self) -> AsyncIterator[Backend]:
-        """In the room, whatever its form is. Raises Refused, and the errors of a store."""
+        """The part as a temporary store, whatever its form. Raises Refused, and the errors of a store."""
         if self.form != ROWS:
             path = await self.to_file()
-            async with self._opening.grounds.opened(self.form, path) as store:
+            async with self._context.sites.opened(self.form, path) as store:
                 yield store
             return
-        path = self._opening.room / f"{self.mode}-{len(self._reader.table)}.scratch"
-        async with self._opening.grounds.scratch(path) as store:
-            await StoreLoader(store, zone=self._opening.zone).fill(self.rows())
+        path = self._context.folder / f"{self.mode}-{len(self._reader.table)}.scratch"
+        async with self._context.sites.scratch(path) as store:
+            await StoreLoader(store, zone=self._context.zone).fill(self.rows())
             yield store
 
 
-async def parts_of(path: Path, passphrase: str | None, opening: ReaderContext) -> AsyncIterator[PartReader]:
-    """Each is to be read before the next is asked for. Raises OSError, Refused."""
+async def read_parts(path: Path, passphrase: str | None, context: ReaderContext) -> AsyncIterator[PartReader]:
+    """The parts; each must be read before the next. Raises OSError, Refused."""
     opening_file = open_backup(path, passphrase)
-    reader = await run_uncancelled(asyncio.to_thread(opening_file.__enter__))  # making the key takes a while
+    # Deriving the key takes a while.
+    reader = await run_uncancelled(asyncio.to_thread(opening_file.__enter__))
     try:
         parts = reader.parts()
-        while found := await run_uncancelled(asyncio.to_thread(next, parts, None)):
-            yield PartReader(reader, *found, opening)
+        while part := await run_uncancelled(asyncio.to_thread(next, parts, None)):
+            yield PartReader(reader, *part, context)
     finally:
         opening_file.__exit__(None, None, None)

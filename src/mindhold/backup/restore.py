@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,19 +13,19 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from mindhold.aio import run_uncancelled
-from mindhold.backup.create import Backup, BackupProgress, back_up, folder_of, no_backup_progress
-from mindhold.backup.file_format import EXPORT, BackupHead, BackupPart, read_through
+from mindhold.backup.create import Backup, BackupProgress, back_up, backup_folder, no_backup_progress
+from mindhold.backup.file_format import EXPORT, BackupHead, BackupPart, verify_file
 from mindhold.backup.folder import (
     SAFETY,
     BackupFile,
     BackupReason,
-    check_sum,
     find_backup_file,
-    on_disk,
     temporary_folder,
+    translate_disk_errors,
+    verify_checksum,
 )
-from mindhold.backup.reader import PartReader, ReaderContext, StoreLoader, parts_of
-from mindhold.backup.rows import lines_of
+from mindhold.backup.reader import PartReader, ReaderContext, StoreLoader, read_parts
+from mindhold.backup.rows import split_lines
 from mindhold.backup.verify import differences
 from mindhold.engine import Engine
 from mindhold.memories.export import export_stream
@@ -37,7 +37,7 @@ from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.backend import Backend, BackendSite, BackendSites, ReplacedStore, Totals
 from mindhold.ports.store import Capability
 
-Counted = Callable[[int], None]
+CountProgress = Callable[[int], None]
 
 
 async def restore(
@@ -45,56 +45,59 @@ async def restore(
     file: str | None = None,
     *,
     passphrase: str | None = None,
-    progress: Counted = lambda _: None,
-    told: BackupProgress = no_backup_progress,
+    on_count: CountProgress = lambda _: None,
+    progress: BackupProgress = no_backup_progress,
 ) -> tuple[BackupFile, Imported, Backup]:
-    """Of one backup, or of the newest. Everything as it was is put aside first.
+    """Merge one backup, by default the newest, into the store. A safety backup is made first.
 
-    Raises NotFound, Refused for a file that isn't what was written, and without its passphrase.
+    Raises NotFound, or Refused for a changed file or without its passphrase.
     """
-    chosen = await asyncio.to_thread(find_backup_file, folder_of(engine), file)
-    await asyncio.to_thread(check_sum, chosen)
+    backup_file = await asyncio.to_thread(find_backup_file, backup_folder(engine), file)
+    await asyncio.to_thread(verify_checksum, backup_file)
     secret = passphrase or engine.settings.backup.read_passphrase()
-    if not chosen.earlier:
-        await run_uncancelled(asyncio.to_thread(read_through, chosen.path, secret))
-    safety = await back_up(engine, begin=SAFETY, passphrase=passphrase, told=told)
-    if chosen.earlier:
-        return chosen, await _of_export(engine, chosen, progress), safety
-    done = Imported()
-    with on_disk(f"The restore of {chosen.path.name}"), temporary_folder(folder_of(engine)) as room:
-        opening = ReaderContext(engine.backend_sites, room, engine.zone(), engine.clock())
-        async for part in parts_of(chosen.path, secret, opening):
-            done = _sum(done, await _of_part(engine, part, room, progress))
-    return chosen, done, safety
+    if not backup_file.earlier:
+        await run_uncancelled(asyncio.to_thread(verify_file, backup_file.path, secret))
+    safety = await back_up(engine, begin=SAFETY, passphrase=passphrase, progress=progress)
+    if backup_file.earlier:
+        return backup_file, await _merge_export(engine, backup_file, on_count), safety
+    imported = Imported()
+    with (
+        translate_disk_errors(f"The restore of {backup_file.path.name}"),
+        temporary_folder(backup_folder(engine)) as folder,
+    ):
+        context = ReaderContext(engine.backend_sites, folder, engine.zone(), engine.clock())
+        async for part in read_parts(backup_file.path, secret, context):
+            imported = _sum(imported, await _merge_part(engine, part, folder, on_count))
+    return backup_file, imported, safety
 
 
-async def _of_export(engine: Engine, chosen: BackupFile, progress: Counted) -> Imported:
+async def _merge_export(engine: Engine, file: BackupFile, progress: CountProgress) -> Imported:
     try:
-        with gzip.open(chosen.path, "rt", encoding="utf-8", newline="\n") as lines:
+        with gzip.open(file.path, "rt", encoding="utf-8", newline="\n") as lines:
             return await import_lines(engine, lines, agent="system", progress=progress)
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InvalidInput(
-            f"{chosen.path.name} can't be read: {error}.", advice="Choose another backup."
+            f"{file.path.name} can't be read: {error}.", advice="Choose another backup."
         ) from error
 
 
-async def _of_part(engine: Engine, part: PartReader, room: Path, progress: Counted) -> Imported:
+async def _merge_part(engine: Engine, part: PartReader, folder: Path, progress: CountProgress) -> Imported:
     if part.form == EXPORT:
-        return await _imported(engine, lines_of(part.blocks), progress)
-    path = room / "export.jsonl"
+        return await import_lines(engine, split_lines(part.blocks), agent="system", progress=progress)
+    path = folder / "export.jsonl"
     async with part.as_store() as store:
-        where = await _living(store, part.told)
-        beside = replace(engine, store=store, ledger=store)
+        where = await _living_filter(store, part.summary)
+        scratch = replace(engine, store=store, ledger=store)
         with path.open("w", encoding="utf-8", newline="\n") as stream:
-            await export_stream(beside, stream, where=where)
+            await export_stream(scratch, stream, where=where)
     with path.open("r", encoding="utf-8", newline="\n") as lines:
-        done = await _imported(engine, lines, progress)
+        imported = await import_lines(engine, lines, agent="system", progress=progress)
     path.unlink()
-    return done
+    return imported
 
 
-async def _living(store: Backend, part: BackupPart) -> Filter:
-    """What lived there: a store may have copies of what lived in another."""
+async def _living_filter(store: Backend, part: BackupPart) -> Filter:
+    """The scopes that lived in that store: a store may have copies of others."""
     everything = Filter(viewer="system", statuses=ANY_STATUS)
     if part.lives:
         return replace(everything, scopes=part.lives)
@@ -104,16 +107,14 @@ async def _living(store: Backend, part: BackupPart) -> Filter:
     return everything
 
 
-async def _imported(engine: Engine, lines: Iterable[str], progress: Counted) -> Imported:
-    return await import_lines(engine, lines, agent="system", progress=progress)
-
-
-def _sum(one: Imported, other: Imported) -> Imported:
-    return Imported(*(getattr(one, each.name) + getattr(other, each.name) for each in fields(Imported)))
+def _sum(first: Imported, second: Imported) -> Imported:
+    return Imported(
+        *(getattr(first, counter.name) + getattr(second, counter.name) for counter in fields(Imported))
+    )
 
 
 class RestoreInput(Input):
-    """Which file of the folder of backups; the newest when none is named."""
+    """Which file of the backup folder; by default the newest."""
 
     file: str | None = Field(
         default=None,
@@ -123,7 +124,7 @@ class RestoreInput(Input):
 
 
 class RestoreResult(Output):
-    """What came back; `skipped` were there already. `safety` is the backup that was made before."""
+    """What was restored. `skipped` existed already; `safety` is the backup made before."""
 
     file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
     memories: int = Field(description="Number of memories.", examples=[1523])
@@ -136,22 +137,24 @@ class RestoreResult(Output):
 
 
 async def _restore(context: Context, request: RestoreInput) -> RestoreResult:
-    """Bring back what a backup holds."""
-    file, done, safety = await restore(
+    """Restore what a backup contains and the store lacks."""
+    file, imported, safety = await restore(
         context.engine,
         request.file,
-        progress=lambda count: context.progress("restore", count, None),
-        told=context.progress,
+        on_count=lambda count: context.progress("restore", count, None),
+        progress=context.progress,
     )
     return RestoreResult(
         file=file.path.name,
-        memories=done.memories,
-        skipped=done.skipped,
-        links=done.links,
-        versions=done.versions,
-        scopes=done.scopes,
+        memories=imported.memories,
+        skipped=imported.skipped,
+        links=imported.links,
+        versions=imported.versions,
+        scopes=imported.scopes,
         safety=safety.path.name,
-        note="What is here already stays as it is, also if it was forgotten since." if done.skipped else "",
+        note="What is here already stays as it is, also if it was forgotten since."
+        if imported.skipped
+        else "",
     )
 
 
@@ -163,21 +166,21 @@ Sites = dict[str, BackendSite]
 
 @dataclass(frozen=True, slots=True)
 class RestoreContext:
-    """What a restore needs. `home` is the mode of the store that is home now."""
+    """What a restore needs. `home` is the mode of the current main store."""
 
-    grounds: BackendSites
+    sites: BackendSites
     home: str
     folder: Path  # of backups
     zone: ZoneInfo
     clock: Callable[[], datetime]
     passphrase: str = field(default="", repr=False)
-    forgets: tuple[str, ...] = ()  # cursors that are true only of what stands beside the present store
-    told: BackupProgress = no_backup_progress
+    cleared_cursors: tuple[str, ...] = ()  # cursors that describe the sidecar of the present store
+    progress: BackupProgress = no_backup_progress
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReplacement:
-    """What was put in place, and what that put aside, by mode."""
+    """What was restored, and the replaced stores by mode."""
 
     file: BackupFile
     head: BackupHead
@@ -187,99 +190,106 @@ class StoreReplacement:
 
 
 async def replace_store(work: RestoreContext, file: str | None = None) -> StoreReplacement:
-    """Put a backup, or the newest, in the place of everything that is there. Up to the swap nothing is changed.
+    """Replace all stores with a backup, by default the newest. Nothing changes before the final swap.
 
-    Raises NotFound, Refused for what isn't what was written, is of one scope only, or without its passphrase;
-    SchemaTooNew, SettingsError, StoreBusy while another process uses what is there, StoreFull, StoreReadOnly.
+    Raises NotFound; Refused for a changed file, for one that holds only a scope, or without its passphrase;
+    SchemaTooNew, SettingsError, StoreBusy while another process uses the store, StoreFull, StoreReadOnly.
     """
-    chosen = await asyncio.to_thread(find_backup_file, work.folder, file)
-    _refuse_partial(chosen)
-    work.told("restore: verify", 0, None)
-    await run_uncancelled(asyncio.to_thread(check_sum, chosen))
-    head, table = await run_uncancelled(asyncio.to_thread(read_through, chosen.path, work.passphrase))
+    backup = await asyncio.to_thread(find_backup_file, work.folder, file)
+    _refuse_partial(backup)
+    work.progress("restore: verify", 0, None)
+    await run_uncancelled(asyncio.to_thread(verify_checksum, backup))
+    head, table = await run_uncancelled(asyncio.to_thread(verify_file, backup.path, work.passphrase))
     now = work.clock()
     stamp = f"{now:%Y%m%dT%H%M%S%fZ}"
     prepared: Sites = {}
     try:
-        with on_disk(f"The restore of {chosen.path.name}"), temporary_folder(work.folder) as room:
-            opening = ReaderContext(work.grounds, room, work.zone, now)
-            parts = parts_of(chosen.path, work.passphrase, opening)
-            filled = _together if head.home != work.home and len(table) > 1 else _apart
-            notes = await filled(work, parts, table, stamp, prepared)
+        with (
+            translate_disk_errors(f"The restore of {backup.path.name}"),
+            temporary_folder(work.folder) as folder,
+        ):
+            context = ReaderContext(work.sites, folder, work.zone, now)
+            parts = read_parts(backup.path, work.passphrase, context)
+            load = _load_together if head.home != work.home and len(table) > 1 else _load_separately
+            notes = await load(work, parts, table, stamp, prepared)
         olds: dict[str, ReplacedStore] = {}
-        for mode in sorted(prepared, key=lambda mode: mode == work.home):  # home last
-            work.told(f"restore: {mode}, swap", 0, None)
+        for mode in sorted(prepared, key=lambda mode: mode == work.home):  # the main store last
+            work.progress(f"restore: {mode}, swap", 0, None)
             old = await run_uncancelled(prepared[mode].swap(stamp, now=now))
             if old is not None:
                 olds[mode] = old
     finally:
         for site in prepared.values():
             await run_uncancelled(site.discard(stamp))
-    return StoreReplacement(chosen, head, table, olds, tuple(notes))
+    return StoreReplacement(backup, head, table, olds, tuple(notes))
 
 
-async def _apart(
+async def _load_separately(
     work: RestoreContext,
     parts: AsyncIterator[PartReader],
     table: Sequence[BackupPart],
     stamp: str,
     prepared: Sites,
 ) -> list[str]:
-    """Each store's part where it was. Raises as replace_store() does."""
+    """Restore each part to its own store. Raises as replace_store() does."""
     notes: list[str] = []
     number = 0
     async for part in parts:
-        told, number = table[number], number + 1
+        summary, number = table[number], number + 1
         mode = work.home if len(table) == 1 else part.mode
-        site = work.grounds.site(mode)
+        site = work.sites.site(mode)
         raw = await part.to_file() if part.form == site.raw_form else None
-        await _begun(site, mode, stamp, prepared, raw)
+        await _prepare(site, mode, stamp, prepared, raw)
         async with site.beside(stamp) as store:
             if raw is None:
-                await StoreLoader(store, zone=work.zone, told=_telling(work, mode)).fill(part.rows())
-            notes += await _checked(work, store, mode, told.totals)
+                await StoreLoader(store, zone=work.zone, progress=_count_progress(work, mode)).fill(
+                    part.rows()
+                )
+            notes += await _check(work, store, mode, summary.totals)
     return notes
 
 
-async def _together(
+async def _load_together(
     work: RestoreContext,
     parts: AsyncIterator[PartReader],
     table: Sequence[BackupPart],
     stamp: str,
     prepared: Sites,
 ) -> list[str]:
-    """All of them in the store that is home now: another was, when they were backed up."""
-    site, number = work.grounds.site(work.home), 0
-    await _begun(site, work.home, stamp, prepared)
+    """Restore all parts to the current main store, which is another than at the time of the backup."""
+    site, number = work.sites.site(work.home), 0
+    await _prepare(site, work.home, stamp, prepared)
     async with site.beside(stamp) as store:
-        loading = StoreLoader(store, zone=work.zone, told=_telling(work, work.home), together=True)
+        loader = StoreLoader(store, zone=work.zone, progress=_count_progress(work, work.home), together=True)
         async for part in parts:
-            told, number = table[number], number + 1
-            await loading.fill(part.rows(), lives=told.lives or None, elsewhere=told.elsewhere)
-        return await _checked(work, store, work.home, None)
+            summary, number = table[number], number + 1
+            await loader.fill(part.rows(), lives=summary.lives or None, elsewhere=summary.elsewhere)
+        return await _check(work, store, work.home, None)
 
 
-async def _begun(site: BackendSite, mode: str, stamp: str, prepared: Sites, raw: Path | None = None) -> None:
+async def _prepare(
+    site: BackendSite, mode: str, stamp: str, prepared: Sites, raw: Path | None = None
+) -> None:
     await run_uncancelled(site.prepare(stamp, raw))
     prepared[mode] = site
 
 
-def _telling(work: RestoreContext, mode: str) -> Callable[[int], None]:
-    return lambda done: work.told(f"restore: {mode}", done, None)
+def _count_progress(work: RestoreContext, mode: str) -> Callable[[int], None]:
+    return lambda count: work.progress(f"restore: {mode}", count, None)
 
 
-async def _checked(work: RestoreContext, store: Backend, mode: str, wanted: Totals | None) -> list[str]:
-    """What is still wrong after what is derived was rebuilt. Raises Refused where something is missing."""
-    work.told(f"restore: {mode}, check", 0, None)
-    found = await store.totals()
-    if wanted is not None and Capability.VECTORS not in store.capabilities:
-        wanted = replace(wanted, vectors=0)
-    if wanted is not None and (differing := differences(wanted, found)):
+async def _check(work: RestoreContext, store: Backend, mode: str, expected: Totals | None) -> list[str]:
+    """Check the totals and repair derived data; return what is still wrong. Raises Refused if data is missing."""
+    work.progress(f"restore: {mode}, check", 0, None)
+    actual = await store.totals()
+    if expected is not None and Capability.VECTORS not in store.capabilities:
+        expected = replace(expected, vectors=0)
+    if expected is not None and (differing := differences(expected, actual)):
         raise Refused(
             f"What was restored to {mode} is not what was backed up: {differing}. Nothing was replaced.",
             advice="Choose another backup.",
         )
-    for name in work.forgets:
+    for name in work.cleared_cursors:
         await store.set_cursor(name, None)
     if all(finding.healthy for finding in await store.check()):
         return []
@@ -288,16 +298,16 @@ async def _checked(work: RestoreContext, store: Backend, mode: str, wanted: Tota
     return [f"{mode}: {finding.name}: {finding.detail}" for finding in wrong]
 
 
-def _refuse_partial(chosen: BackupFile) -> None:
-    if chosen.earlier or chosen.made in (BackupReason.SCOPE, BackupReason.PRUNED):
+def _refuse_partial(file: BackupFile) -> None:
+    if file.earlier or file.made in (BackupReason.SCOPE, BackupReason.PRUNED):
         raise Refused(
-            f"{chosen.path.name} doesn't hold everything, so it can't take the place of what is there.",
-            advice=f"`mindhold restore {chosen.path.name} --merge` brings back what it holds and is missing now.",
+            f"{file.path.name} doesn't hold everything, so it can't take the place of what is there.",
+            advice=f"`mindhold restore {file.path.name} --merge` brings back what it holds and is missing now.",
         )
 
 
 class OldView(Output):
-    """What a restore has put aside. It is kept until somebody drops it."""
+    """A store that a restore replaced. It is kept until somebody drops it."""
 
     store: str
     name: str
@@ -307,7 +317,7 @@ class OldView(Output):
 
 
 class ReplaceResult(Output):
-    """What was put in place of what was there; `problems` are what is wrong with it even so."""
+    """What was restored, the replaced stores, and remaining `problems`."""
 
     file: str
     created: datetime
@@ -323,6 +333,6 @@ class ReplaceResult(Output):
 
 
 class DropOldResult(Output):
-    """What went."""
+    """The replaced stores that were dropped."""
 
     dropped: list[OldView]

@@ -29,46 +29,43 @@ from mindhold.model.scope import Scope
 from mindhold.ports.backend import Cursor, Record, SnapshotItem, SnapshotRemoval, Totals
 
 BATCH = 500
-_NUMBERS = "<f2"  # as precise as stores keep them
-_TIMES = {
-    "job": ("created", "due", "lease_until", "finished"),
-    "entry": ("created", "expires"),
-}
+_NUMBERS = "<f2"  # as precise as the stores
+_TIMES = {"job": ("created", "due", "lease_until", "finished"), "entry": ("created", "expires")}
 
 
 class RowCounter:
-    """Counts what goes by: what is gone again is taken off."""
+    """Counts rows of a snapshot; removals are subtracted."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._content = 0
         self._scopes: set[str] = set()
-        self._given: dict[
+        self._records: dict[
             str, tuple[int, bool]
-        ] = {}  # by id: its number in the sum, and whether it has a vector
+        ] = {}  # by id: its number in the content sum, and whether it has a vector
 
-    def add(self, kept: Iterable[SnapshotItem]) -> None:
-        """In the order of the snapshot."""
-        for one in kept:
-            if isinstance(one, Record):
-                number = checksum_part(one.memory.id, one.memory.content_hash)
-                self._given[one.memory.id] = number, one.vector is not None
+    def add(self, items: Iterable[SnapshotItem]) -> None:
+        """Add rows in the order of the snapshot."""
+        for item in items:
+            if isinstance(item, Record):
+                number = checksum_part(item.memory.id, item.memory.content_hash)
+                self._records[item.memory.id] = number, item.vector is not None
                 self._content += number
-            elif isinstance(one, Scope):
-                self._scopes.add(one.name)
-            elif isinstance(one, SnapshotRemoval):
-                self._scopes.discard(one.scope)
-                self._content -= self._given.pop(one.memory_id, (0, False))[0]
+            elif isinstance(item, Scope):
+                self._scopes.add(item.name)
+            elif isinstance(item, SnapshotRemoval):
+                self._scopes.discard(item.scope)
+                self._content -= self._records.pop(item.memory_id, (0, False))[0]
             else:
-                self._counts[type(one).__name__] += 1
+                self._counts[type(item).__name__] += 1
 
     @property
     def totals(self) -> Totals:
-        """So far."""
+        """The totals so far."""
         count = self._counts
         return Totals(
-            memories=len(self._given),
-            vectors=sum(vector for _, vector in self._given.values()),
+            memories=len(self._records),
+            vectors=sum(vector for _, vector in self._records.values()),
             versions=count["Version"],
             links=count["Link"],
             scopes=len(self._scopes),
@@ -79,21 +76,21 @@ class RowCounter:
         )
 
 
-def as_lines(batch: Sequence[SnapshotItem]) -> bytes:
-    """Each with its end of line."""
-    lines = (json.dumps(_line(one), ensure_ascii=False, separators=(",", ":")) for one in batch)
+def encode_rows(batch: Sequence[SnapshotItem]) -> bytes:
+    """The rows as JSON lines."""
+    lines = (json.dumps(_to_json(item), ensure_ascii=False, separators=(",", ":")) for item in batch)
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
-def from_lines(blocks: Iterable[bytes], *, now: datetime) -> Iterator[list[SnapshotItem]]:
-    """In batches. Raises Refused for a line that nobody wrote."""
+def decode_rows(blocks: Iterable[bytes], *, now: datetime) -> Iterator[list[SnapshotItem]]:
+    """Decode rows in batches. Raises Refused for an unknown line."""
     batch: list[SnapshotItem] = []
-    for number, line in enumerate(lines_of(blocks), 1):
+    for number, line in enumerate(split_lines(blocks), 1):
         try:
-            batch.append(_kept(json.loads(line), now=now))
+            batch.append(_parse_row(json.loads(line), now=now))
         except (KeyError, ValueError, TypeError) as error:
-            said = f"Line {number} of the backup is none that this Mindhold knows: {error}."
-            raise Refused(said[:300], advice="Upgrade Mindhold, or choose another backup.") from error
+            message = f"Line {number} of the backup is none that this Mindhold knows: {error}."
+            raise Refused(message[:300], advice="Upgrade Mindhold, or choose another backup.") from error
         if len(batch) >= BATCH:
             yield batch
             batch = []
@@ -101,36 +98,36 @@ def from_lines(blocks: Iterable[bytes], *, now: datetime) -> Iterator[list[Snaps
         yield batch
 
 
-def lines_of(blocks: Iterable[bytes]) -> Iterator[str]:
-    """Text lines, of blocks that end anywhere."""
-    rest = b""
+def split_lines(blocks: Iterable[bytes]) -> Iterator[str]:
+    """Split blocks that end anywhere into text lines."""
+    tail = b""
     for block in blocks:
-        *whole, rest = (rest + block).split(b"\n")
-        for line in whole:
+        *complete, tail = (tail + block).split(b"\n")
+        for line in complete:
             yield line.decode("utf-8", "surrogatepass")
-    if rest:
-        yield rest.decode("utf-8", "surrogatepass")
+    if tail:
+        yield tail.decode("utf-8", "surrogatepass")
 
 
-def _line(one: SnapshotItem) -> JsonObject:
-    if isinstance(one, Record):
-        line = memory_line(one.memory)
-        if one.vector is not None:
-            numbers = np.asarray(one.vector, dtype=_NUMBERS).tobytes()
-            line |= {"embedded_by": one.memory.embedded_by, "vector": b64encode(numbers).decode("ascii")}
+def _to_json(item: SnapshotItem) -> JsonObject:
+    if isinstance(item, Record):
+        line = memory_line(item.memory)
+        if item.vector is not None:
+            numbers = np.asarray(item.vector, dtype=_NUMBERS).tobytes()
+            line |= {"embedded_by": item.memory.embedded_by, "vector": b64encode(numbers).decode("ascii")}
         return line
-    if isinstance(one, Version):
-        return version_line(one)
-    if isinstance(one, Link):
-        return link_line(one)
-    if isinstance(one, Scope):
-        return scope_line(one)
-    if isinstance(one, SnapshotRemoval):
-        return {"type": "gone", "id": one.memory_id, "scope": one.scope}
-    if isinstance(one, Cursor):
-        return {"type": "cursor", "name": one.name, "value": one.value}
-    kind = "job" if isinstance(one, Job) else "entry"
-    return {"type": kind, **{name: _plain(getattr(one, name)) for name in one.__dataclass_fields__}}
+    if isinstance(item, Version):
+        return version_line(item)
+    if isinstance(item, Link):
+        return link_line(item)
+    if isinstance(item, Scope):
+        return scope_line(item)
+    if isinstance(item, SnapshotRemoval):
+        return {"type": "gone", "id": item.memory_id, "scope": item.scope}
+    if isinstance(item, Cursor):
+        return {"type": "cursor", "name": item.name, "value": item.value}
+    kind = "job" if isinstance(item, Job) else "entry"
+    return {"type": kind, **{name: _plain(getattr(item, name)) for name in item.__dataclass_fields__}}
 
 
 def _plain(value: Any) -> Any:
@@ -139,12 +136,12 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _kept(line: JsonObject, *, now: datetime) -> SnapshotItem:
+def _parse_row(line: JsonObject, *, now: datetime) -> SnapshotItem:
     kind = line.pop("type")
     if kind == "memory":
         vector = line.pop("vector", None)
         memory: Memory = memory_from(line, now=now)
-        return Record(memory, None if vector is None else _vector(vector))
+        return Record(memory, None if vector is None else _parse_vector(vector))
     if kind == "version":
         return version_from(line)
     if kind == "link":
@@ -163,5 +160,5 @@ def _kept(line: JsonObject, *, now: datetime) -> SnapshotItem:
     return Entry(**line)
 
 
-def _vector(text: str) -> Any:
+def _parse_vector(text: str) -> Any:
     return np.frombuffer(b64decode(text), dtype=_NUMBERS).astype(np.float32)

@@ -17,9 +17,9 @@ from mindhold.backup.folder import (
     WEEKLY,
     BackupFile,
     BackupReason,
-    check_sum,
     delete_backup_file,
     list_backup_files,
+    verify_checksum,
 )
 from mindhold.engine import Engine
 from mindhold.lifecycle.stages import NOTHING, StageLimits, StageResult
@@ -30,136 +30,141 @@ from mindhold.ports.store import StoreFinding
 from mindhold.settings.sections import BackupSettings
 
 BACKUP_STEP = "backup"
-PROBLEM = "backup.problem"  # the cursor: why the last one that was due could not be made
+PROBLEM = "backup.problem"  # the cursor with the reason why the last scheduled backup failed
 SCHEDULED = (BackupReason.DAILY, BackupReason.WEEKLY)
 _BEGIN = {BackupReason.DAILY: DAILY, BackupReason.WEEKLY: WEEKLY}
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBackup:
-    """A backup as the rule sees it. `good`: everything is in it, and its sum is beside it."""
+    """A backup as the schedule sees it. `good`: it is complete and has a checksum."""
 
     name: str
-    day: date  # where the person lives
+    day: date  # in the user's time zone
     made: BackupReason
     good: bool = True
 
 
-def due_backup(there: Sequence[StoredBackup], today: date, rules: BackupSettings) -> BackupReason | None:
-    """What is to be made today; None where one of today is there already."""
-    own = [one for one in there if one.made in SCHEDULED and one.good]
-    if any(one.day == today for one in own):
+def due_backup(existing: Sequence[StoredBackup], today: date, rules: BackupSettings) -> BackupReason | None:
+    """The backup to make today; None if today's exists."""
+    scheduled = [backup for backup in existing if backup.made in SCHEDULED and backup.good]
+    if any(backup.day == today for backup in scheduled):
         return None
     week = today.isocalendar()[:2]
-    first = not any(one.day.isocalendar()[:2] == week for one in own)
-    return BackupReason.WEEKLY if first and rules.keep_weekly else BackupReason.DAILY
+    first_of_week = not any(backup.day.isocalendar()[:2] == week for backup in scheduled)
+    return BackupReason.WEEKLY if first_of_week and rules.keep_weekly else BackupReason.DAILY
 
 
-def outdated_backups(there: Sequence[StoredBackup], rules: BackupSettings) -> list[str]:
-    """Names of what may go: of those that were made by themselves alone, and never the last good one that there is.
+def outdated_backups(existing: Sequence[StoredBackup], rules: BackupSettings) -> list[str]:
+    """The names of scheduled backups to delete, never the last good one.
 
-    The first of a week stands for its day as well.
+    The first of a week also counts as a daily one.
     """
-    own = sorted(
-        (one for one in there if one.made in SCHEDULED), key=lambda one: (one.day, one.name), reverse=True
+    scheduled = sorted(
+        (backup for backup in existing if backup.made in SCHEDULED),
+        key=lambda backup: (backup.day, backup.name),
+        reverse=True,
     )
-    good = [one for one in own if one.good]
-    weekly = [one for one in good if one.made is BackupReason.WEEKLY]
-    kept = {one.name for one in (*good[: rules.keep_daily], *weekly[: rules.keep_weekly])}
+    good = [backup for backup in scheduled if backup.good]
+    weekly = [backup for backup in good if backup.made is BackupReason.WEEKLY]
+    kept_names = {backup.name for backup in (*good[: rules.keep_daily], *weekly[: rules.keep_weekly])}
     if not good:
-        return []  # what is left of them is better than nothing
-    return [one.name for one in own if one.name not in kept]
+        return []  # damaged ones are better than nothing
+    return [backup.name for backup in scheduled if backup.name not in kept_names]
 
 
 async def run_scheduled_backup(
-    engine: Engine, within: StageLimits, *, told: BackupProgress = no_backup_progress
+    engine: Engine, within: StageLimits, *, progress: BackupProgress = no_backup_progress
 ) -> StageResult:
-    """Make what is due, then drop what is outdated. What fails is noted, and told by status; it is tried again next time."""
-    begun = perf_counter()
+    """Make a due backup, then delete outdated ones. A failure is saved for the status and tried again next time."""
+    began = perf_counter()
     rules = engine.settings.backup
     if not rules.schedule:
         return StageResult(BACKUP_STEP, 0, "switched off (backup.schedule)")
     today = engine.clock().astimezone(engine.zone()).date()
-    made = due_backup(stored_backups(engine, await backups(engine)), today, rules)
+    reason = due_backup(stored_backups(engine, await backups(engine)), today, rules)
     if within.dry:
         return StageResult(
-            BACKUP_STEP, int(made is not None), f"one would be made: {made}" if made else NOTHING
+            BACKUP_STEP, int(reason is not None), f"one would be made: {reason}" if reason else NOTHING
         )
-    async with claim(engine, BACKUP_STEP) as mine:
-        if not mine:
-            return StageResult(BACKUP_STEP, 0, "another process is at it", perf_counter() - begun)
-        made = due_backup(
-            stored_backups(engine, await backups(engine)), today, rules
-        )  # another may just have been at it
-        detail = await _made(engine, made, told) if made else ""
-        gone = await _dropped(engine, rules)
-    words = [detail, f"{gone} dropped" if gone else ""]
-    done = int(bool(made) and not detail.startswith("failed")) + gone
+    async with claim(engine, BACKUP_STEP) as acquired:
+        if not acquired:
+            return StageResult(BACKUP_STEP, 0, "another process is at it", perf_counter() - began)
+        # Another process may just have made it.
+        reason = due_backup(stored_backups(engine, await backups(engine)), today, rules)
+        detail = await _make(engine, reason, progress) if reason else ""
+        deleted = await _delete_outdated(engine, rules)
+    details = [detail, f"{deleted} dropped" if deleted else ""]
+    changed = int(bool(reason) and not detail.startswith("failed")) + deleted
     return StageResult(
-        BACKUP_STEP, done, "; ".join(filter(None, words)) or NOTHING, perf_counter() - begun, looked=done
+        BACKUP_STEP,
+        changed,
+        "; ".join(filter(None, details)) or NOTHING,
+        perf_counter() - began,
+        looked=changed,
     )
 
 
 def stored_backups(engine: Engine, files: Sequence[BackupFile]) -> list[StoredBackup]:
-    """As the rule sees them."""
+    """The files as the schedule sees them."""
     zone = engine.zone()
     return [
         StoredBackup(
-            one.path.name,
-            one.created.astimezone(zone).date(),
-            one.made,
-            good=one.whole and one.sha256 is not None and not one.earlier,
+            file.path.name,
+            file.created.astimezone(zone).date(),
+            file.made,
+            good=file.whole and file.sha256 is not None and not file.earlier,
         )
-        for one in files
+        for file in files
     ]
 
 
 async def last_problem(engine: Engine) -> str:
-    """Why the last one that was due could not be made; empty where it could."""
-    noted = await engine.store.cursor(PROBLEM)
-    if noted is None:
+    """Why the last scheduled backup failed; empty if it didn't."""
+    cursor = await engine.store.cursor(PROBLEM)
+    if cursor is None:
         return ""
-    said = json.loads(noted)
-    return f"{said['why']} ({said['when'][:16].replace('T', ' ')} UTC)"
+    problem = json.loads(cursor)
+    return f"{problem['why']} ({problem['when'][:16].replace('T', ' ')} UTC)"
 
 
-async def _made(engine: Engine, made: BackupReason, told: BackupProgress) -> str:
+async def _make(engine: Engine, reason: BackupReason, progress: BackupProgress) -> str:
     try:
-        done = await back_up(engine, begin=_BEGIN[made], told=told)
+        backup = await back_up(engine, begin=_BEGIN[reason], progress=progress)
     except MindholdError as error:
-        with suppress(StoreError):  # then it is told by who asks for a backup
-            noted = {"when": engine.clock().isoformat(), "why": f"{error.message} {error.advice}".strip()}
-            await engine.store.set_cursor(PROBLEM, json.dumps(noted))
+        with suppress(StoreError):  # the caller of a backup sees the error then
+            problem = {"when": engine.clock().isoformat(), "why": f"{error.message} {error.advice}".strip()}
+            await engine.store.set_cursor(PROBLEM, json.dumps(problem))
         return f"failed: {error.message}"
     await engine.store.set_cursor(PROBLEM, None)
-    return f"{made}: {done.path.name}"
+    return f"{reason}: {backup.path.name}"
 
 
-async def _dropped(engine: Engine, rules: BackupSettings) -> int:
+async def _delete_outdated(engine: Engine, rules: BackupSettings) -> int:
     files = await backups(engine)
     names = set(outdated_backups(stored_backups(engine, files), rules))
-    old = [one for one in files if one.path.name in names]
-    return sum([await asyncio.to_thread(delete_backup_file, one) for one in old])
+    outdated = [file for file in files if file.path.name in names]
+    return sum([await asyncio.to_thread(delete_backup_file, file) for file in outdated])
 
 
-LONGEST_SECONDS = 1.5  # who asks how things are won't wait long
+LONGEST_SECONDS = 1.5  # a status must not wait long
 
 
 @dataclass(frozen=True, slots=True)
 class BackupState:
-    """How things are with them."""
+    """The state of the backups."""
 
-    last: datetime | None  # of those that hold everything
+    last: datetime | None  # of complete ones
     file: str
     count: int
     problem: str
-    old: tuple[ReplacedStore, ...]  # what restores have put aside
+    old: tuple[ReplacedStore, ...]  # stores that restores replaced
 
 
 async def backup_state(engine: Engine) -> BackupState:
-    """In bounded time."""
+    """Collect the state in limited time."""
     files = await backups(engine)
-    whole = [one for one in files if one.whole and one.sha256]
+    whole = [file for file in files if file.whole and file.sha256]
     old: list[ReplacedStore] = []
     with suppress(MindholdError, TimeoutError):
         async with asyncio.timeout(LONGEST_SECONDS):
@@ -174,11 +179,13 @@ async def backup_state(engine: Engine) -> BackupState:
 
 
 async def backup_findings(engine: Engine) -> list[StoreFinding]:
-    """For the doctor."""
+    """The findings for the doctor."""
     state = await backup_state(engine)
-    told = f"{state.count} there, the newest whole one is {state.file}" if state.file else "there is none yet"
+    detail = (
+        f"{state.count} there, the newest whole one is {state.file}" if state.file else "there is none yet"
+    )
     advice = "`mindhold backup` makes one now." if state.problem else ""
-    findings = [StoreFinding("backups", not state.problem, state.problem or told, advice)]
+    findings = [StoreFinding("backups", not state.problem, state.problem or detail, advice)]
     if state.old:
         names = ", ".join(old.location for old in state.old)
         findings.append(
@@ -190,17 +197,17 @@ async def backup_findings(engine: Engine) -> list[StoreFinding]:
 
 
 def last_good(folder: Path) -> BackupFile | None:
-    """The newest whole one that is what was written. Reads them; blocks."""
-    for one in list_backup_files(folder):
-        if one.whole:
+    """The newest complete backup with a correct checksum. Blocks while it reads them."""
+    for file in list_backup_files(folder):
+        if file.whole:
             with suppress(Refused, OSError):
-                check_sum(one)
-                return one
+                verify_checksum(file)
+                return file
     return None
 
 
 def offer_restore(folder: Path) -> str:
-    """Which backup takes the place of a store that can't be used, and by which command; words. Blocks."""
+    """A sentence that names the backup to restore and the command, for a damaged store. Blocks."""
     good = last_good(folder)
     if good is None:
         return ""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from mindhold.aio import run_uncancelled
-from mindhold.backup.create import BackupProgress, backups, folder_of, no_backup_progress
+from mindhold.backup.create import BackupProgress, backup_folder, backups, no_backup_progress
 from mindhold.backup.file_format import EXPORT, BackupPart
-from mindhold.backup.folder import BackupFile, check_sum, find_backup_file, is_full, temporary_folder
-from mindhold.backup.reader import PartReader, ReaderContext, parts_of
-from mindhold.backup.rows import lines_of
+from mindhold.backup.folder import BackupFile, find_backup_file, is_full, temporary_folder, verify_checksum
+from mindhold.backup.reader import PartReader, ReaderContext, read_parts
+from mindhold.backup.rows import split_lines
 from mindhold.engine import Engine
 from mindhold.model.errors import InvalidInput, Refused, SchemaTooNew, StoreDamaged, StoreFull
 from mindhold.operations import Context, Input, Output, operation
@@ -25,7 +25,7 @@ from mindhold.ports.backend import Totals
 
 @dataclass(frozen=True, slots=True)
 class BackupProof:
-    """What came of it; `problem` says what is wrong, and is empty where nothing is."""
+    """The result of a verification; `problem` says what is wrong and is empty if nothing is."""
 
     file: BackupFile
     parts: tuple[BackupPart, ...] = ()
@@ -39,82 +39,81 @@ class BackupProof:
 
 async def verify(
     engine: Engine,
-    chosen: Sequence[BackupFile],
+    files: Sequence[BackupFile],
     *,
     passphrase: str | None = None,
-    told: BackupProgress = no_backup_progress,
+    progress: BackupProgress = no_backup_progress,
 ) -> list[BackupProof]:
-    """Each of them. Raises StoreFull where there is no room for a temporary place."""
+    """Verify each file. Raises StoreFull if there is no room for a temporary store."""
     proofs = []
-    for number, one in enumerate(chosen):
-        told(f"verify {one.path.name}", number, len(chosen))
+    for number, file in enumerate(files):
+        progress(f"verify {file.path.name}", number, len(files))
         proofs.append(
-            await _proved(engine, one, passphrase or engine.settings.backup.read_passphrase(), told)
+            await _verify_one(engine, file, passphrase or engine.settings.backup.read_passphrase(), progress)
         )
     return proofs
 
 
-async def _proved(engine: Engine, one: BackupFile, secret: str, told: BackupProgress) -> BackupProof:
+async def _verify_one(engine: Engine, file: BackupFile, secret: str, progress: BackupProgress) -> BackupProof:
     parts: list[BackupPart] = []
     try:
-        await run_uncancelled(asyncio.to_thread(check_sum, one))
-        if one.earlier:
-            await run_uncancelled(asyncio.to_thread(_read_export, one))
-            return BackupProof(one)
-        with temporary_folder(folder_of(engine)) as room:
-            opening = ReaderContext(engine.backend_sites, room, engine.zone(), engine.clock())
-            async for part in parts_of(one.path, secret, opening):
-                told(f"verify {one.path.name}: {part.mode}", len(parts), None)
-                problem = await _wrong_with(part)
-                parts.append(part.told)
+        await run_uncancelled(asyncio.to_thread(verify_checksum, file))
+        if file.earlier:
+            await run_uncancelled(asyncio.to_thread(_read_export, file))
+            return BackupProof(file)
+        with temporary_folder(backup_folder(engine)) as folder:
+            context = ReaderContext(engine.backend_sites, folder, engine.zone(), engine.clock())
+            async for part in read_parts(file.path, secret, context):
+                progress(f"verify {file.path.name}: {part.mode}", len(parts), None)
+                problem = await _find_problem(part)
+                parts.append(part.summary)
                 if problem:
-                    return BackupProof(one, tuple(parts), f"{part.mode}: {problem}")
+                    return BackupProof(file, tuple(parts), f"{part.mode}: {problem}")
     except (Refused, StoreDamaged, SchemaTooNew) as error:
-        return BackupProof(one, tuple(parts), error.message)
+        return BackupProof(file, tuple(parts), error.message)
     except OSError as error:
         if is_full(error):
             raise StoreFull(
-                f"There is no room to restore {one.path.name} to a temporary place.", advice="Make room."
+                f"There is no room to restore {file.path.name} to a temporary place.", advice="Make room."
             ) from error
-        return BackupProof(one, tuple(parts), f"It can't be read: {error.strerror or error}.")
-    return BackupProof(one, tuple(parts))
+        return BackupProof(file, tuple(parts), f"It can't be read: {error.strerror or error}.")
+    return BackupProof(file, tuple(parts))
 
 
-async def _wrong_with(part: PartReader) -> str:
-    """Nothing, where what was restored of it is what was backed up."""
+async def _find_problem(part: PartReader) -> str:
+    """What is wrong with a part; empty if it can be restored as it was backed up."""
     if part.form == EXPORT:
-        counts = await run_uncancelled(asyncio.to_thread(_counted, lines_of(part.blocks)))
-        wanted = part.told.totals
-        return "" if counts["memory"] == wanted.memories else "not all of its memories are in it"
+        counts = await run_uncancelled(asyncio.to_thread(_count_types, split_lines(part.blocks)))
+        expected = part.summary.totals
+        return "" if counts["memory"] == expected.memories else "not all of its memories are in it"
     async with part.as_store() as store:
-        found = await store.totals()
+        actual = await store.totals()
         unhealthy = [finding.detail for finding in await store.check() if not finding.healthy]
-    if differing := differences(part.told.totals, found):
+    if differing := differences(part.summary.totals, actual):
         return f"restored it is another: {differing}"
     return "; ".join(unhealthy)
 
 
-def differences(wanted: Totals, found: Totals) -> str:
-    """Words about what isn't the same; empty where all is."""
+def differences(expected: Totals, actual: Totals) -> str:
+    """A text about differing totals; empty if all are equal."""
     names = ("memories", "vectors", "versions", "links", "scopes", "jobs", "entries", "cursors")
-    told = [
-        f"{getattr(found, name)} of {getattr(wanted, name)} {name}"
+    parts = [
+        f"{getattr(actual, name)} of {getattr(expected, name)} {name}"
         for name in names
-        if getattr(found, name) != getattr(wanted, name)
+        if getattr(actual, name) != getattr(expected, name)
     ]
-    return ", ".join(told) or ("" if found.content == wanted.content else "other texts")
+    return ", ".join(parts) or ("" if actual.content == expected.content else "other texts")
 
 
-def _read_export(one: BackupFile) -> None:
+def _read_export(file: BackupFile) -> None:
     try:
-        with gzip.open(one.path, "rt", encoding="utf-8", newline="\n") as lines:
-            _counted(lines)
+        with gzip.open(file.path, "rt", encoding="utf-8", newline="\n") as lines:
+            _count_types(lines)
     except (EOFError, UnicodeDecodeError) as error:
-        raise Refused(f"{one.path.name} can't be read: {error}.") from error
+        raise Refused(f"{file.path.name} can't be read: {error}.") from error
 
 
-def _counted(lines: Iterable[str]) -> Counter[str]:
-    """Raises Refused."""
+def _count_types(lines: Iterable[str]) -> Counter[str]:
     try:
         return Counter(json.loads(line).get("type", "head") for line in lines)
     except ValueError as error:
@@ -122,7 +121,7 @@ def _counted(lines: Iterable[str]) -> Counter[str]:
 
 
 class VerifyBackupsInput(Input):
-    """Which file of the folder of backups, or all of them; the newest when neither is said."""
+    """Which file of the backup folder, or all; by default the newest."""
 
     file: str | None = Field(
         default=None,
@@ -133,7 +132,7 @@ class VerifyBackupsInput(Input):
 
 
 class ProofView(Output):
-    """What came of restoring one to a temporary place. `problem` is empty where it is good."""
+    """The result of restoring a backup to a temporary store. `problem` is empty if it is good."""
 
     file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
     good: bool = Field(examples=[True])
@@ -144,22 +143,22 @@ class ProofView(Output):
 
 
 class VerifyBackupsResult(Output):
-    """One for each that was looked at; `good` when all are."""
+    """One result per backup; `good` if all are."""
 
     good: bool = Field(examples=[True])
     backups: list[ProofView]
 
 
 async def _verify(context: Context, request: VerifyBackupsInput) -> VerifyBackupsResult:
-    """Prove backups by restoring them to a temporary place."""
+    """Verify backups by restoring them to a temporary store."""
     engine = context.engine
     if request.all and request.file is not None:
         raise InvalidInput("Either one file is verified or all of them.", advice="Give one of the two.")
     if request.all:
-        chosen = await backups(engine)
+        files = await backups(engine)
     else:
-        chosen = [await asyncio.to_thread(find_backup_file, folder_of(engine), request.file)]
-    proofs = await verify(engine, chosen, told=context.progress)
+        files = [await asyncio.to_thread(find_backup_file, backup_folder(engine), request.file)]
+    proofs = await verify(engine, files, progress=context.progress)
     return VerifyBackupsResult(
         good=all(proof.good for proof in proofs),
         backups=[

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mindhold.operations import Operation, Output
 
 
-INTERVAL = 60.0  # seconds: a crash loses at most so much of what is gathered, and never a memory
-MOST_STORED = 500  # of one conversation: the newest
+INTERVAL = 60.0  # seconds: a crash loses at most this much activity, and never a memory
+MOST_STORED = 500  # ids per conversation, the newest
 MOST_TOUCHED = 200
 MOST_ANSWERED = 50
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConversationKey:
-    """A conversation of an agent's; `fence` are the scopes that its caller is bound to, for they have drawers of their own."""
+    """A conversation of an agent. `fence` are the scopes that its caller is limited to; they have namespaces of their own."""
 
     fence: tuple[str, ...]
     agent: str
@@ -36,22 +36,22 @@ class ConversationKey:
 
     @property
     def key(self) -> str:
-        """No two have the same."""
+        """A unique string."""
         return json.dumps([list(self.fence), self.agent, self.conversation], ensure_ascii=False)
 
     def as_value(self) -> dict[str, Any]:
-        """To be kept."""
+        """The stored form."""
         return {"fence": list(self.fence), "agent": self.agent, "conversation": self.conversation}
 
     @classmethod
     def of_value(cls, value: Mapping[str, Any]) -> ConversationKey:
-        """The other way."""
+        """Parse the stored form."""
         return cls(tuple(value["fence"]), value["agent"], value["conversation"])
 
 
 @dataclass(frozen=True, slots=True)
 class CallActivity:
-    """One call: what it stored, and what memories its answer gave (None: it gives none, whatever it is asked)."""
+    """One call: the ids it stored and the ids in its result (None: the operation never returns memories)."""
 
     tool: str
     stored: tuple[str, ...] = ()
@@ -60,103 +60,101 @@ class CallActivity:
 
 @dataclass(slots=True)
 class ConversationActivity:
-    """What was done in one conversation since it was last written down."""
+    """The activity of one conversation since the last write."""
 
     engine: Engine
     started: datetime
     tools: Counter[str] = field(default_factory=Counter)
     stored: dict[str, None] = field(default_factory=dict)
     touched: dict[str, None] = field(default_factory=dict)
-    answers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each tool the latest
+    answers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the latest of each tool
 
-    def add(self, done: CallActivity) -> None:
-        """One call more."""
-        self.tools[done.tool] += 1
-        self.stored = newest_ids([*self.stored, *done.stored], MOST_STORED)
-        if done.gave is not None:
-            self.answers[done.tool] = done.gave[:MOST_ANSWERED]
-            self.touched = newest_ids([*self.touched, *done.gave], MOST_TOUCHED)
+    def add(self, call: CallActivity) -> None:
+        """Add one call."""
+        self.tools[call.tool] += 1
+        self.stored = newest_ids([*self.stored, *call.stored], MOST_STORED)
+        if call.gave is not None:
+            self.answers[call.tool] = call.gave[:MOST_ANSWERED]
+            self.touched = newest_ids([*self.touched, *call.gave], MOST_TOUCHED)
 
 
 class ActivityBuffer:
-    """Of all conversations of this process. `arrange` has it written some time after the first that is gathered."""
+    """Collects the activity of all conversations of this process. `arrange` schedules a write after the first one."""
 
     def __init__(self, seconds: float = INTERVAL) -> None:
         self._seconds = seconds
-        self._gathered: dict[ConversationKey, ConversationActivity] = {}
+        self._pending: dict[ConversationKey, ConversationActivity] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._writing: set[asyncio.Task[None]] = set()
-        self._rests = False
+        self._stopped = False
 
     def __bool__(self) -> bool:
-        """Whether anything has gathered."""
-        return bool(self._gathered)
+        """Whether there is unwritten activity."""
+        return bool(self._pending)
 
-    def note(self, engine: Engine, place: ConversationKey, done: CallActivity) -> None:
-        """Remember a call."""
-        known = self._gathered.get(place)
-        if known is None:
-            known = self._gathered[place] = ConversationActivity(engine, engine.clock())
-        known.engine = engine
-        known.add(done)
+    def note(self, engine: Engine, key: ConversationKey, call: CallActivity) -> None:
+        """Add a call."""
+        activity = self._pending.get(key)
+        if activity is None:
+            activity = self._pending[key] = ConversationActivity(engine, engine.clock())
+        activity.engine = engine
+        activity.add(call)
 
     def places(self) -> list[ConversationKey]:
-        """Where something has gathered."""
-        return list(self._gathered)
+        """The conversations with unwritten activity."""
+        return list(self._pending)
 
-    def take(
-        self, place: ConversationKey | None = None
-    ) -> list[tuple[ConversationKey, ConversationActivity]]:
-        """What has gathered, of one place or of all; it is the taker's now."""
-        places = list(self._gathered) if place is None else [place]
-        return [(one, found) for one in places if (found := self._gathered.pop(one, None)) is not None]
+    def take(self, key: ConversationKey | None = None) -> list[tuple[ConversationKey, ConversationActivity]]:
+        """Remove and return the activity of one conversation or of all."""
+        keys = list(self._pending) if key is None else [key]
+        return [(each, activity) for each in keys if (activity := self._pending.pop(each, None)) is not None]
 
-    def give_back(self, place: ConversationKey, gathered: ConversationActivity) -> None:
-        """What could not be written, before what came since."""
-        since = self._gathered.get(place)
+    def give_back(self, key: ConversationKey, activity: ConversationActivity) -> None:
+        """Put activity that could not be written back, before what was added since."""
+        since = self._pending.get(key)
         if since is not None:
-            gathered.tools.update(since.tools)
-            gathered.stored = newest_ids([*gathered.stored, *since.stored], MOST_STORED)
-            gathered.answers.update(since.answers)
-            gathered.touched = newest_ids([*gathered.touched, *since.touched], MOST_TOUCHED)
-        self._gathered[place] = gathered
+            activity.tools.update(since.tools)
+            activity.stored = newest_ids([*activity.stored, *since.stored], MOST_STORED)
+            activity.answers.update(since.answers)
+            activity.touched = newest_ids([*activity.touched, *since.touched], MOST_TOUCHED)
+        self._pending[key] = activity
 
     def arrange(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have `write` called a while from now, once however often it is arranged until then."""
-        if self._timer is None and not self._rests:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._begin, write)
+        """Schedule one call of `write`; further calls until then do nothing."""
+        if self._timer is None and not self._stopped:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._start_write, write)
 
     async def rest(self) -> None:
-        """Nothing is arranged any more, and what was begun is done, well or not."""
-        self._rests = True
+        """Schedule nothing more and wait for writes that have begun."""
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         await asyncio.gather(*self._writing, return_exceptions=True)
 
-    def _begin(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _start_write(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._timer = None
         task = asyncio.get_running_loop().create_task(write())
         self._writing.add(task)
-        task.add_done_callback(self._written)
+        task.add_done_callback(self._on_written)
 
-    def _written(self, task: asyncio.Task[None]) -> None:
+    def _on_written(self, task: asyncio.Task[None]) -> None:
         self._writing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("what was done in conversations could not be written down", exc_info=error)
 
 
 def newest_ids(ids: Iterable[str], most: int) -> dict[str, None]:
-    """The last so many, each once, at its latest place."""
-    found = list(dict.fromkeys(reversed(list(ids))))[:most]
-    return dict.fromkeys(reversed(found))
+    """The last `most` ids, each once, at its latest position."""
+    newest = list(dict.fromkeys(reversed(list(ids))))[:most]
+    return dict.fromkeys(reversed(newest))
 
 
 STORED, RECALLED = "memories stored", "memories recalled"
 
 
 def call_activity_of(operation: Operation[Any, Any], answer: Output, *, tool: str | None) -> CallActivity:
-    """One call, in the words of the conversation's activity."""
+    """Describe one call as activity."""
     return CallActivity(
         tool or operation.name,
         stored=tuple(operation.stored_ids(answer)) if operation.stored_ids else (),
@@ -165,21 +163,21 @@ def call_activity_of(operation: Operation[Any, Any], answer: Output, *, tool: st
 
 
 def note_call_activity(
-    engine: Engine, operation: Operation[Any, Any], done: CallActivity, *, conversation: str, caller: Caller
+    engine: Engine, operation: Operation[Any, Any], call: CallActivity, *, conversation: str, caller: Caller
 ) -> None:
-    """A call in a conversation: told to what stands beside the store at once, and to the store before long."""
+    """Record a call: in the sidecar at once, in the store soon."""
     if engine.sidecar is not NO_SIDECAR:
-        memories = {STORED: len(done.stored), RECALLED: len(done.gave or ())}
+        memories = {STORED: len(call.stored), RECALLED: len(call.gave or ())}
         counts = {operation.name: 1} | {name: number for name, number in memories.items() if number}
         engine.sidecar.activity.note(conversation, agent=caller.agent, counts=counts)
-    if caller.writes:  # who may only read leaves nothing behind
-        from mindhold.conversations.sessions import note_call  # only for doors that know of conversations
+    if caller.writes:  # a caller who may only read leaves no trace
+        from mindhold.conversations.sessions import note_call  # only needed by interfaces with conversations
 
-        note_call(engine, conversation, done, agent=caller.agent)
+        note_call(engine, conversation, call, agent=caller.agent)
 
 
 async def flush_activity(engine: Engine) -> None:
-    """At the end of the process: what was noted is written."""
+    """Write all activity at the end of the process."""
     await engine.activity.rest()
     if engine.activity:
         from mindhold.conversations.sessions import write_activity

@@ -39,17 +39,17 @@ from mindhold.model.policies import RECAP
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Enqueue
 
-AGAIN = timedelta(minutes=1)  # at the earliest, for those that are still open
-AT_ONCE = 50  # conversations in one run
-LONGEST_RUN = 60.0  # seconds, after which no further one is begun: other jobs wait
+RETRY_AFTER = timedelta(minutes=1)  # the shortest wait before the next look at open conversations
+BATCH = 50  # conversations per run
+LONGEST_RUN = 60.0  # seconds; then no further conversation is begun, since other jobs wait
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationEnd:
-    """What became of a conversation: the memory that tells of it, and what ended with it.
+    """The result of an end: the memory that describes the conversation, and how many working memories ended.
 
-    `queued`: a model will be asked for its words.
+    `queued`: a model will write the description later.
     """
 
     reflection: str | None = None
@@ -59,7 +59,7 @@ class ConversationEnd:
 
 @dataclass(frozen=True, slots=True)
 class SilenceSweep:
-    """What became of those that were over."""
+    """Counts of ended and open conversations."""
 
     ended: int = 0
     reflected: int = 0
@@ -67,7 +67,7 @@ class SilenceSweep:
     open: int = 0
 
     def plus(self, ending: ConversationEnd) -> SilenceSweep:
-        """With one more."""
+        """Add one ended conversation."""
         reflected = self.reflected + (ending.reflection is not None)
         return replace(self, ended=self.ended + 1, reflected=reflected, expired=self.expired + ending.expired)
 
@@ -75,101 +75,101 @@ class SilenceSweep:
 async def end_conversation(
     engine: Engine, conversation: str, *, agent: str, over: bool = True
 ) -> ConversationEnd:
-    """What it stored is reflected on, unless somebody has; again: in the same memory. Its working memory ends.
+    """Reflect on what the conversation stored, unless somebody did, and end its working memory.
 
-    One that isn't `over` may go on, here or at another server: its working memory stays.
+    A second call updates the same memory. If it isn't `over`, it may continue, and its working memory stays.
     """
-    place = conversation_key(engine, conversation, agent=agent)
-    await write_activity(engine, place)
+    key = conversation_key(engine, conversation, agent=agent)
+    await write_activity(engine, key)
     if over:
-        await queue_ended(engine, place.conversation, agents=(agent,))
-    entry = await engine.ledger.entry(OPEN, place.key, now=engine.clock())
-    known = await conversation_of(engine, place.conversation, agent=agent)
+        await queue_ended(engine, key.conversation, agents=(agent,))
+    entry = await engine.ledger.entry(OPEN, key.key, now=engine.clock())
+    state = await conversation_of(engine, key.conversation, agent=agent)
     if entry is not None:
-        known = known or _unheard(entry, place)
-    elif known is None or not (known.memories or known.documents or known.reflected):
-        return ConversationEnd()  # one that left nothing needs no trace
-    return await _end(engine, place, known, over=over)
+        state = state or _initial_state(entry, key)
+    elif state is None or not (state.memories or state.documents or state.reflected):
+        return ConversationEnd()  # a conversation that stored nothing needs no trace
+    return await _end(engine, key, state, over=over)
 
 
 async def end_session(engine: Engine, conversation: str) -> int:
-    """End the conversations of that name, whoever's they are: for a session's end, which its owner says. How many."""
+    """End all conversations of that name, of any agent; return how many. Called by the owner at a session's end."""
     await queue_ended(engine, conversation)
     ended = 0
     for entry in await open_conversations(engine):
-        place = ConversationKey.of_value(entry.value)
-        if place.conversation == conversation:
-            fenced = scoped_engine(engine, place.fence)
-            await write_activity(fenced, place)
-            await _end(fenced, place, await _known(fenced, entry, place), over=True)
+        key = ConversationKey.of_value(entry.value)
+        if key.conversation == conversation:
+            scoped = scoped_engine(engine, key.fence)
+            await write_activity(scoped, key)
+            await _end(scoped, key, await _load_state(scoped, entry, key), over=True)
             ended += 1
     return ended
 
 
 async def reflect_on_silent(engine: Engine) -> SilenceSweep:
-    """End those that are over, and reflect on them: what the door said has ended, and what was silent for too long.
+    """End and reflect on conversations that were ended explicitly or silent for too long, the longest silent first.
 
-    The longest silent ones first, and so many at a time. Several may run this at once: each conversation is one's. Raises the
-    store's errors.
+    Only some per run. Several processes may run this at once; each conversation is handled by one. Raises the store's
+    errors.
     """
-    swept, soon, begun = SilenceSweep(), False, perf_counter()
+    counts, soon, began = SilenceSweep(), False, perf_counter()
     waiting = await open_conversations(engine)
     while waiting:
-        if swept.ended == AT_ONCE or perf_counter() - begun >= LONGEST_RUN:
-            swept, soon = replace(swept, open=swept.open + len(waiting)), True
+        if counts.ended == BATCH or perf_counter() - began >= LONGEST_RUN:
+            counts, soon = replace(counts, open=counts.open + len(waiting)), True
             break
         entry = waiting.pop()
-        place = ConversationKey.of_value(entry.value)
-        fenced = scoped_engine(engine, place.fence)
-        if not await _is_over(fenced, entry):
-            swept = replace(swept, open=swept.open + 1)
+        key = ConversationKey.of_value(entry.value)
+        scoped = scoped_engine(engine, key.fence)
+        if not await _is_over(scoped, entry):
+            counts = replace(counts, open=counts.open + 1)
             continue
         try:
-            ending = await _finish(fenced, place)
+            ending = await _finish(scoped, key)
         except MindholdError as error:
             log.warning("a conversation could not be ended: %s", error.code)
             ending = None
         if ending is None:
-            swept, soon = replace(swept, open=swept.open + 1), True
+            counts, soon = replace(counts, open=counts.open + 1), True
         else:
-            swept = swept.plus(ending)
-    if swept.open:
-        wait = AGAIN if soon else max(AGAIN, engine.settings.serve.session_ttl / 4)
+            counts = counts.plus(ending)
+    if counts.open:
+        wait = RETRY_AFTER if soon else max(RETRY_AFTER, engine.settings.serve.session_ttl / 4)
         await engine.store.apply([Enqueue(sweep_job(engine, due=engine.clock() + wait))])
-    return swept
+    return counts
 
 
 async def queue_sweep(engine: Engine) -> None:
-    """See to it that those which are open are looked at, should a job have been lost."""
+    """Queue a sweep if conversations are open, in case a job was lost."""
     if await open_conversations(engine, limit=1):
         await engine.store.apply([Enqueue(sweep_job(engine, due=engine.clock()))])
 
 
 async def _end(
-    engine: Engine, place: ConversationKey, known: ConversationState, *, over: bool
+    engine: Engine, key: ConversationKey, state: ConversationState, *, over: bool
 ) -> ConversationEnd:
-    """At a door: at once by what was done, or later by a model."""
-    by_model = engine.llm is not None and engine.settings.life.reflect and not known.by_hand
-    written = None
+    """Reflect at once by counts, or queue a reflection by a model."""
+    by_model = engine.llm is not None and engine.settings.life.reflect and not state.by_hand
+    reflection = None
     if not by_model:
-        async with claim(engine, place.key) as mine:
-            written = await _traced(engine, known) if mine else known.reflection
+        async with claim(engine, key.key) as acquired:
+            reflection = await _reflect(engine, state) if acquired else state.reflection
     await save_conversation_event(
-        engine, place.conversation, _event(known, written, ended=over), agent=place.agent
+        engine, key.conversation, _event(state, reflection, ended=over), agent=key.agent
     )
     if not over:
-        return ConversationEnd(written)
+        return ConversationEnd(reflection)
     if not by_model:
-        return ConversationEnd(written, await _close(engine, place) or 0)
-    await _queue(engine, place)
-    expired = await end_working_memory(engine, place.conversation, agent=place.agent)
-    return ConversationEnd(written, expired, queued=True)
+        return ConversationEnd(reflection, await _close(engine, key) or 0)
+    await _queue_reflection(engine, key)
+    expired = await end_working_memory(engine, key.conversation, agent=key.agent)
+    return ConversationEnd(reflection, expired, queued=True)
 
 
-async def _traced(engine: Engine, known: ConversationState, *, by_model: bool = False) -> str | None:
-    """An end needs no reflection: where none can be kept, as in a scope that is closed, there is none."""
+async def _reflect(engine: Engine, state: ConversationState, *, by_model: bool = False) -> str | None:
+    """Write the reflection; None where it can't be stored, as in a closed scope."""
     try:
-        return await write_session_memory(engine, known, by_model=by_model)
+        return await write_session_memory(engine, state, by_model=by_model)
     except StoreError:
         raise
     except MindholdError as error:
@@ -177,76 +177,76 @@ async def _traced(engine: Engine, known: ConversationState, *, by_model: bool = 
         return None
 
 
-def _event(known: ConversationState, written: str | None, *, ended: bool) -> ConversationEvent:
-    done = known.reflected or written is not None
+def _event(state: ConversationState, reflection: str | None, *, ended: bool) -> ConversationEvent:
+    reflected = state.reflected or reflection is not None
     return ConversationEvent(
-        reflected=done, reflection=written or known.reflection if done else None, ended=ended or None
+        reflected=reflected,
+        reflection=reflection or state.reflection if reflected else None,
+        ended=ended or None,
     )
 
 
-async def _close(
-    engine: Engine, place: ConversationKey, *, there: Collection[str] | None = None
-) -> int | None:
-    """End its working memory; how much that was. None where it went on: something came to what was `there`.
+async def _close(engine: Engine, key: ConversationKey, *, there: Collection[str] | None = None) -> int | None:
+    """End the working memory and return its size; None if something was stored besides `there`.
 
-    First it is marked as ended, so that whatever is stored after that begins it anew, and then looked at: nothing is left
-    with nobody to end it, also if the process dies here.
+    The conversation is marked as ended first, so that anything stored afterwards reopens it. Nothing stays open
+    unnoticed, even if the process dies here.
     """
-    entry = await engine.ledger.entry(OPEN, place.key, now=engine.clock())
+    entry = await engine.ledger.entry(OPEN, key.key, now=engine.clock())
     if entry is not None:
         await engine.ledger.put_entry(replace(entry, value={**entry.value, "ended": True}))
-    if there is not None and await _stored(engine, place) - set(there):
-        await open_conversation(engine, place)
+    if there is not None and await _stored_ids(engine, key) - set(there):
+        await open_conversation(engine, key)
         return None
-    expired = await end_working_memory(engine, place.conversation, agent=place.agent, only=there)
-    taken = await engine.ledger.take_entry(OPEN, place.key, now=engine.clock())
-    if taken is not None and not taken.value.get("ended"):  # it has begun anew
-        await engine.ledger.put_entry(taken)
+    expired = await end_working_memory(engine, key.conversation, agent=key.agent, only=there)
+    current = await engine.ledger.take_entry(OPEN, key.key, now=engine.clock())
+    if current is not None and not current.value.get("ended"):  # it was reopened
+        await engine.ledger.put_entry(current)
     return expired
 
 
-async def _queue(engine: Engine, place: ConversationKey) -> None:
-    """Leave it to the job, which runs now, or at the next start."""
+async def _queue_reflection(engine: Engine, place: ConversationKey) -> None:
+    """Queue the job that ends it, which runs now or at the next start."""
     now = engine.clock()
     entry = await engine.ledger.entry(OPEN, place.key, now=now)
     if entry is None:
-        return  # it has been done
+        return  # already done
     await engine.ledger.put_entry(replace(entry, value={**entry.value, "ended": True}))
-    key = f"{REFLECT}:{fingerprint(place.key)}"
-    await engine.store.apply([Enqueue(Job(engine.new_id(), REFLECT, created=now, due=now, key=key))])
+    job_key = f"{REFLECT}:{fingerprint(place.key)}"
+    await engine.store.apply([Enqueue(Job(engine.new_id(), REFLECT, created=now, due=now, key=job_key))])
 
 
-async def _finish(engine: Engine, place: ConversationKey) -> ConversationEnd | None:
-    """None when another is at it, or when it went on while a model was asked, which may take long."""
-    async with claim(engine, place.key) as mine:
-        if not mine:
+async def _finish(engine: Engine, key: ConversationKey) -> ConversationEnd | None:
+    """End one conversation; None if another process does, or if it continued while a model was asked."""
+    async with claim(engine, key.key) as acquired:
+        if not acquired:
             return None
-        entry = await engine.ledger.entry(OPEN, place.key, now=engine.clock())
+        entry = await engine.ledger.entry(OPEN, key.key, now=engine.clock())
         if entry is None or not await _is_over(engine, entry):
-            return ConversationEnd()  # somebody was quicker, or it went on
-        there, heard = await _stored(engine, place), await last_activity_at(engine, entry)
-        known = await _known(engine, entry, place)
-        written = await _traced(engine, known, by_model=True)
-        now = await engine.ledger.entry(OPEN, place.key, now=engine.clock())
-        alive = now is not None and (
-            bool(now.value.get("ended")) != bool(entry.value.get("ended"))
-            or await last_activity_at(engine, now) > heard
-            or bool(await _stored(engine, place) - there)
+            return ConversationEnd()  # somebody was faster, or it continued
+        stored_ids, last_active = await _stored_ids(engine, key), await last_activity_at(engine, entry)
+        state = await _load_state(engine, entry, key)
+        reflection = await _reflect(engine, state, by_model=True)
+        current = await engine.ledger.entry(OPEN, key.key, now=engine.clock())
+        continued = current is not None and (
+            bool(current.value.get("ended")) != bool(entry.value.get("ended"))
+            or await last_activity_at(engine, current) > last_active
+            or bool(await _stored_ids(engine, key) - stored_ids)
         )
-        if not place.conversation.startswith(ALONE):
-            event = _event(known, written, ended=not alive)
-            await save_conversation_event(engine, place.conversation, event, agent=place.agent)
-        if alive:
+        if not key.conversation.startswith(ALONE):
+            event = _event(state, reflection, ended=not continued)
+            await save_conversation_event(engine, key.conversation, event, agent=key.agent)
+        if continued:
             return None
-        expired = await _close(engine, place, there=there)
-        return None if expired is None else ConversationEnd(written, expired)
+        expired = await _close(engine, key, there=stored_ids)
+        return None if expired is None else ConversationEnd(reflection, expired)
 
 
-async def _stored(engine: Engine, place: ConversationKey) -> set[str]:
-    """What it stored and still has, but for what tells of it."""
+async def _stored_ids(engine: Engine, key: ConversationKey) -> set[str]:
+    """The ids that it stored, without reflections and recaps."""
     return {
         memory.id
-        async for batch in memories_of(engine, place.conversation, agent=place.agent)
+        async for batch in memories_of(engine, key.conversation, agent=key.agent)
         for memory in batch
         if REFLECTION_OF not in memory.metadata and RECAP not in memory.metadata
     }
@@ -261,28 +261,28 @@ async def _is_over(engine: Engine, entry: Entry) -> bool:
     return entry.created <= oldest and await last_activity_at(engine, entry) <= oldest
 
 
-async def _known(engine: Engine, entry: Entry, place: ConversationKey) -> ConversationState:
-    known = await conversation_of(engine, place.conversation, agent=place.agent)
-    return known or _unheard(entry, place)
+async def _load_state(engine: Engine, entry: Entry, key: ConversationKey) -> ConversationState:
+    state = await conversation_of(engine, key.conversation, agent=key.agent)
+    return state or _initial_state(entry, key)
 
 
-def _unheard(entry: Entry, place: ConversationKey) -> ConversationState:
-    """One that nothing was written down of but that it began."""
-    begun = datetime.fromisoformat(entry.value["started"])
-    return ConversationState(place.conversation, place.agent, started=begun, last=entry.created)
+def _initial_state(entry: Entry, key: ConversationKey) -> ConversationState:
+    """The state of a conversation of which only the start is known."""
+    started = datetime.fromisoformat(entry.value["started"])
+    return ConversationState(key.conversation, key.agent, started=started, last=entry.created)
 
 
 class EndConversationInput(Input):
-    """A conversation that its client left. One that isn't `over` may come back."""
+    """A conversation that its client left. If it isn't `over`, it may continue."""
 
     conversation: str
-    over: bool = True  # if not, its working memory stays
+    over: bool = True  # if false, its working memory stays
 
 
 class EndConversationResult(Output):
-    """Whether it is reflected upon, in which memory, and how much of its working memory ended.
+    """Whether it was reflected on, in which memory, and how much working memory ended.
 
-    `queued`: a model is asked for its words, and nobody waits for that.
+    `queued`: a model will write the reflection later.
     """
 
     reflected: bool
@@ -292,19 +292,19 @@ class EndConversationResult(Output):
 
 
 class EndSessionInput(Input):
-    """A session that its owner ended."""
+    """The session that ended."""
 
     conversation: str
 
 
 class EndSessionResult(Output):
-    """How many conversations had its name."""
+    """How many conversations of that name ended."""
 
     ended: int
 
 
 async def _end_conversation(context: Context, request: EndConversationInput) -> EndConversationResult:
-    """End a conversation's working memory, and keep what it was about."""
+    """End a conversation's working memory and store a reflection on it."""
     ending = await end_conversation(
         context.engine, request.conversation, agent=context.agent, over=request.over
     )
@@ -320,7 +320,7 @@ END_CONVERSATION = operation("end_conversation", _end_conversation, writes=True)
 
 
 async def _end_session(context: Context, request: EndSessionInput) -> EndSessionResult:
-    """End the conversations of a session, whoever spoke in it."""
+    """End all conversations of a session, of any agent."""
     return EndSessionResult(ended=await end_session(context.engine, request.conversation))
 
 

@@ -14,20 +14,21 @@ from mindhold.locks import claim
 from mindhold.memories.validation import in_utc
 from mindhold.model.job import Entry
 
-KEPT = timedelta(days=90)  # after the last that was heard of one
-FOLDED = "folded"  # in an event: the keys of those that it stands for
+KEPT = timedelta(days=90)  # after the last event
+FOLDED = "folded"  # in an event: the keys of the events that it replaces
 MOST_EVENTS = 10_000
-MOST_APART = 100  # events, from which on they are folded into one
-MOST_DROPPED = 2 * MOST_APART  # at once, for somebody waits; the others are named, and dropped the next time
+MOST_UNFOLDED = 100  # events; more are folded into one
+# At once, since a caller waits; the others are named and dropped the next time.
+MOST_DROPPED = 2 * MOST_UNFOLDED
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationEvent:
-    """One thing that happened, or many that were folded into one. None in `ended` says nothing of that."""
+    """One event, or several that were folded into one. `ended` is None if the event doesn't change it."""
 
     memories: tuple[str, ...] = ()
-    documents: tuple[str, ...] = ()  # of long texts the first parts
-    touched: tuple[str, ...] = ()  # recalled, or shown
+    documents: tuple[str, ...] = ()  # the first parts of long texts
+    touched: tuple[str, ...] = ()  # recalled or shown
     answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tools: Mapping[str, int] = field(default_factory=dict)
     started: datetime | None = None
@@ -38,9 +39,9 @@ class ConversationEvent:
 
 @dataclass(frozen=True, slots=True)
 class ConversationState:
-    """What is known of one. `reflection` is the memory that was written at its end, when nobody else reflected.
+    """The state of a conversation. `reflection` is the memory written at its end, if nobody else reflected on it.
 
-    `answers` has what the latest answer of each tool gave.
+    `answers` has the ids in the latest answer of each tool.
     """
 
     id: str
@@ -58,43 +59,39 @@ class ConversationState:
 
     @property
     def by_hand(self) -> bool:
-        """Whether somebody reflected on it; what goes on after that counts as reflected."""
+        """Whether somebody reflected on it; later activity counts as reflected too."""
         return self.reflected and self.reflection is None
 
 
 def sum_events(entries: Sequence[Entry], conversation: str, *, agent: str) -> ConversationState | None:
-    """All that happened, of entries with the newest first."""
+    """Sum up events, given newest first."""
     folded = {key for entry in entries for key in entry.value.get(FOLDED) or ()}
-    apart = [entry for entry in reversed(entries) if entry.key not in folded]
-    if not apart:
+    current = [entry for entry in reversed(entries) if entry.key not in folded]
+    if not current:
         return None
-    known = ConversationState(conversation, agent, started=apart[0].created, last=apart[-1].created)
+    state = ConversationState(conversation, agent, started=current[0].created, last=current[-1].created)
     tools: Counter[str] = Counter()
     answers: dict[str, tuple[str, ...]] = {}
     memories: dict[str, None] = {}
     documents: dict[str, None] = {}
     touched: dict[str, None] = {}
-    for entry in apart:
-        event = _event(entry.value)
+    for entry in current:
+        event = _parse_event(entry.value)
         tools.update(event.tools)
         answers.update(event.answers)
-        for kept, more in (
-            (memories, event.memories),
-            (documents, event.documents),
-            (touched, event.touched),
-        ):
-            for memory_id in more:  # each at its latest place
-                kept.pop(memory_id, None)
-                kept[memory_id] = None
-        known = replace(
-            known,
-            started=min(known.started, event.started or entry.created),
-            reflected=known.reflected or event.reflected,
-            reflection=event.reflection if event.reflected else known.reflection,
-            ended=known.ended if event.ended is None else event.ended,
+        for ids, more in ((memories, event.memories), (documents, event.documents), (touched, event.touched)):
+            for memory_id in more:  # each at its latest position
+                ids.pop(memory_id, None)
+                ids[memory_id] = None
+        state = replace(
+            state,
+            started=min(state.started, event.started or entry.created),
+            reflected=state.reflected or event.reflected,
+            reflection=event.reflection if event.reflected else state.reflection,
+            ended=state.ended if event.ended is None else event.ended,
         )
     return replace(
-        known,
+        state,
         tools=dict(tools),
         answers=answers,
         memories=tuple(memories)[-MOST_STORED:],
@@ -103,35 +100,35 @@ def sum_events(entries: Sequence[Entry], conversation: str, *, agent: str) -> Co
     )
 
 
-async def fold(engine: Engine, drawer: str, conversation: str, *, agent: str) -> None:
-    """Have one entry stand for all that there are. It names them, so that who reads meanwhile counts nothing twice."""
-    async with claim(engine, f"fold {drawer}") as mine:
-        if not mine:
+async def fold_events(engine: Engine, namespace: str, conversation: str, *, agent: str) -> None:
+    """Replace all events by one that names them, so that a concurrent reader counts nothing twice."""
+    async with claim(engine, f"fold {namespace}") as acquired:
+        if not acquired:
             return
         now = engine.clock()
-        entries = await engine.store.entries(drawer, now=now, limit=MOST_EVENTS)
-        known = sum_events(entries, conversation, agent=agent)
-        if known is None or len(entries) <= MOST_APART:
+        entries = await engine.store.entries(namespace, now=now, limit=MOST_EVENTS)
+        state = sum_events(entries, conversation, agent=agent)
+        if state is None or len(entries) <= MOST_UNFOLDED:
             return
         newest, *others = entries
         event = ConversationEvent(
-            memories=known.memories,
-            documents=known.documents,
-            touched=known.touched,
-            answers=known.answers,
-            tools=known.tools,
-            started=known.started,
-            reflected=known.reflected,
-            reflection=known.reflection,
-            ended=known.ended,
+            memories=state.memories,
+            documents=state.documents,
+            touched=state.touched,
+            answers=state.answers,
+            tools=state.tools,
+            started=state.started,
+            reflected=state.reflected,
+            reflection=state.reflection,
+            ended=state.ended,
         )
-        value = {**value_of(event), FOLDED: [entry.key for entry in others]}
+        value = {**event_to_value(event), FOLDED: [entry.key for entry in others]}
         await engine.store.put_entry(replace(newest, value=value, expires=now + KEPT))
         for entry in others[-MOST_DROPPED:]:
-            await engine.store.drop_entry(drawer, entry.key)
+            await engine.store.drop_entry(namespace, entry.key)
 
 
-def value_of(event: ConversationEvent) -> dict[str, Any]:
+def event_to_value(event: ConversationEvent) -> dict[str, Any]:
     return {
         "memories": list(event.memories),
         "documents": list(event.documents),
@@ -145,8 +142,8 @@ def value_of(event: ConversationEvent) -> dict[str, Any]:
     }
 
 
-def _event(value: Mapping[str, Any]) -> ConversationEvent:
-    """What was erased since is missing from it, and so may be what earlier versions didn't write."""
+def _parse_event(value: Mapping[str, Any]) -> ConversationEvent:
+    """Parse an event. Fields may be missing after an erasure or from an earlier version."""
     started = value.get("started")
     return ConversationEvent(
         memories=tuple(value.get("memories") or ()),

@@ -33,11 +33,11 @@ from mindhold.text.injection import suspicion
 
 PAGE = 500
 MOST_CHARACTERS = 400_000  # of long messages that are read whole
-LONGEST_MESSAGE = 20_000  # characters of one that are looked at
+LONGEST_MESSAGE = 20_000  # characters read of one message
 
 
-def said_in(conversation: str, *, scope: str, agent: str) -> Filter:
-    """What picks an agent's messages of a conversation, those in the archive too: an owner's summary tells nobody else's."""
+def messages_filter(conversation: str, *, scope: str, agent: str) -> Filter:
+    """Selects an agent's messages of a conversation, archived ones too. Messages of other agents are left out."""
     return Filter(
         viewer=EVERYONE,
         scopes=(scope,),
@@ -49,24 +49,24 @@ def said_in(conversation: str, *, scope: str, agent: str) -> Filter:
     )
 
 
-async def messages_at(engine: Engine, where: Filter) -> list[Memory]:
-    """Those that may be told again, in the order of their places. What reads like an instruction is none of them."""
-    found: list[Memory] = []
+async def find_messages(engine: Engine, where: Filter) -> list[Memory]:
+    """The messages that a recap may use, by position. Texts that read like instructions are left out."""
+    messages: list[Memory] = []
     after: PagePosition | None = None
     while page := await engine.store.find(where, order=Order.OLDEST, limit=PAGE, after=after):
         after = PagePosition.of(page[-1], Order.OLDEST)
-        found += [
+        messages += [
             memory
             for memory in page
             if is_message(memory) and suspicion(memory.content).score < QUARANTINE_FROM
         ]
         if len(page) < PAGE:
             break
-    return sorted(found, key=lambda one: (one.provenance.position or 0, one.id))
+    return sorted(messages, key=lambda message: (message.provenance.position or 0, message.id))
 
 
 async def utterances(engine: Engine, messages: Sequence[Memory]) -> list[LogUtterance]:
-    """As they were said, long ones whole as far as there is room."""
+    """The messages as utterances; long ones whole as far as there is room."""
     texts = await whole_texts(engine, messages, agent=EVERYONE, most=MOST_CHARACTERS)
     return [
         LogUtterance(
@@ -79,21 +79,19 @@ async def utterances(engine: Engine, messages: Sequence[Memory]) -> list[LogUtte
     ]
 
 
-async def last_place(engine: Engine, conversation: str, *, scope: str) -> int:
-    """Of anybody's messages; -1 where there are none."""
+async def last_position(engine: Engine, conversation: str, *, scope: str) -> int:
+    """The last position of anybody's messages; -1 if there are none."""
     return await free_position(engine, conversation, scope=scope) - 1
 
 
-LEAST_MESSAGES = 2  # a single message tells itself
-MOST_PARTS = (
-    200  # that the summary of the whole is made of, the latest: what is older is told by its own parts
-)
-Places = tuple[int, int]
+LEAST_MESSAGES = 2  # a single message needs no recap
+MOST_PARTS = 200  # the latest parts that the recap of the whole is made of
+PositionRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationRef:
-    """Which conversation, of whom."""
+    """A conversation of an agent in a scope."""
 
     conversation: str
     scope: str
@@ -102,219 +100,230 @@ class ConversationRef:
 
 @dataclass(frozen=True, slots=True)
 class RecapOutcome:
-    """The summary that tells of all of it, if there is one. `busy`: somebody else is at it, so it is as it was."""
+    """The recap of the whole conversation, if there is one. `busy`: another process is writing it."""
 
     recap: Recap | None = None
     busy: bool = False
-    more: bool = False  # it was enough for one time
+    more: bool = False  # the time was up before all parts were done
 
 
 async def recap_conversation(
     engine: Engine, conversation: str, *, scope: str, agent: str, whole: bool = True
 ) -> Recap | None:
-    """The summary that tells of all of it; None where there is too little to be told in short.
+    """Update and return the recap of the whole conversation; None if there is too little to summarize.
 
-    Made of the agent's messages in that scope; only what came since the last time is read. Unless `whole`, a last part that
-    is still growing waits. Of two at once one makes it, and the other gets what is there. Raises Changed where messages went
-    meanwhile, and the store's errors.
+    It uses the agent's messages in that scope and reads only new ones. Unless `whole`, a last part that is still growing
+    waits. If two processes do this at once, one writes and the other gets the existing recap. Raises Changed if messages
+    are removed meanwhile, and the store's errors.
     """
     return (await update_recap(engine, ConversationRef(conversation, scope, agent), whole=whole)).recap
 
 
 async def update_recap(
-    engine: Engine, talk: ConversationRef, *, whole: bool, enough: Callable[[], bool] = lambda: False
+    engine: Engine, ref: ConversationRef, *, whole: bool, enough: Callable[[], bool] = lambda: False
 ) -> RecapOutcome:
-    """The same, and whether somebody else is at it; where one part was made and it is `enough`, the others wait."""
-    async with claim(engine, f"recap {talk.agent}\n{talk.scope}\n{talk.conversation}") as mine:
-        known = await _known(engine, talk)
-        if not mine:
-            return RecapOutcome(top_recap(known), busy=True)
-        last = await last_place(engine, talk.conversation, scope=talk.scope)
-        made: list[Recap] = []
+    """Like `recap_conversation`, but also tells `busy` and `more`. After one part it stops when `enough` returns true."""
+    async with claim(engine, f"recap {ref.agent}\n{ref.scope}\n{ref.conversation}") as acquired:
+        recaps = await _load_recaps(engine, ref)
+        if not acquired:
+            return RecapOutcome(top_recap(recaps), busy=True)
+        last = await last_position(engine, ref.conversation, scope=ref.scope)
+        created: list[Recap] = []
         more = False
-        for places in uncovered_ranges(
-            [one.positions for one in known if one.positions and not _is_open(engine, one, known)],
+        for range_ in uncovered_ranges(
+            [recap.positions for recap in recaps if recap.positions and not _is_open(engine, recap, recaps)],
             last=last,
             most=engine.settings.recaps.every_messages,
         ):
-            more = bool(made) and enough()
+            more = bool(created) and enough()
             if more:
                 break
-            full = places[1] - places[0] + 1 == engine.settings.recaps.every_messages
-            if whole or full or places[1] < last:
-                made += filter(None, [await _part(engine, talk, places, [*known, *made])])
-        if made:
-            known = await _known(engine, talk)
-            await _whole(engine, talk, known)
-            known = await _known(engine, talk)
-        found = top_recap(known)
-        return RecapOutcome(replace(found, made=bool(made)) if found else None, more=more)
+            full = range_[1] - range_[0] + 1 == engine.settings.recaps.every_messages
+            if whole or full or range_[1] < last:
+                created += filter(None, [await _create_part(engine, ref, range_, [*recaps, *created])])
+        if created:
+            recaps = await _load_recaps(engine, ref)
+            await _create_whole(engine, ref, recaps)
+            recaps = await _load_recaps(engine, ref)
+        top = top_recap(recaps)
+        return RecapOutcome(replace(top, made=bool(created)) if top else None, more=more)
 
 
-def uncovered_ranges(covered: Sequence[Places], *, last: int, most: int) -> list[Places]:
-    """The places up to the last that no part stands for, in stretches of so many at most."""
-    found: list[Places] = []
+def uncovered_ranges(covered: Sequence[PositionRange], *, last: int, most: int) -> list[PositionRange]:
+    """The position ranges up to `last` that no part covers, each at most `most` long."""
+    ranges: list[PositionRange] = []
     start = 0
     for first, end in [*sorted(covered), (last + 1, last + 1)]:
         before = min(first, last + 1)
         while start < before:
-            found.append((start, min(before - 1, start + most - 1)))
-            start = found[-1][1] + 1
+            ranges.append((start, min(before - 1, start + most - 1)))
+            start = ranges[-1][1] + 1
         start = max(start, end + 1)
-    return found
+    return ranges
 
 
 def top_recap(recaps: Sequence[Recap]) -> Recap | None:
-    """The active one that tells of the whole, or else of the last part."""
-    active = [one for one in recaps if one.memory.status is Status.ACTIVE]
-    heads = [one for one in active if not one.of_messages]
-    return next(reversed(heads or active), None)
+    """The active recap of the whole, or else of the last part."""
+    active = [recap for recap in recaps if recap.memory.status is Status.ACTIVE]
+    of_whole = [recap for recap in active if not recap.of_messages]
+    return next(reversed(of_whole or active), None)
 
 
-async def _known(engine: Engine, talk: ConversationRef) -> list[Recap]:
-    return await recaps_of(engine, talk.conversation, scope=talk.scope, agent=talk.agent)
+async def _load_recaps(engine: Engine, ref: ConversationRef) -> list[Recap]:
+    return await recaps_of(engine, ref.conversation, scope=ref.scope, agent=ref.agent)
 
 
-def _is_open(engine: Engine, recap: Recap, known: Sequence[Recap]) -> bool:
-    """Whether it is the last part, with room for more."""
+def _is_open(engine: Engine, recap: Recap, recaps: Sequence[Recap]) -> bool:
+    """Whether it is the last part and has room for more."""
     if recap.positions is None or recap.memory.status is not Status.ACTIVE:
         return False
     first, last = recap.positions
-    is_last = all(one.positions is None or one.positions[0] <= first for one in known)
+    is_last = all(other.positions is None or other.positions[0] <= first for other in recaps)
     return is_last and last - first + 1 < engine.settings.recaps.every_messages
 
 
-async def _part(
-    engine: Engine, talk: ConversationRef, places: Places, known: Sequence[Recap]
+async def _create_part(
+    engine: Engine, ref: ConversationRef, range_: PositionRange, recaps: Sequence[Recap]
 ) -> Recap | None:
-    where = replace(said_in(talk.conversation, scope=talk.scope, agent=talk.agent), positions=places)
-    messages = await messages_at(engine, where)
-    before = next((one for one in known if one.positions and one.positions[0] == places[0]), None)
-    if before is not None and before.memory.merged_from == tuple(one.id for one in messages):
+    where = replace(messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent), positions=range_)
+    messages = await find_messages(engine, where)
+    before = next((item for item in recaps if item.positions and item.positions[0] == range_[0]), None)
+    if before is not None and before.memory.merged_from == tuple(item.id for item in messages):
         return None  # nothing new
-    if not messages or (len(messages) < LEAST_MESSAGES and places[0] == 0):
+    if not messages or (len(messages) < LEAST_MESSAGES and range_[0] == 0):
         return None
-    said = await utterances(engine, messages)
-    earlier = [one for one in known if one.positions and one.positions[1] < places[0]]
+    spoken = await utterances(engine, messages)
+    earlier = [item for item in recaps if item.positions and item.positions[1] < range_[0]]
     part = len(earlier)
-    telling = await write_recap_text(engine, said, heading=_heading(engine, said, part=part))
-    if telling is None:
+    text = await write_recap_text(engine, spoken, heading=_heading(engine, spoken, part=part))
+    if text is None:
         return None
-    making = RecapDraft(
-        name=f"recap {talk.conversation} {places[0]}",
-        scope=talk.scope,
-        agent=talk.agent,
+    draft = RecapDraft(
+        name=f"recap {ref.conversation} {range_[0]}",
+        scope=ref.scope,
+        agent=ref.agent,
         level=CONVERSATION_RECAP,
-        telling=telling,
+        text=text,
         sources=messages,
-        start=min(one.occurred for one in said),
-        end=max(one.occurred for one in said),
+        start=min(item.occurred for item in spoken),
+        end=max(item.occurred for item in spoken),
         count=len(messages),
-        conversation=talk.conversation,
+        conversation=ref.conversation,
         part=part,
-        positions=places,
+        positions=range_,
         previous=earlier[-1].memory.id if earlier else None,
         before=before.memory if before else None,
     )
-    return await save_recap(engine, making)
+    return await save_recap(engine, draft)
 
 
-async def _whole(engine: Engine, talk: ConversationRef, known: Sequence[Recap]) -> None:
-    """Of two parts and more."""
-    active = [one for one in known if one.memory.status is Status.ACTIVE]
-    parts = [one for one in active if one.of_messages][-MOST_PARTS:]
-    before = next((one for one in active if not one.of_messages), None)
+async def _create_whole(engine: Engine, ref: ConversationRef, recaps: Sequence[Recap]) -> None:
+    """Write the recap of the whole if there are two or more parts."""
+    active = [recap for recap in recaps if recap.memory.status is Status.ACTIVE]
+    parts = [recap for recap in active if recap.of_messages][-MOST_PARTS:]
+    before = next((recap for recap in active if not recap.of_messages), None)
     if len(parts) < 2:
         return
-    said = [LogUtterance(one.memory.id, "summary", one.memory.content, one.end) for one in parts]
-    count = sum(one.count for one in parts)
-    start, end = parts[0].start, max(one.end for one in parts)
-    telling = await write_recap_text(
+    spoken = [LogUtterance(recap.memory.id, "summary", recap.memory.content, recap.end) for recap in parts]
+    count = sum(recap.count for recap in parts)
+    start, end = parts[0].start, max(recap.end for recap in parts)
+    text = await write_recap_text(
         engine,
-        said,
+        spoken,
         heading=f"Conversation of {_days(engine, start, end)}, {count} messages.",
-        known=points_of([one.memory for one in parts]),
+        known=points_of([recap.memory for recap in parts]),
     )
-    if telling is None:
+    if text is None:
         return
-    making = RecapDraft(
-        name=f"recap {talk.conversation}",
-        scope=talk.scope,
-        agent=talk.agent,
+    draft = RecapDraft(
+        name=f"recap {ref.conversation}",
+        scope=ref.scope,
+        agent=ref.agent,
         level=CONVERSATION_RECAP,
-        telling=replace(telling, sources=tuple(ref for one in reversed(parts) for ref in one.refs)),
-        sources=[one.memory for one in parts],
+        text=replace(
+            text, sources=tuple(message_id for recap in reversed(parts) for message_id in recap.refs)
+        ),
+        sources=[recap.memory for recap in parts],
         start=start,
         end=end,
         count=count,
-        conversation=talk.conversation,
+        conversation=ref.conversation,
         before=before.memory if before else None,
     )
-    await save_recap(engine, making)
+    await save_recap(engine, draft)
 
 
 def points_of(memories: Sequence[Memory]) -> list[Point]:
-    """What these say, each in its turn: of all of them the first points come before anybody's second ones."""
+    """The points of the memories, weighted so that the first points of all come before second ones."""
     weights = {PointSort.DECIDED: 3.0, PointSort.OPEN: 1.0, PointSort.SAID: 0.0}
     points: list[Point] = []
     for memory in memories:
-        _, own = parse_recap(memory.content)
+        _, parsed = parse_recap(memory.content)
         points += [
-            replace(point, source=memory.id, weight=weights[point.sort] + 1.0 / (2 + place))
-            for place, point in enumerate(own)
+            replace(point, source=memory.id, weight=weights[point.sort] + 1.0 / (2 + index))
+            for index, point in enumerate(parsed)
         ]
     return points
 
 
-def _heading(engine: Engine, said: Sequence[LogUtterance], *, part: int) -> str:
-    days = _days(engine, min(one.occurred for one in said), max(one.occurred for one in said))
+def _heading(engine: Engine, spoken: Sequence[LogUtterance], *, part: int) -> str:
+    days = _days(
+        engine,
+        min(utterance.occurred for utterance in spoken),
+        max(utterance.occurred for utterance in spoken),
+    )
     what = f"Part {part + 1} of a conversation" if part else "Conversation"
-    return f"{what} of {days}, {len(said)} messages."
+    return f"{what} of {days}, {len(spoken)} messages."
 
 
 def _days(engine: Engine, start: datetime, end: datetime) -> str:
-    first, last = (f"{one.astimezone(engine.zone()):%Y-%m-%d}" for one in (start, end))
+    first, last = (f"{moment.astimezone(engine.zone()):%Y-%m-%d}" for moment in (start, end))
     return first if first == last else f"{first} to {last}"
 
 
-AGAIN = timedelta(minutes=1)  # where somebody else is at it
-LONGEST_RUN = 20.0  # seconds, after which no further part is begun: other jobs wait
+RETRY_AFTER = timedelta(minutes=1)  # if another process is writing it
+LONGEST_RUN = 20.0  # seconds; then no further part is begun, since other jobs wait
 
 
-async def recap_due(
+async def run_recap_job(
     engine: Engine, payload: Mapping[str, Any], *, seconds: float = LONGEST_RUN
 ) -> Mapping[str, Any]:
-    """Of the conversation that a job names; what there is no time for is queued again. Raises Changed where messages went meanwhile, and the store's errors."""
-    talk = ConversationRef(
+    """Update the recap of the conversation that a job names and queue what there is no time for.
+
+    Raises Changed if messages are removed meanwhile, and the store's errors.
+    """
+    ref = ConversationRef(
         str(payload[CONVERSATION_FIELD]), str(payload[SCOPE_KEY]), str(payload[AGENT_FIELD])
     )
-    why = str(payload.get(REASON_FIELD, SILENCE))
-    chosen = engine.settings.recaps
-    if not chosen.enabled and why != REMADE:  # any more
+    reason = str(payload.get(REASON_FIELD, SILENCE))
+    settings = engine.settings.recaps
+    if not settings.enabled and reason != REMADE:  # since the job was queued
         return {"recapped": 0}
-    where = said_in(talk.conversation, scope=talk.scope, agent=talk.agent)
-    if why == SILENCE:
+    where = messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent)
+    if reason == SILENCE:
         latest = await engine.store.find(where, order=Order.CHANGED, limit=1)
-        over = latest[0].created + engine.settings.serve.session_ttl if latest else engine.clock()
-        if over > engine.clock():
-            job = recap_job(engine, talk.conversation, scope=talk.scope, agent=talk.agent, why=why, due=over)
+        silent_at = latest[0].created + engine.settings.serve.session_ttl if latest else engine.clock()
+        if silent_at > engine.clock():
+            job = recap_job(
+                engine, ref.conversation, scope=ref.scope, agent=ref.agent, why=reason, due=silent_at
+            )
             await engine.store.apply([Enqueue(job)])
             return {"recapped": 0}
-    if why not in (GROWN, REMADE) and not await _is_enough(engine, talk):
+    if reason not in (GROWN, REMADE) and not await _needs_recap(engine, ref):
         return {"recapped": 0}
     until = monotonic() + seconds
-    done = await update_recap(engine, talk, whole=why != GROWN, enough=lambda: monotonic() >= until)
-    if done.busy or done.more:
-        due = engine.clock() + (AGAIN if done.busy else timedelta())
-        job = recap_job(engine, talk.conversation, scope=talk.scope, agent=talk.agent, why=why, due=due)
+    outcome = await update_recap(engine, ref, whole=reason != GROWN, enough=lambda: monotonic() >= until)
+    if outcome.busy or outcome.more:
+        due = engine.clock() + (RETRY_AFTER if outcome.busy else timedelta())
+        job = recap_job(engine, ref.conversation, scope=ref.scope, agent=ref.agent, why=reason, due=due)
         await engine.store.apply([Enqueue(job)])
-    return {"recapped": int(done.recap is not None and done.recap.made)}
+    return {"recapped": int(outcome.recap is not None and outcome.recap.made)}
 
 
-async def _is_enough(engine: Engine, talk: ConversationRef) -> bool:
-    """Whether it was summarised before, or has as many messages as a summary needs."""
-    where = said_in(talk.conversation, scope=talk.scope, agent=talk.agent)
+async def _needs_recap(engine: Engine, ref: ConversationRef) -> bool:
+    """Whether it already has a recap, or enough messages for one."""
+    where = messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent)
     least = engine.settings.recaps.from_messages
     if await engine.store.count(where, most=least) >= least:
         return True
-    return bool(await recaps_of(engine, talk.conversation, scope=talk.scope, agent=talk.agent))
+    return bool(await recaps_of(engine, ref.conversation, scope=ref.scope, agent=ref.agent))

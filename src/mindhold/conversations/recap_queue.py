@@ -18,40 +18,44 @@ from mindhold.ports.store import Change, Enqueue, Mark
 
 RECAP_JOB = "recap"
 AGENT_FIELD, CONVERSATION_FIELD, REASON_FIELD = "agent", "conversation", "why"  # in a job's payload
-SILENCE, GROWN, ENDED, REMADE = "silence", "grown", "ended", "remade"  # why
-Along = Callable[[Sequence[Memory]], list[Change]]
+SILENCE, GROWN, ENDED, REMADE = "silence", "grown", "ended", "remade"  # reasons
+ChangesOf = Callable[[Sequence[Memory]], list[Change]]
 
 
 def recap_job(
     engine: Engine, conversation: str, *, scope: str, agent: str, why: str, due: datetime | None = None
 ) -> Job:
-    """One waits for the silence of a conversation, and one of each other reason to do it now."""
+    """A job that updates a conversation's recap. At most one per conversation and reason waits."""
     now = engine.clock()
     key = f"{RECAP_JOB}:{why}:{fingerprint(json.dumps([agent, scope, conversation]))}"
     payload = {SCOPE_KEY: scope, AGENT_FIELD: agent, CONVERSATION_FIELD: conversation, REASON_FIELD: why}
     return Job(engine.new_id(), RECAP_JOB, created=now, due=due or now, payload=payload, key=key)
 
 
-def recap_jobs(engine: Engine) -> Along:
-    """What is written along with messages, of many at once: of each conversation one job for when it is silent, and one for
-    now where it has grown by enough."""
-    chosen = engine.settings.recaps
+def recap_jobs(engine: Engine) -> ChangesOf:
+    """Returns a function that gives the recap jobs to write along with messages.
+
+    Each conversation gets one job for when it is silent, and one for now whenever it has grown by enough messages.
+    """
+    settings = engine.settings.recaps
     queued: set[tuple[str, str, str, str]] = set()
 
     def along(messages: Sequence[Memory]) -> list[Change]:
-        if not chosen.enabled:
+        if not settings.enabled:
             return []
         changes: list[Change] = []
         for message in messages:
-            told = message.provenance
-            grown = told.position is not None and (told.position + 1) % chosen.every_messages == 0
+            provenance = message.provenance
+            grown = (
+                provenance.position is not None and (provenance.position + 1) % settings.every_messages == 0
+            )
             for why in (SILENCE, GROWN) if grown else (SILENCE,):
-                place = (message.agent, message.scope, told.conversation or "", why)
-                if place in queued:
+                key = (message.agent, message.scope, provenance.conversation or "", why)
+                if key in queued:
                     continue
-                queued.add(place)
+                queued.add(key)
                 due = engine.clock() + engine.settings.serve.session_ttl if why == SILENCE else None
-                job = recap_job(engine, place[2], scope=message.scope, agent=message.agent, why=why, due=due)
+                job = recap_job(engine, key[2], scope=message.scope, agent=message.agent, why=why, due=due)
                 changes.append(Enqueue(job))
         return changes
 
@@ -59,7 +63,7 @@ def recap_jobs(engine: Engine) -> Along:
 
 
 async def queue_ended(engine: Engine, conversation: str, *, agents: Iterable[str] = ()) -> None:
-    """It is over: summarise what these agents, or all, said in it in each scope; mostly that is nothing."""
+    """Queue recaps of an ended conversation for these agents, or all, in each scope."""
     if not engine.settings.recaps.enabled:
         return
     where = Filter(viewer=EVERYONE, agents=tuple(agents), conversation=conversation, turns=True)
@@ -73,32 +77,32 @@ async def queue_ended(engine: Engine, conversation: str, *, agents: Iterable[str
 
 
 def is_recap(memory: Memory) -> bool:
-    """Whether it stands for messages, or for others of its sort."""
+    """Whether the memory is a recap of messages or of other recaps."""
     return RECAP in memory.metadata
 
 
 def level_of(recap: Memory) -> int:
-    """Of what it stands for."""
+    """The level of a recap."""
     level = recap.metadata.get("level")
     return level if isinstance(level, int) else CONVERSATION_RECAP
 
 
 async def with_derived(engine: Engine, memories: Iterable[Memory]) -> dict[str, Memory]:
-    """By id: these, what was merged from them, and what was merged from that."""
-    found = {memory.id: memory for memory in memories}
-    ahead = list(found)
-    while ahead:
-        derived = await engine.store.derived_from(ahead)
-        ahead = [memory.id for memory in derived if memory.id not in found]
-        found |= {memory.id: memory for memory in derived}
-    return found
+    """The memories, and everything that was merged from them, directly or indirectly; by id."""
+    memories_by_id = {memory.id: memory for memory in memories}
+    frontier = list(memories_by_id)
+    while frontier:
+        derived = await engine.store.derived_from(frontier)
+        frontier = [memory.id for memory in derived if memory.id not in memories_by_id]
+        memories_by_id |= {memory.id: memory for memory in derived}
+    return memories_by_id
 
 
 async def hide_recaps(engine: Engine, forgotten: Sequence[Memory]) -> None:
-    """Of what was forgotten a moment ago: nobody finds its words in a summary."""
-    found = await with_derived(engine, forgotten)
-    named = {memory.id for memory in forgotten}
-    hidden = [memory for memory in found.values() if memory.id not in named and is_recap(memory)]
+    """Hide the recaps of memories that were just forgotten, so that nobody finds their words there."""
+    derived = await with_derived(engine, forgotten)
+    forgotten_ids = {memory.id for memory in forgotten}
+    hidden = [memory for memory in derived.values() if memory.id not in forgotten_ids and is_recap(memory)]
     now = engine.clock()
     marks: list[Change] = [
         Mark(memory.id, Status.FORGOTTEN, previous=memory.status, updated=now, only_from=memory.status)
@@ -107,25 +111,25 @@ async def hide_recaps(engine: Engine, forgotten: Sequence[Memory]) -> None:
     ]
     if marks:
         await engine.store.apply(marks)
-        await queue_recap_rebuild(engine, hidden, besides=set(found))
+        await queue_recap_rebuild(engine, hidden, besides=set(derived))
 
 
-async def queue_recap_rebuild(engine: Engine, gone: Iterable[Memory], *, besides: set[str]) -> None:
-    """For summaries that are gone: those of conversations are made anew, and what others stood for stands for itself again.
+async def queue_recap_rebuild(engine: Engine, removed: Iterable[Memory], *, besides: set[str]) -> None:
+    """After recaps were removed: queue those of conversations again, and reactivate the sources of merged ones.
 
-    `besides` are ids of what is gone, or hidden, as well.
+    `besides` are the ids of other removed or hidden memories.
     """
     changes: dict[str, Change] = {}
-    back: list[str] = []
-    for recap in filter(is_recap, gone):
+    source_ids: list[str] = []
+    for recap in filter(is_recap, removed):
         conversation = recap.provenance.conversation
         if level_of(recap) == CONVERSATION_RECAP and conversation:
             job = recap_job(engine, conversation, scope=recap.scope, agent=recap.agent, why=REMADE)
             changes.setdefault(job.key or job.id, Enqueue(job))
         else:
-            back += [source for source in recap.merged_from if source not in besides]
+            source_ids += [source for source in recap.merged_from if source not in besides]
     now = engine.clock()
-    for source in (await engine.store.get_many(back, viewer=EVERYONE)).values() if back else ():
+    for source in (await engine.store.get_many(source_ids, viewer=EVERYONE)).values() if source_ids else ():
         if is_recap(source) and source.status is Status.ARCHIVED:
             changes[source.id] = Mark(
                 source.id, Status.ACTIVE, previous=None, updated=now, only_from=Status.ARCHIVED

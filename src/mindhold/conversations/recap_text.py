@@ -32,13 +32,13 @@ from mindhold.text.noise import is_noise, rate_worth
 from mindhold.text.redaction import redact
 from mindhold.text.similarity import TOKEN, content_words
 
-TOLD = 0.9  # of its words another point has: then it is no news
+REPEATED_SHARE = 0.9  # a point repeats another that has this share of its words
 BULLET = "- "
 _VALUES = ("date", "path", "number")
 
 
 class PointSort(StrEnum):
-    """In the order of the text; the values are its headings."""
+    """The sorts of points in the order of the text; the values are its headings."""
 
     DECIDED = "Decided:"
     SAID = "Said:"
@@ -47,7 +47,7 @@ class PointSort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One statement: who made it, or when, and which memory it stands in. The greater the weight, the sooner it is told."""
+    """One statement: who made it or when, and its source memory. Points of more weight are chosen first."""
 
     sort: PointSort
     text: str
@@ -57,21 +57,22 @@ class Point:
 
     @property
     def line(self) -> str:
-        """As it is told."""
+        """The point as a line of text."""
         return f"{BULLET}{self.who}: {self.text}" if self.who else f"{BULLET}{self.text}"
 
 
 def choose_points(points: Iterable[Point], *, room: int) -> list[Point]:
-    """The weightiest that so many tokens have room for, each told once, in the order that they came in."""
-    listed = list(points)
-    told: list[tuple[frozenset[str], frozenset[str]]] = []
-    taken: set[int] = set()
+    """The points of most weight that fit into `room` tokens, without repetitions, in their original order."""
+    all_points = list(points)
+    chosen_words: list[tuple[frozenset[str], frozenset[str]]] = []
+    chosen: set[int] = set()
     sorts: set[PointSort] = set()
-    for place in sorted(range(len(listed)), key=lambda one: (-listed[one].weight, one)):
-        point = listed[place]
+    for index in sorted(range(len(all_points)), key=lambda number: (-all_points[number].weight, number)):
+        point = all_points[index]
         words, values = content_words(point.text), values_of(point.text)
         if not words or any(
-            values <= others and len(words & other) >= TOLD * len(words) for other, others in told
+            values <= others and len(words & other) >= REPEATED_SHARE * len(words)
+            for other, others in chosen_words
         ):
             continue
         cost = count_tokens(f"\n{point.line}") + (
@@ -80,59 +81,55 @@ def choose_points(points: Iterable[Point], *, room: int) -> list[Point]:
         if cost > room:
             continue
         room -= cost
-        told.append((words, values))
-        taken.add(place)
+        chosen_words.append((words, values))
+        chosen.add(index)
         sorts.add(point.sort)
-    return [listed[place] for place in sorted(taken)]
+    return [all_points[index] for index in sorted(chosen)]
 
 
 def values_of(text: str) -> frozenset[str]:
-    """Dates, paths and numbers: what makes it another statement, and nobody remembers by themselves."""
+    """Dates, paths and numbers, which distinguish statements."""
     return frozenset(match[0] for match in TOKEN.finditer(text) if match.lastgroup in _VALUES)
 
 
 def render_recap(heading: str, points: Sequence[Point], *, narrative: str = "") -> str:
-    """As text: the heading, the story if there is one, and the points by their sort."""
+    """The text: the heading, the narrative if there is one, and the points by sort."""
     lines = [heading, *([narrative] if narrative else [])]
     for sort in PointSort:
-        own = [point.line for point in points if point.sort is sort]
-        lines += [sort.value, *own] if own else []
+        bullets = [point.line for point in points if point.sort is sort]
+        lines += [sort.value, *bullets] if bullets else []
     return "\n".join(lines)
 
 
 def parse_recap(text: str) -> tuple[str, list[Point]]:
-    """The story and the points that a text was written of; a person's own words are a story."""
+    """The narrative and the points of a text; other words count as narrative."""
     _heading, *lines = text.split("\n")
     sort: PointSort | None = None
-    story: list[str] = []
+    narrative: list[str] = []
     points: list[Point] = []
-    headings = {one.value: one for one in PointSort}
+    headings = {member.value: member for member in PointSort}
     for line in lines:
         if line in headings:
             sort = headings[line]
         elif sort is not None and line.startswith(BULLET):
             points.append(Point(sort, line.removeprefix(BULLET)))
         elif line.strip():
-            story.append(line)
-    return "\n".join(story), points
+            narrative.append(line)
+    return "\n".join(narrative), points
 
 
 def add_weight(points: Iterable[Point], weight: float) -> list[Point]:
-    """So much weightier."""
+    """The points with more weight."""
     return [replace(point, weight=point.weight + weight) for point in points]
 
 
-FEW = 8  # messages that rules look at in one go
+RULE_BATCH = 8  # messages that the rules read at a time
 LONGEST_POINT = 320  # characters
-LONG = 160  # of what is taken for one sentence, from which on it is looked at more closely
-OUTRIGHT, RULE_SORTS, LEFT_OPEN = (
-    3.0,
-    2.0,
-    1.8,
-)  # weights; sentences of themselves have 1 at most, and a little for what they share
-LEAST_WORTH = 0.52  # of a sentence that is told
+LONG = 160  # characters; a longer sentence is split further
+OUTRIGHT, RULE_SORTS, LEFT_OPEN = (3.0, 2.0, 1.8)  # weights; a plain sentence has little more than 1
+LEAST_WORTH = 0.52  # of a sentence that is chosen
 TELLING, MOST_VALUES = 0.2, 2  # what each number, date or path adds
-SHARED = 0.3  # the most that sharing the words of the whole adds
+SHARED = 0.3  # the most that words common in the conversation add
 MOST_SENTENCES = 2_000
 _ROLES = {"user": Role.USER, "assistant": Role.CLAUDE}
 _DECIDED = frozenset({Kind.DECISION})
@@ -141,7 +138,7 @@ _ASKS = ("?", "？")
 
 @dataclass(frozen=True, slots=True)
 class LogUtterance:
-    """What somebody said, and which message that is."""
+    """One message: who said it and its id."""
 
     id: str
     who: str
@@ -149,47 +146,51 @@ class LogUtterance:
     occurred: datetime
 
 
-async def pick_points(engine: Engine, said: Sequence[LogUtterance]) -> list[Point]:
-    """All that may be told, weighed, in the order of the conversation."""
-    items = await _items(engine, said)
-    return await asyncio.to_thread(_picked, said, items)
+async def pick_points(engine: Engine, spoken: Sequence[LogUtterance]) -> list[Point]:
+    """All possible points with their weights, in the order of the conversation."""
+    items = await _captured_items(engine, spoken)
+    return await asyncio.to_thread(_weigh_points, spoken, items)
 
 
-async def _items(engine: Engine, said: Sequence[LogUtterance]) -> list[CapturedItem]:
-    """What silent capture would pick out."""
-    steps = _steps(said)
+async def _captured_items(engine: Engine, spoken: Sequence[LogUtterance]) -> list[CapturedItem]:
+    """What the capture rules extract."""
+    steps = _steps(spoken)
     items: list[CapturedItem] = []
     carried: Mapping[str, Any] = {}
-    for start in range(0, len(steps), FEW):
-        found = await extract_by_rules(engine, steps[start : start + FEW], carried, folder="")
-        items, carried = [*items, *found.items], found.carried
-        await asyncio.sleep(0)  # others have their turn
+    for start in range(0, len(steps), RULE_BATCH):
+        extraction = await extract_by_rules(engine, steps[start : start + RULE_BATCH], carried, folder="")
+        items, carried = [*items, *extraction.items], extraction.carried
+        await asyncio.sleep(0)  # let other tasks run
     return items
 
 
-def _steps(said: Sequence[LogUtterance]) -> list[TranscriptStep]:
-    """What neither a person nor an assistant says is told by nobody."""
+def _steps(spoken: Sequence[LogUtterance]) -> list[TranscriptStep]:
+    """The messages of users and assistants as transcript steps."""
     return [
-        TranscriptStep(_ROLES[one.who], one.text, line=number, end=number, timestamp=one.occurred)
-        for number, one in enumerate(said, 1)
-        if one.who in _ROLES
+        TranscriptStep(
+            _ROLES[utterance.who], utterance.text, line=number, end=number, timestamp=utterance.occurred
+        )
+        for number, utterance in enumerate(spoken, 1)
+        if utterance.who in _ROLES
     ]
 
 
-def _picked(said: Sequence[LogUtterance], items: Sequence[CapturedItem]) -> list[Point]:
-    spoken = [
-        replace(one, text=text)
-        for one in conversation_sentences(_steps(said))
-        for text in (statements(one.text) if len(one.text) > LONG else (one.text,))
+def _weigh_points(utterances: Sequence[LogUtterance], items: Sequence[CapturedItem]) -> list[Point]:
+    parts = [
+        replace(sentence, text=text)
+        for sentence in conversation_sentences(_steps(utterances))
+        for text in (statements(sentence.text) if len(sentence.text) > LONG else (sentence.text,))
     ][:MOST_SENTENCES]
-    found = [*_captured(said, items), *_spoken(said, spoken)]
-    safe = [(line, point) for line, point in found if suspicion(point.text).score < QUARANTINE_FROM]
+    numbered = [*_captured_points(utterances, items), *_sentence_points(utterances, parts)]
+    safe = [(line, point) for line, point in numbered if suspicion(point.text).score < QUARANTINE_FROM]
     return [point for _, point in sorted(safe, key=lambda pair: pair[0])]
 
 
-def _captured(said: Sequence[LogUtterance], items: Sequence[CapturedItem]) -> Iterator[tuple[int, Point]]:
+def _captured_points(
+    spoken: Sequence[LogUtterance], items: Sequence[CapturedItem]
+) -> Iterator[tuple[int, Point]]:
     for item in items:
-        if not 1 <= item.line <= len(said):
+        if not 1 <= item.line <= len(spoken):
             continue
         sort = (
             PointSort.DECIDED
@@ -199,65 +200,73 @@ def _captured(said: Sequence[LogUtterance], items: Sequence[CapturedItem]) -> It
             else PointSort.SAID
         )
         weight = RULE_SORTS + item.confidence * (1.0 if sort is PointSort.DECIDED else 0.5)
-        yield item.line, _point(said[item.line - 1], sort, item.content, weight)
+        yield item.line, _point(spoken[item.line - 1], sort, item.content, weight)
 
 
-def _spoken(said: Sequence[LogUtterance], spoken: Sequence[Sentence]) -> Iterator[tuple[int, Point]]:
-    common = Counter(word for one in spoken for word in content_words(one.text))
+def _sentence_points(
+    utterances: Sequence[LogUtterance], parts: Sequence[Sentence]
+) -> Iterator[tuple[int, Point]]:
+    common = Counter(word for sentence in parts for word in content_words(sentence.text))
     most = max(common.values(), default=1)
-    unanswered = _unanswered(said)
-    for one in spoken:
-        value = rate_worth(one.text)
-        asks = one.text.rstrip().endswith(_ASKS)
-        if asks and one.line in unanswered:
-            yield one.line, _point(said[one.line - 1], PointSort.OPEN, one.text, LEFT_OPEN + value.score)
+    unanswered = _unanswered(utterances)
+    for sentence in parts:
+        value = rate_worth(sentence.text)
+        asks = sentence.text.rstrip().endswith(_ASKS)
+        if asks and sentence.line in unanswered:
+            yield (
+                sentence.line,
+                _point(utterances[sentence.line - 1], PointSort.OPEN, sentence.text, LEFT_OPEN + value.score),
+            )
             continue
         if value.score < LEAST_WORTH or asks:
             continue
-        section = section_of(one.text, "")
+        section = section_of(sentence.text, "")
         if section == "key_decisions":
-            yield one.line, _point(said[one.line - 1], PointSort.DECIDED, one.text, OUTRIGHT)
+            yield (
+                sentence.line,
+                _point(utterances[sentence.line - 1], PointSort.DECIDED, sentence.text, OUTRIGHT),
+            )
             continue
-        words = content_words(one.text)
+        words = content_words(sentence.text)
         shared = sum(common[word] for word in words) / (most * len(words)) if words else 0.0
-        telling = TELLING * min(MOST_VALUES, len(values_of(one.text)))
-        weight = (OUTRIGHT - 0.5 if section else value.score) + SHARED * shared + telling
-        yield one.line, _point(said[one.line - 1], PointSort.SAID, one.text, weight)
+        value_weight = TELLING * min(MOST_VALUES, len(values_of(sentence.text)))
+        weight = (OUTRIGHT - 0.5 if section else value.score) + SHARED * shared + value_weight
+        yield sentence.line, _point(utterances[sentence.line - 1], PointSort.SAID, sentence.text, weight)
 
 
-def _unanswered(said: Sequence[LogUtterance]) -> set[int]:
-    """The numbers of those that nobody else answered."""
-    answered: str = ""  # by whom, later
+def _unanswered(spoken: Sequence[LogUtterance]) -> set[int]:
+    """The numbers of the last utterances that nobody else answered."""
+    speaker: str = ""  # who spoke later
     waiting: set[int] = set()
-    for number in range(len(said), 0, -1):
-        one = said[number - 1]
-        if not answered or answered == one.who:
+    for number in range(len(spoken), 0, -1):
+        utterance = spoken[number - 1]
+        if not speaker or speaker == utterance.who:
             waiting.add(number)
-        if not is_noise(one.text):
-            if answered and answered != one.who:
+        if not is_noise(utterance.text):
+            if speaker and speaker != utterance.who:
                 break
-            answered = one.who
+            speaker = utterance.who
     return waiting
 
 
-def _point(one: LogUtterance, sort: PointSort, text: str, weight: float) -> Point:
+def _point(utterance: LogUtterance, sort: PointSort, text: str, weight: float) -> Point:
     line = " ".join(text.split())
     short = line if len(line) <= LONGEST_POINT else beginning(line, LONGEST_POINT - 1).rstrip() + "…"
-    return Point(sort, short, who=one.who, source=one.id, weight=weight)
+    return Point(sort, short, who=utterance.who, source=utterance.id, weight=weight)
 
 
 WRITTEN_BY_RULES, WRITTEN_BY_MODEL = "rules", "model"
-LARGEST_SHARE = 0.75  # of what was said, that a summary may be as long as
+LARGEST_SHARE = 0.75  # a recap may have this share of the conversation's length
 MOST_PROMPT_TOKENS = 8_000
 SHORTEST_QUOTED = 60  # tokens of one message, however many there are
 MOST_SECONDS = 45.0
-MOST_ENTRIES = 30  # of a list
+MOST_ENTRIES = 30  # per list
 LONGEST_ENTRY = 400  # characters
 LONGEST_STORY = 1_500
-LONGEST_REPAIRED = 400  # tokens of its own answer that the model is shown again
-LEAST_KNOWN = 0.5  # of the words of what a model says, that were said
-RETOLD = 0.7  # of the words of a decision, that a model repeats when it tells it
-MODELS_OWN = 1.0  # how much more what a model says weighs than what rules pick out
+LONGEST_REPAIRED = 400  # tokens of its own answer that the model sees again
+LEAST_KNOWN = 0.5  # share of a model's words that must occur in the conversation
+RETOLD = 0.7  # share of a decision's words by which a model repeats it
+MODELS_OWN = 1.0  # how much more a model's points weigh than those of the rules
 _LISTS = {"decided": PointSort.DECIDED, "facts": PointSort.SAID, "open": PointSort.OPEN}
 SYSTEM = (
     "You sum up a conversation for the long-term memory of an assistant. You are given what was said, as JSON, one a line: quoted "
@@ -272,7 +281,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecapText:
-    """The text, who made it, and the messages that its points stand in."""
+    """The text, who wrote it, and the messages of its points."""
 
     text: str
     by: str
@@ -280,36 +289,39 @@ class RecapText:
 
 
 async def write_recap_text(
-    engine: Engine, said: Sequence[LogUtterance], *, heading: str, known: Sequence[Point] | None = None
+    engine: Engine, spoken: Sequence[LogUtterance], *, heading: str, known: Sequence[Point] | None = None
 ) -> RecapText | None:
-    """None where it would be no shorter than what was said. `known` are points that somebody has picked already."""
-    length = await asyncio.to_thread(lambda: sum(count_tokens(one.text) for one in said))
+    """Write the text; None if it would not be shorter than the conversation. `known` are points chosen before."""
+    length = await asyncio.to_thread(lambda: sum(count_tokens(utterance.text) for utterance in spoken))
     room = min(engine.settings.recaps.longest_tokens, int(LARGEST_SHARE * length)) - count_tokens(heading)
     if room < 0:
         return None
-    points = list(known) if known is not None else await pick_points(engine, said)
-    story, by = "", WRITTEN_BY_RULES
+    points = list(known) if known is not None else await pick_points(engine, spoken)
+    narrative, by = "", WRITTEN_BY_RULES
     if engine.llm is not None:
         try:
-            story, own = await _by_model(engine, engine.llm, said)
-            points, by = [*add_weight(own, MODELS_OWN), *_untold(points, story, own)], WRITTEN_BY_MODEL
+            narrative, model_points = await _write_by_model(engine, engine.llm, spoken)
+            points, by = (
+                [*add_weight(model_points, MODELS_OWN), *_missing_decisions(points, narrative, model_points)],
+                WRITTEN_BY_MODEL,
+            )
         except ModelError as error:
             log.warning("no model told of a conversation: %s", error.code)
-    return await asyncio.to_thread(_fitted, heading, story, points, by, room)
+    return await asyncio.to_thread(_fit, heading, narrative, points, by, room)
 
 
-def _fitted(heading: str, story: str, points: Sequence[Point], by: str, room: int) -> RecapText:
-    if story:
-        cost = count_tokens(f"\n{story}")
-        story, room = (story, room - cost) if cost <= room // 2 else ("", room)
-    kept = choose_points(points, room=room)
-    sources = tuple(dict.fromkeys(point.source for point in kept if point.source))
-    return RecapText(render_recap(heading, kept, narrative=story), by, sources)
+def _fit(heading: str, narrative: str, points: Sequence[Point], by: str, room: int) -> RecapText:
+    if narrative:
+        cost = count_tokens(f"\n{narrative}")
+        narrative, room = (narrative, room - cost) if cost <= room // 2 else ("", room)
+    chosen = choose_points(points, room=room)
+    sources = tuple(dict.fromkeys(point.source for point in chosen if point.source))
+    return RecapText(render_recap(heading, chosen, narrative=narrative), by, sources)
 
 
-def _untold(points: Sequence[Point], story: str, own: Sequence[Point]) -> list[Point]:
-    """Decisions that rules found and no model may leave out."""
-    words = content_words("\n".join((story, *(point.text for point in own))))
+def _missing_decisions(points: Sequence[Point], narrative: str, model_points: Sequence[Point]) -> list[Point]:
+    """Decisions that the rules found and the model left out."""
+    words = content_words("\n".join((narrative, *(point.text for point in model_points))))
     return [
         point
         for point in points
@@ -318,83 +330,92 @@ def _untold(points: Sequence[Point], story: str, own: Sequence[Point]) -> list[P
     ]
 
 
-async def _by_model(
-    engine: Engine, model: LanguageModel, said: Sequence[LogUtterance]
+async def _write_by_model(
+    engine: Engine, model: LanguageModel, spoken: Sequence[LogUtterance]
 ) -> tuple[str, list[Point]]:
     """Raises ModelError."""
-    asking = metered(engine, model, purpose=SUMMARY)
-    prompt = await asyncio.to_thread(_prompt, said, redacting=engine.settings.intake.redact)
+    metered_model = metered(engine, model, purpose=SUMMARY)
+    prompt = await asyncio.to_thread(_prompt, spoken, redacting=engine.settings.intake.redact)
     try:
         async with asyncio.timeout(MOST_SECONDS):
-            value = await _asked(asking, prompt)
+            value = await _ask_model(metered_model, prompt)
     except TimeoutError as error:
-        raise ModelAway(f"{asking.name} doesn't answer within {MOST_SECONDS:.0f} seconds.") from error
-    await note_memories(engine, asking.line, [one.id for one in said])
-    story, points = await asyncio.to_thread(_kept_honest, engine, value, [one.text for one in said])
-    if not story and not points:
-        raise ModelBroken(f"{asking.name} says nothing that was said.")
-    return story, points
+        raise ModelAway(f"{metered_model.name} doesn't answer within {MOST_SECONDS:.0f} seconds.") from error
+    await note_memories(engine, metered_model.line, [utterance.id for utterance in spoken])
+    narrative, points = await asyncio.to_thread(
+        _check_answer, engine, value, [utterance.text for utterance in spoken]
+    )
+    if not narrative and not points:
+        raise ModelBroken(f"{metered_model.name} says nothing that was said.")
+    return narrative, points
 
 
-async def _asked(model: Metered, prompt: str) -> dict[str, Any]:
+async def _ask_model(model: Metered, prompt: str) -> dict[str, Any]:
     answer = await model.complete(prompt, system=SYSTEM, most_tokens=1_200)
-    value, wrong = parse_recap_answer(answer)
-    if wrong:
-        shown = quote_as_json({"answer": truncate_to_tokens(answer, LONGEST_REPAIRED)})
+    value, problem = parse_recap_answer(answer)
+    if problem:
+        quoted = quote_as_json({"answer": truncate_to_tokens(answer, LONGEST_REPAIRED)})
         again = (
-            f"{prompt}\n\nYou answered this, which can't be used, for {wrong}:\n{shown}\n"
+            f"{prompt}\n\nYou answered this, which can't be used, for {problem}:\n{quoted}\n"
             "Reply again, with nothing but the JSON object."
         )
-        value, wrong = parse_recap_answer(await model.complete(again, system=SYSTEM, most_tokens=1_200))
-    if wrong:
-        raise ModelBroken(f"{model.name} answers what can't be used: {wrong}.")
+        value, problem = parse_recap_answer(await model.complete(again, system=SYSTEM, most_tokens=1_200))
+    if problem:
+        raise ModelBroken(f"{model.name} answers what can't be used: {problem}.")
     return value
 
 
 def parse_recap_answer(answer: str) -> tuple[dict[str, Any], str]:
-    """What a model replied, and what is wrong with it."""
+    """The model's answer, and what is wrong with it."""
     value = parse_json_answer(answer)
     if value is None:
         return {}, "it is no JSON, or more than JSON"
     if not isinstance(value, dict) or not value.keys() <= {"summary", *_LISTS}:
         return {}, "it is no object with these names and no others"
-    story = value.get("summary", "")
-    if not isinstance(story, str) or len(story) > LONGEST_STORY:
+    narrative = value.get("summary", "")
+    if not isinstance(narrative, str) or len(narrative) > LONGEST_STORY:
         return {}, f"`summary` is no text of at most {LONGEST_STORY:,} characters"
     for name in _LISTS:
         entries = value.get(name, [])
         fits = isinstance(entries, list) and len(entries) <= MOST_ENTRIES
-        if not fits or not all(isinstance(one, str) and len(one) <= LONGEST_ENTRY for one in entries):
+        if not fits or not all(isinstance(entry, str) and len(entry) <= LONGEST_ENTRY for entry in entries):
             return {}, f"`{name}` is no list of at most {MOST_ENTRIES} texts of {LONGEST_ENTRY} characters"
     return value, ""
 
 
-def _kept_honest(engine: Engine, value: dict[str, Any], sources: Sequence[str]) -> tuple[str, list[Point]]:
-    """Only what was said, safe, and nothing that instructs its reader."""
-    words, said = content_words("\n".join(sources)), collect_terms(sources)
+def _check_answer(engine: Engine, value: dict[str, Any], sources: Sequence[str]) -> tuple[str, list[Point]]:
+    """Keeps only statements that were made, are safe, and don't instruct the reader."""
+    words, statements_made = content_words("\n".join(sources)), collect_terms(sources)
 
-    def honest(text: str) -> bool:
-        own = content_words(text)
-        known = len(own & words) >= LEAST_KNOWN * len(own)
-        return bool(own) and known and uses_only(text, said) and suspicion(text).score < QUARANTINE_FROM
+    def is_honest(text: str) -> bool:
+        own_words = content_words(text)
+        supported = len(own_words & words) >= LEAST_KNOWN * len(own_words)
+        return (
+            bool(own_words)
+            and supported
+            and uses_only(text, statements_made)
+            and suspicion(text).score < QUARANTINE_FROM
+        )
 
-    story = " ".join(one for one in statements(line_of(engine, value.get("summary", ""))) if honest(one))
+    narrative = " ".join(
+        entry for entry in statements(line_of(engine, value.get("summary", ""))) if is_honest(entry)
+    )
     points = [
-        Point(sort, line, weight=float(len(_LISTS) - place))
-        for place, (name, sort) in enumerate(_LISTS.items())
-        for line in (line_of(engine, one) for one in value.get(name, []))
-        if honest(line)
+        Point(sort, line, weight=float(len(_LISTS) - index))
+        for index, (name, sort) in enumerate(_LISTS.items())
+        for line in (line_of(engine, entry) for entry in value.get(name, []))
+        if is_honest(line)
     ]
-    return story, points
+    return narrative, points
 
 
-def _prompt(said: Sequence[LogUtterance], *, redacting: bool) -> str:
-    """A line of JSON can't end the quotation that it stands in. Of too many the last have the room."""
-    each = max(SHORTEST_QUOTED, MOST_PROMPT_TOKENS // max(1, len(said)))
+def _prompt(spoken: Sequence[LogUtterance], *, redacting: bool) -> str:
+    """The prompt, one line of JSON per message, which can't end the quotation. The last messages come first if space is short."""
+    share = max(SHORTEST_QUOTED, MOST_PROMPT_TOKENS // max(1, len(spoken)))
     room, lines = MOST_PROMPT_TOKENS, []
-    for one in reversed(said):
-        text = redact(one.text).text if redacting else one.text
-        line = quote_as_json({"by": one.who, "said": truncate_to_tokens(text, each)})
+    for utterance in reversed(spoken):
+        text = redact(utterance.text).text if redacting else utterance.text
+        line = quote_as_json({"by": utterance.who, "said": truncate_to_tokens(text, share)})
         room -= count_tokens(line)
         if room < 0:
             break

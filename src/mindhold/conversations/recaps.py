@@ -26,12 +26,12 @@ from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.projects.placement import open_project
 
 PAGE = 200
-MOST_PAGES = 25  # of the newest messages that are looked through for whose conversation each is
+MOST_PAGES = 25  # pages of the newest messages that are searched for conversations
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedConversation:
-    """One conversation in one scope, as far as somebody sees it."""
+    """One conversation in one scope, as the agent sees it."""
 
     conversation: str
     scope: str
@@ -44,34 +44,34 @@ class LoggedConversation:
 async def logged_conversations(
     engine: Engine, scopes: Sequence[str], *, agent: str, limit: int
 ) -> list[LoggedConversation]:
-    """Those of which something was said last, the latest first; messages in the archive count too."""
+    """The conversations with the latest messages first; archived messages count too."""
     where = Filter(
         viewer=agent, scopes=tuple(scopes), turns=True, statuses=STANDING, minimum_trust=LEAST_TRUST
     )
-    places: dict[tuple[str, str], None] = {}
+    names: dict[tuple[str, str], None] = {}
     after: PagePosition | None = None
     for _ in range(MOST_PAGES):
         page = await engine.store.find(where, limit=PAGE, after=after)
         for message in page:
-            places.setdefault((message.scope, message.provenance.conversation or ""))
-        if len(places) >= limit or len(page) < PAGE:
+            names.setdefault((message.scope, message.provenance.conversation or ""))
+        if len(names) >= limit or len(page) < PAGE:
             break
         after = PagePosition.of(page[-1], Order.NEWEST)
     else:
-        for scope in await engine.store.tally(where, "scope"):  # behind those that fill all pages
+        for scope in await engine.store.tally(where, "scope"):  # older conversations than those on the pages
             for name in await engine.store.tally(replace(where, scopes=(scope,)), "conversation"):
-                places.setdefault((scope, name))
-    found = [
+                names.setdefault((scope, name))
+    conversations = [
         await logged_conversation(engine, name, scope=scope, agent=agent)
-        for scope, name in list(places)[:limit]
+        for scope, name in list(names)[:limit]
     ]
-    return sorted(filter(None, found), key=lambda one: one.last, reverse=True)
+    return sorted(filter(None, conversations), key=lambda conversation: conversation.last, reverse=True)
 
 
 async def logged_conversation(
     engine: Engine, conversation: str, *, scope: str, agent: str
 ) -> LoggedConversation | None:
-    """None where the agent sees no message of it."""
+    """The conversation; None if the agent sees no message of it."""
     where = Filter(
         viewer=agent,
         scopes=(scope,),
@@ -84,12 +84,12 @@ async def logged_conversation(
     last = await engine.store.find(where, order=Order.NEWEST, limit=1)
     if not first or not last:
         return None
-    told = await engine.store.find(
+    memories = await engine.store.find(
         recaps_where((scope,), viewer=agent, conversation=conversation), limit=PAGE
     )
     ordered = sorted(
-        map(recap_of, filter(is_recap, told)),
-        key=lambda one: (one.memory.agent == agent, one.positions or (-1, -1)),
+        map(recap_of, filter(is_recap, memories)),
+        key=lambda recap: (recap.memory.agent == agent, recap.positions or (-1, -1)),
     )
     return LoggedConversation(
         conversation,
@@ -111,7 +111,7 @@ def recaps_where(
     until: datetime | None = None,
     archived: bool = False,
 ) -> Filter:
-    """What picks summaries; those that are merged into others only if asked for."""
+    """Selects recaps; those merged into others only with `archived`."""
     return Filter(
         viewer=viewer,
         scopes=tuple(scopes),
@@ -126,13 +126,13 @@ def recaps_where(
     )
 
 
-LONGEST_WORD = 2_000  # characters of a conversation's name
+LONGEST_NAME = 2_000  # characters of a conversation's name
 
 
 class RecapView(Output):
     """A summary, as data: of a conversation or a part of it (level 1), of a month (2), of a year (3).
 
-    `conversation` is what it tells of; `message_refs` are messages whose words it repeats, of `count` that it stands for.
+    `message_refs` are messages whose words it repeats, of the `count` messages that it covers.
     """
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
@@ -146,20 +146,18 @@ class RecapView(Output):
     conversation: str | None = Field(
         default=None, description="The conversation that it belongs to.", examples=["abc-123"]
     )
-    part: int | None = Field(
-        default=None, examples=[0]
-    )  # of a long conversation, from 0 on; null where it tells of the whole
+    # Of a long conversation, from 0 on; null for the whole.
+    part: int | None = Field(default=None, examples=[0])
     start: datetime = Field(examples=["2026-11-02T08:15:00Z"])
     end: datetime = Field(examples=["2026-11-16T10:30:00Z"])
     count: int = Field(description="Number of items in this answer.", examples=[24])
     tokens: int = Field(description="Number of tokens.", examples=[26])
     made_by: str = Field(examples=["rules"])  # rules or model
     message_refs: list[str] = Field(default=[], examples=[["01k2v9c3m4q8r7t6w5x1y0z2ab"]])
-    archived: bool = Field(default=False, examples=[False])  # another one stands for it
+    archived: bool = Field(default=False, examples=[False])  # another summary covers it
 
     @classmethod
     def of(cls, recap: Recap) -> RecapView:
-        """The summary as its view."""
         memory = recap.memory
         return cls(
             id=memory.id,
@@ -180,10 +178,10 @@ class RecapView(Output):
 
 
 class RecapInput(Input):
-    """A conversation of the log, of the caller's own messages. No project means the scope that the call is made in."""
+    """A logged conversation, of the caller's own messages. The default project is the scope of the call."""
 
     conversation: str = Field(
-        max_length=LONGEST_WORD,
+        max_length=LONGEST_NAME,
         description="The conversation's id, as list_conversations shows it.",
         examples=["abc-123"],
     )
@@ -191,7 +189,7 @@ class RecapInput(Input):
 
 
 class RecapResult(Output):
-    """Its summary, if there is enough to be told in short; `made`: something of it is new."""
+    """Its summary, if there is enough to summarize. `made`: it was created or updated now."""
 
     recap: RecapView | None = Field(default=None, examples=[{}])
     made: bool = Field(default=False, examples=[True])
@@ -199,11 +197,11 @@ class RecapResult(Output):
 
 
 class ListRecapsInput(Input):
-    """Which summaries; those of all scopes unless one is named. The latest come first."""
+    """Which summaries; of all scopes unless one is named. The latest come first."""
 
     project: str | None = Field(default=None, description="The project's name.", examples=["shop"])
     conversation: str | None = Field(
-        default=None, max_length=LONGEST_WORD, description="Only this conversation."
+        default=None, max_length=LONGEST_NAME, description="Only this conversation."
     )
     level: int | None = Field(
         default=None, ge=1, le=3, description="1 conversations, 2 months, 3 years.", examples=[1]
@@ -228,7 +226,7 @@ class ListRecapsResult(Output):
 
 
 class RecapMessagesInput(Input):
-    """Which summary, by its id or the beginning of it."""
+    """Which summary: its id or the beginning of it."""
 
     id: str = Field(
         description="The memory's id, or a unique beginning of it.",
@@ -239,7 +237,7 @@ class RecapMessagesInput(Input):
 
 
 class RecapMessagesResult(Output):
-    """The messages that it stands for, oldest first; `total` of them."""
+    """The messages that it covers, oldest first, and their `total`."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     messages: list[MessageView] = Field(
@@ -252,17 +250,17 @@ class RecapMessagesResult(Output):
 
 
 class ListConversationsInput(Input):
-    """Those of the log, of all scopes unless one is named; or one of them, by its name."""
+    """Logged conversations of all scopes unless one is named; or one conversation by its name."""
 
     project: str | None = Field(default=None, description="The project's name.", examples=["shop"])
     conversation: str | None = Field(
-        default=None, max_length=LONGEST_WORD, description="Only this conversation."
+        default=None, max_length=LONGEST_NAME, description="Only this conversation."
     )
     limit: int = Field(default=20, ge=1, le=200, description="Maximum number of results.", examples=[10])
 
 
 class ConversationView(Output):
-    """A conversation of the log: how much was said in it and when, and the summary that tells of it."""
+    """A logged conversation: its messages, times, and summary."""
 
     conversation: str = Field(description="The conversation that it belongs to.", examples=["abc-123"])
     scope: str = Field(description="Its scope.", examples=["shop"])
@@ -272,41 +270,40 @@ class ConversationView(Output):
     recap: RecapView | None = Field(default=None, examples=[{}])
 
     @classmethod
-    def of(cls, one: LoggedConversation) -> ConversationView:
-        """The conversation as its view."""
+    def of(cls, conversation: LoggedConversation) -> ConversationView:
         return cls(
-            conversation=one.conversation,
-            scope=one.scope,
-            messages=one.messages,
-            first=one.first,
-            last=one.last,
-            recap=RecapView.of(one.recap) if one.recap else None,
+            conversation=conversation.conversation,
+            scope=conversation.scope,
+            messages=conversation.messages,
+            first=conversation.first,
+            last=conversation.last,
+            recap=RecapView.of(conversation.recap) if conversation.recap else None,
         )
 
 
 class ListConversationsResult(Output):
-    """The ones that were spoken in last come first."""
+    """The conversations with the latest messages first."""
 
     conversations: list[ConversationView]
 
 
 async def _recap(context: Context, request: RecapInput) -> RecapResult:
-    """Summarise a conversation of the log now."""
+    """Summarize a logged conversation now."""
     scope = (await open_project(context.engine, request.project)).name
     name = clean_conversation_name(context.engine, request.conversation.strip())
     if await logged_conversation(context.engine, name, scope=scope, agent=context.agent) is None:
         raise SessionNotFound(name, project=scope)
-    found = await recap_conversation(context.engine, name, scope=scope, agent=context.agent)
-    if found is None:
+    recap = await recap_conversation(context.engine, name, scope=scope, agent=context.agent)
+    if recap is None:
         return RecapResult(notice="There is too little of your own in it to be told in fewer words.")
-    return RecapResult(recap=RecapView.of(found), made=found.made)
+    return RecapResult(recap=RecapView.of(recap), made=recap.made)
 
 
 RECAP = operation("recap", _recap, writes=True)
 
 
 async def _list_recaps(context: Context, request: ListRecapsInput) -> ListRecapsResult:
-    """Summaries of conversations, months and years."""
+    """List summaries of conversations, months and years."""
     frame = timeframe_of(context.engine, request.when) if request.when else None
     starts = (frame and frame.start, request.since and checked_moment(context.engine, request.since))
     ends = (frame and frame.end, request.until and checked_moment(context.engine, request.until))
@@ -317,14 +314,14 @@ async def _list_recaps(context: Context, request: ListRecapsInput) -> ListRecaps
         if request.conversation
         else None,
         level=request.level,
-        since=max((one for one in starts if one), default=None),
-        until=min((one for one in ends if one), default=None),
+        since=max((moment for moment in starts if moment), default=None),
+        until=min((moment for moment in ends if moment), default=None),
         archived=request.archived,
     )
     after = page_start(Order.NEWEST, cursor=request.cursor)
     page = await context.engine.store.find(where, order=Order.NEWEST, limit=request.limit, after=after)
     return ListRecapsResult(
-        recaps=[RecapView.of(recap_of(one)) for one in page if is_recap(one)],
+        recaps=[RecapView.of(recap_of(moment)) for moment in page if is_recap(moment)],
         next=next_cursor(page, Order.NEWEST, limit=request.limit),
     )
 
@@ -333,7 +330,7 @@ LIST_RECAPS = operation("list_recaps", _list_recaps, reads=True)
 
 
 async def _messages(context: Context, request: RecapMessagesInput) -> RecapMessagesResult:
-    """The messages that a summary stands for."""
+    """List the messages that a summary covers."""
     memory = await context.engine.store.get(await full_id(context, request.id), viewer=context.agent)
     if not is_recap(memory):
         raise InvalidInput(
@@ -343,7 +340,7 @@ async def _messages(context: Context, request: RecapMessagesInput) -> RecapMessa
     messages = await messages_of(context.engine, memory, agent=context.agent)
     page = messages[request.offset : request.offset + request.limit]
     return RecapMessagesResult(
-        id=memory.id, messages=[MessageView.of(shown(one)) for one in page], total=len(messages)
+        id=memory.id, messages=[MessageView.of(shown(message)) for message in page], total=len(messages)
     )
 
 
@@ -351,17 +348,24 @@ RECAP_MESSAGES = operation("recap_messages", _messages, reads=True)
 
 
 async def _list_conversations(context: Context, request: ListConversationsInput) -> ListConversationsResult:
-    """The conversations of the log, each with its summary."""
+    """List the logged conversations, each with its summary."""
     scopes = await _scopes(context, request.project)
     if request.conversation is None:
-        found = await logged_conversations(context.engine, scopes, agent=context.agent, limit=request.limit)
-        return ListConversationsResult(conversations=[ConversationView.of(one) for one in found])
+        conversations = await logged_conversations(
+            context.engine, scopes, agent=context.agent, limit=request.limit
+        )
+        return ListConversationsResult(
+            conversations=[ConversationView.of(conversation) for conversation in conversations]
+        )
     name = clean_conversation_name(context.engine, request.conversation.strip())
-    there = scopes or [scope.name for scope in await context.engine.store.scopes()]
-    each = [
-        await logged_conversation(context.engine, name, scope=scope, agent=context.agent) for scope in there
+    scope_names = scopes or [scope.name for scope in await context.engine.store.scopes()]
+    candidates = [
+        await logged_conversation(context.engine, name, scope=scope, agent=context.agent)
+        for scope in scope_names
     ]
-    return ListConversationsResult(conversations=[ConversationView.of(one) for one in each if one])
+    return ListConversationsResult(
+        conversations=[ConversationView.of(conversation) for conversation in candidates if conversation]
+    )
 
 
 LIST_CONVERSATIONS = operation("list_conversations", _list_conversations, reads=True)

@@ -20,7 +20,7 @@ from mindhold.text.similarity import same_statement
 SUMMARY = "summary"
 POINTS = ("decisions", "errors_resolved", "new_procedures", "open_questions")
 MOST_TOOLS = 10
-MOST_POINTS = 20  # of each sort
+MOST_POINTS = 20  # of each kind
 LONGEST_SUMMARY, LONGEST_POINT = 2_000, 1_000  # characters
 MOST_PROMPT_TOKENS = 6_000
 LONGEST_MEMORY = 300  # tokens
@@ -37,61 +37,63 @@ SYSTEM = (
 )
 
 
-def count_summary(conversation: ConversationState, left: Sequence[Memory], *, zone: tzinfo) -> str:
-    """Counts only: words of a memory, or its topic, would outlive its being forgotten."""
+def count_summary(conversation: ConversationState, memories: Sequence[Memory], *, zone: tzinfo) -> str:
+    """A summary of counts only: words of a memory would outlive its being forgotten."""
     day = conversation.started.astimezone(zone)
-    kinds = Counter(memory.kind.value for memory in left)
+    kinds = Counter(memory.kind.value for memory in memories)
     what = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in kinds.most_common())
-    lasted = _lasted(conversation.last - conversation.started)
-    mark = fingerprint(conversation.id)[:8]  # two that began in the same minute are two
-    told = f"A conversation ({mark}) of {day:%Y-%m-%d %H:%M} lasted {lasted} and left {len(left)} memories ({what})."
+    duration = _format_duration(conversation.last - conversation.started)
+    mark = fingerprint(conversation.id)[:8]  # distinguishes conversations that began in the same minute
+    summary = f"A conversation ({mark}) of {day:%Y-%m-%d %H:%M} lasted {duration} and left {len(memories)} memories ({what})."
     tools = Counter(conversation.tools).most_common(MOST_TOOLS)
     if not tools:
-        return told
-    return f"{told} Tools used: {', '.join(f'{tool} {count}' for tool, count in tools)}."
+        return summary
+    return f"{summary} Tools used: {', '.join(f'{tool} {count}' for tool, count in tools)}."
 
 
 async def model_digest(
-    model: LanguageModel, conversation: ConversationState, left: Sequence[Memory]
+    model: LanguageModel, conversation: ConversationState, memories: Sequence[Memory]
 ) -> Mapping[str, tuple[str, ...]] | None:
-    """The points by their names; None when the answer isn't of the form that was asked for. Raises ModelError."""
+    """The model's points by name; None if the answer has another form. Raises ModelError."""
     answer = await model.complete(
-        prompt_of(conversation, left), system=SYSTEM, most_tokens=MOST_ANSWER_TOKENS
+        prompt_of(conversation, memories), system=SYSTEM, most_tokens=MOST_ANSWER_TOKENS
     )
     points = parse_digest(answer)
     if points is None:
         return None
-    said = [memory.content for memory in left]
-    fresh = await asyncio.to_thread(_without, {name: points[name] for name in POINTS}, said)
+    texts = [memory.content for memory in memories]
+    fresh = await asyncio.to_thread(_drop_repeated, {name: points[name] for name in POINTS}, texts)
     return {**fresh, SUMMARY: points[SUMMARY]}
 
 
-def _without(points: Mapping[str, Sequence[str]], said: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Without those that say again what was said. The close look is for the few that share most of their words."""
-    known = [(text, frozenset(lexemes(text))) for text in said]
+def _drop_repeated(
+    points: Mapping[str, Sequence[str]], texts_stored: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """Leave out points that repeat a text. Only those that share most of their words are compared closely."""
+    stored = [(text, frozenset(lexemes(text))) for text in texts_stored]
 
-    def is_known(text: str) -> bool:
+    def is_repeated(text: str) -> bool:
         words = frozenset(lexemes(text))
         return any(
             5 * len(words & others) >= 4 * max(len(words), len(others)) and same_statement(text, other)
-            for other, others in known
+            for other, others in stored
         )
 
-    return {name: tuple(text for text in texts if not is_known(text)) for name, texts in points.items()}
+    return {name: tuple(text for text in texts if not is_repeated(text)) for name, texts in points.items()}
 
 
-def prompt_of(conversation: ConversationState, left: Sequence[Memory]) -> str:
-    """A line of JSON can't end the quotation that it stands in."""
+def prompt_of(conversation: ConversationState, memories: Sequence[Memory]) -> str:
+    """The prompt, as lines of JSON, which can't end the quotation."""
     activity = {
         "started": f"{conversation.started:%Y-%m-%d %H:%M}Z",
         "minutes": round((conversation.last - conversation.started).total_seconds() / 60),
         "tools": dict(Counter(conversation.tools).most_common(MOST_TOOLS)),
-        "memories_stored": len(left),
+        "memories_stored": len(memories),
         "memories_recalled": len(conversation.touched),
     }
     lines = [quote_as_json({"activity": activity})]
     room = MOST_PROMPT_TOKENS - count_tokens(lines[0])
-    for number, memory in enumerate(left, 1):
+    for number, memory in enumerate(memories, 1):
         line = quote_as_json(
             {
                 "memory": number,
@@ -108,7 +110,7 @@ def prompt_of(conversation: ConversationState, left: Sequence[Memory]) -> str:
 
 
 def parse_digest(answer: str) -> Mapping[str, tuple[str, ...]] | None:
-    """What a model replied, if it is exactly what was asked for, within bounds; None otherwise."""
+    """The model's answer if it has exactly the requested form, within limits; else None."""
     value = parse_json_answer(answer)
     if not isinstance(value, dict) or not value.keys() <= {SUMMARY, *POINTS}:
         return None
@@ -130,7 +132,7 @@ def _text(value: Any, longest: int) -> str | None:
     return value.strip() if isinstance(value, str) and len(value) <= longest else None
 
 
-def _lasted(time: timedelta) -> str:
+def _format_duration(time: timedelta) -> str:
     minutes = round(time.total_seconds() / 60)
     if minutes < 1:
         return "less than a minute"

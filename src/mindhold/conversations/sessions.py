@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from mindhold.conversations.activity import CallActivity, ConversationActivity, ConversationKey
 from mindhold.conversations.events import (
     KEPT,
-    MOST_APART,
     MOST_EVENTS,
+    MOST_UNFOLDED,
     ConversationEvent,
     ConversationState,
-    fold,
+    event_to_value,
+    fold_events,
     sum_events,
-    value_of,
 )
 from mindhold.engine import Engine
 from mindhold.memories.validation import checked_provenance
@@ -31,50 +31,50 @@ from mindhold.model.scope import sees
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Enqueue, Mark
 
-CONVERSATION_NAMESPACE = "conversation"  # which there are
-EVENTS = "conversation:"  # before a conversation's key: what happened in it
-WAITING = "unreflected:"  # before an agent's name: which of theirs wait for somebody to reflect on them
+CONVERSATION_NAMESPACE = "conversation"  # the list of conversations
+EVENTS = "conversation:"  # before a conversation's key: its events
+WAITING = "unreflected:"  # before an agent's name: conversations that nobody reflected on yet
 OPEN = "conversations:open"  # of the whole store: those that have not ended
-REFLECT = "reflect"  # the job that ends those that fell silent, and reflects on them
-ALONE = "alone:"  # how the name begins of what is no conversation, but needs an end
-DOCUMENT = "document:"  # how a conversation's name begins that stands for the parts of a long text
+REFLECT = "reflect"  # the job that ends silent conversations and reflects on them
+ALONE = "alone:"  # prefix of names that are no conversation but need an end
+DOCUMENT = "document:"  # prefix of names that group the parts of a long text
 ABANDONED = timedelta(days=1)  # what is in no conversation ends then
 MOST_CONVERSATIONS = 10_000
-MOST_WAITING = 100  # counted no further
-REFRESHED = 4  # times at least within the time that a session lives, while something is stored
+MOST_WAITING = 100  # the count stops there
+REFRESHES = 4  # updates at least within a session's time to live, while something is stored
 log = logging.getLogger(__name__)
 
 
 def clean_conversation_name(engine: Engine, conversation: str) -> str:
-    """The name as memories bear it: without what must not be kept. Raises InvalidInput for a very long one."""
+    """The conversation name as memories have it, redacted. Raises InvalidInput if it is too long."""
     return checked_provenance(engine, Provenance(conversation=conversation)).conversation or ""
 
 
 def conversation_key(engine: Engine, conversation: str, *, agent: str) -> ConversationKey:
-    """Where that conversation of the agent's is kept, for this caller. Raises InvalidInput for a very long name."""
+    """The key of an agent's conversation for this caller. Raises InvalidInput if the name is too long."""
     return ConversationKey(
         tuple(sorted(engine.allowed_scopes)), agent, clean_conversation_name(engine, conversation)
     )
 
 
 async def conversation_of(engine: Engine, conversation: str, *, agent: str) -> ConversationState | None:
-    """As far as it is known, and written down."""
-    drawer = EVENTS + _key(conversation, agent)
-    entries = await engine.store.entries(drawer, now=engine.clock(), limit=MOST_EVENTS)
-    if len(entries) > MOST_APART:
-        with suppress(StoreError):  # another time
-            await fold(engine, drawer, conversation, agent=agent)
+    """The written state of a conversation; None if nothing is known."""
+    namespace = EVENTS + _key(conversation, agent)
+    entries = await engine.store.entries(namespace, now=engine.clock(), limit=MOST_EVENTS)
+    if len(entries) > MOST_UNFOLDED:
+        with suppress(StoreError):  # the next call tries again
+            await fold_events(engine, namespace, conversation, agent=agent)
     return sum_events(entries, conversation, agent=agent)
 
 
 async def count_conversations(engine: Engine, *, agent: str) -> int:
-    """How many the agent may know of, among the newest MOST_CONVERSATIONS of all agents."""
+    """How many conversations the agent may know of, among the newest MOST_CONVERSATIONS of all agents."""
     entries = await engine.store.entries(CONVERSATION_NAMESPACE, now=engine.clock(), limit=MOST_CONVERSATIONS)
     return sum(sees(agent, entry.value["agent"]) for entry in entries)
 
 
 async def unreflected(engine: Engine, *, agent: str, besides: str | None) -> int:
-    """How many other conversations of the agent stored something, were never reflected on and never came to an end.
+    """How many other conversations of the agent stored something, were never reflected on and never ended.
 
     At most MOST_WAITING are counted.
     """
@@ -82,75 +82,71 @@ async def unreflected(engine: Engine, *, agent: str, besides: str | None) -> int
     return min(MOST_WAITING, sum(entry.key != besides for entry in waiting))
 
 
-def note_call(engine: Engine, conversation: str, done: CallActivity, *, agent: str) -> None:
-    """That something was done. Written down with all that is done within the next minute; nobody waits for it."""
-    engine.activity.note(engine, conversation_key(engine, conversation, agent=agent), done)
+def note_call(engine: Engine, conversation: str, call: CallActivity, *, agent: str) -> None:
+    """Record a call. It is written together with other activity within a minute; nobody waits for it."""
+    engine.activity.note(engine, conversation_key(engine, conversation, agent=agent), call)
     engine.activity.arrange(lambda: write_activity(engine))
 
 
-async def write_activity(engine: Engine, place: ConversationKey | None = None) -> None:
-    """What has gathered, of one place or of all; what can't be written now is written another time."""
-    for each in engine.activity.places() if place is None else [place]:
-        for _, gathered in engine.activity.take(each):
+async def write_activity(engine: Engine, key: ConversationKey | None = None) -> None:
+    """Write the activity of one conversation or all. What can't be written now is written later."""
+    for ref in engine.activity.places() if key is None else [key]:
+        for _, activity in engine.activity.take(ref):
             written = False
             try:
                 await save_conversation_event(
-                    gathered.engine, each.conversation, _as_event(gathered), agent=each.agent
+                    activity.engine, ref.conversation, _to_event(activity), agent=ref.agent
                 )
                 written = True
             except MindholdError as error:
                 log.warning("what was done in a conversation could not be written down: %s", error.code)
             finally:
                 if not written:
-                    engine.activity.give_back(each, gathered)
+                    engine.activity.give_back(ref, activity)
                     engine.activity.arrange(lambda: write_activity(engine))
 
 
 async def note_activity(
-    engine: Engine,
-    conversation: str,
-    memory_ids: Sequence[str] = (),
-    *,
-    agent: str,
-    exactly: bool = False,
+    engine: Engine, conversation: str, memory_ids: Sequence[str] = (), *, agent: str, exactly: bool = False
 ) -> None:
-    """That it stored something: after it did, so that who ends it meanwhile either sees that or is begun after.
+    """Record that a conversation stored something. Call it afterwards, so that a concurrent end sees it or comes before.
 
-    Cheap where it is known to be open. With `exactly` these are the parts of long texts, which bear another conversation's name.
+    It is cheap for open conversations. With `exactly` the ids are parts of long texts, which have another conversation's
+    name.
     """
-    place = conversation_key(engine, conversation, agent=agent)
+    key = conversation_key(engine, conversation, agent=agent)
     now = engine.clock()
-    entry = await engine.ledger.entry(OPEN, place.key, now=now)
+    entry = await engine.ledger.entry(OPEN, key.key, now=now)
     if entry is None or entry.value.get("ended"):
-        await open_conversation(engine, place)
-    elif entry.created < now - engine.settings.serve.session_ttl / REFRESHED:
+        await open_conversation(engine, key)
+    elif entry.created < now - engine.settings.serve.session_ttl / REFRESHES:
         await engine.ledger.put_entry(replace(entry, created=now, expires=now + KEPT))
     if exactly:
-        found = await engine.store.get_many(memory_ids, viewer=agent)
-        names = {memory.provenance.conversation or "" for memory in found.values()}
+        memories = await engine.store.get_many(memory_ids, viewer=agent)
+        names = {memory.provenance.conversation or "" for memory in memories.values()}
         firsts = sorted(name.removeprefix(DOCUMENT) for name in names if name.startswith(DOCUMENT))
         await save_conversation_event(
-            engine, place.conversation, ConversationEvent(documents=tuple(firsts)), agent=agent
+            engine, key.conversation, ConversationEvent(documents=tuple(firsts)), agent=agent
         )
 
 
 async def save_conversation_event(
     engine: Engine, conversation: str, event: ConversationEvent, *, agent: str
 ) -> None:
-    """Keep it. One that was reflected on, or that ended, waits for nobody any more."""
+    """Save an event. A conversation that was reflected on or ended no longer waits for a reflection."""
     now = engine.clock()
     key = _key(conversation, agent)
-    await _list(engine, conversation, agent=agent)
-    await engine.store.put_entry(Entry(EVENTS + key, engine.new_id(), value_of(event), now, now + KEPT))
+    await _register(engine, conversation, agent=agent)
+    await engine.store.put_entry(Entry(EVENTS + key, engine.new_id(), event_to_value(event), now, now + KEPT))
     if event.reflected or (event.ended and engine.settings.life.reflect):
         await engine.store.drop_entry(WAITING + agent, conversation)
 
 
 async def keep_conversation_open(engine: Engine, conversation: str, *, agent: str) -> bool:
-    """Say that a silent one is still there, so that it isn't taken for one that is over. Whether it is open."""
-    place = conversation_key(engine, conversation, agent=agent)
+    """Keep a silent conversation open; returns whether it is."""
+    key = conversation_key(engine, conversation, agent=agent)
     now = engine.clock()
-    entry = await engine.ledger.entry(OPEN, place.key, now=now)
+    entry = await engine.ledger.entry(OPEN, key.key, now=now)
     if entry is None:
         return False
     await engine.ledger.put_entry(replace(entry, created=now, expires=now + KEPT))
@@ -158,24 +154,24 @@ async def keep_conversation_open(engine: Engine, conversation: str, *, agent: st
 
 
 async def last_activity_at(engine: Engine, entry: Entry) -> datetime:
-    """Of the one that an entry of OPEN is about; the engine is that of its fence."""
-    place = ConversationKey.of_value(entry.value)
-    key = _key(place.conversation, place.agent)
-    found = await engine.store.entries(EVENTS + key, now=engine.clock(), limit=1)
-    return max([entry.created, *(event.created for event in found)])
+    """When the conversation of an OPEN entry was last active; the engine has its scopes."""
+    ref = ConversationKey.of_value(entry.value)
+    key = _key(ref.conversation, ref.agent)
+    events = await engine.store.entries(EVENTS + key, now=engine.clock(), limit=1)
+    return max([entry.created, *(event.created for event in events)])
 
 
 async def end_working_memory(
     engine: Engine, conversation: str, *, agent: str, only: Collection[str] | None = None
 ) -> int:
-    """Archive what was only meant for this conversation, unless it is kept for good by now; how many that were.
+    """Archive the working memory of a conversation, except what became permanent; return how many.
 
-    With `only`: of these.
+    `only` limits it to these ids.
     """
     now = engine.clock()
     ended = 0
     async for memories in memories_of(engine, conversation, agent=agent):
-        over = [
+        marks = [
             Mark(memory.id, Status.ARCHIVED, previous=Status.ACTIVE, updated=now, only_from=Status.ACTIVE)
             for memory in memories
             if memory.metadata.get(SESSION_ONLY) == conversation
@@ -184,56 +180,56 @@ async def end_working_memory(
             and memory.tier is not Tier.PERMANENT
         ]
         try:
-            if over:
-                await engine.store.apply(over)
+            if marks:
+                await engine.store.apply(marks)
         except MemoryNotFound:  # one was erased meanwhile
-            for mark in over:
+            for mark in marks:
                 with suppress(MemoryNotFound):
                     await engine.store.apply([mark])
-        ended += len(over)
+        ended += len(marks)
     return ended
 
 
 async def keep_working_memory(engine: Engine, memory: Memory) -> None:
-    """Let working memory stay when its conversation ends: somebody has said the same for good."""
-    from mindhold.memories.amend import rewrite  # only here, and it needs much
+    """Keep a working memory after its conversation, since somebody stored the same permanently."""
+    from mindhold.memories.amend import rewrite  # only needed here, and slow to import
 
-    def lasting(one: Memory) -> Memory:
-        metadata = {key: value for key, value in one.metadata.items() if key != SESSION_ONLY}
-        return replace(one, metadata=metadata)
+    def make_permanent(working: Memory) -> Memory:
+        metadata = {key: value for key, value in working.metadata.items() if key != SESSION_ONLY}
+        return replace(working, metadata=metadata)
 
     name = memory.provenance.conversation or ""
-    await rewrite(engine, memory.id, lasting, agent=memory.agent)
+    await rewrite(engine, memory.id, make_permanent, agent=memory.agent)
     if name.startswith(DOCUMENT):
         async for batch in engine.store.scan(Filter(viewer=memory.agent, conversation=name)):
             for part in batch:
                 if part.agent == memory.agent and SESSION_ONLY in part.metadata:
-                    await rewrite(engine, part.id, lasting, agent=memory.agent)
+                    await rewrite(engine, part.id, make_permanent, agent=memory.agent)
 
 
 async def memories_of(
     engine: Engine, conversation: str, *, agent: str, documents: Sequence[str] | None = None
 ) -> AsyncIterator[list[Memory]]:
-    """The agent's active memories of it, in batches, with the parts of the long texts that it stored."""
+    """The agent's active memories of a conversation, in batches, with the parts of its long texts."""
     if documents is None:
-        known = await conversation_of(engine, conversation, agent=agent)
-        documents = known.documents if known else ()
+        state = await conversation_of(engine, conversation, agent=agent)
+        documents = state.documents if state else ()
     for name in (conversation, *(DOCUMENT + first for first in documents)):
         async for batch in engine.store.scan(Filter(viewer=agent, conversation=name)):
             yield [memory for memory in batch if memory.agent == agent]
 
 
 async def open_conversations(engine: Engine, *, limit: int = MOST_CONVERSATIONS) -> list[Entry]:
-    """Of the whole store: those that have not ended, the latest first."""
+    """All conversations that have not ended, latest first."""
     return await engine.ledger.entries(OPEN, now=engine.clock(), limit=limit)
 
 
 def scoped_engine(engine: Engine, fence: Sequence[str]) -> Engine:
-    """The engine of the whole store, as a caller has it who is bound to these scopes."""
+    """The engine as a caller has it who is limited to these scopes."""
     if not fence:
         return engine
     from mindhold.access.scoped_store import (
-        ScopedStore,  # most callers have none
+        ScopedStore,  # most callers don't need it
         ScopedStoreRegistry,
     )
 
@@ -248,53 +244,53 @@ def scoped_engine(engine: Engine, fence: Sequence[str]) -> Engine:
 
 
 def sweep_job(engine: Engine, *, due: datetime) -> Job:
-    """Look then for conversations that fell silent; one such job waits at a time."""
+    """The job that looks for silent conversations; one waits at a time."""
     return Job(engine.new_id(), REFLECT, created=engine.clock(), due=due, key=REFLECT)
 
 
-async def open_conversation(engine: Engine, place: ConversationKey) -> None:
-    """It has stored something, perhaps after its end: from now on it is open, and waits for somebody to reflect on it."""
+async def open_conversation(engine: Engine, key: ConversationKey) -> None:
+    """Mark a conversation as open after it stored something. It then waits for a reflection."""
     now = engine.clock()
-    value = {**place.as_value(), "started": now.isoformat(), "ended": False}
-    if not place.conversation.startswith(ALONE):
-        known = await conversation_of(engine, place.conversation, agent=place.agent)
-        await _list(engine, place.conversation, agent=place.agent)
-        if known is not None and known.ended:
+    value = {**key.as_value(), "started": now.isoformat(), "ended": False}
+    if not key.conversation.startswith(ALONE):
+        state = await conversation_of(engine, key.conversation, agent=key.agent)
+        await _register(engine, key.conversation, agent=key.agent)
+        if state is not None and state.ended:
             await save_conversation_event(
-                engine, place.conversation, ConversationEvent(ended=False), agent=place.agent
+                engine, key.conversation, ConversationEvent(ended=False), agent=key.agent
             )
-        if known is None or not known.reflected:
-            waiting = Entry(WAITING + place.agent, place.conversation, {}, now, now + KEPT)
+        if state is None or not state.reflected:
+            waiting = Entry(WAITING + key.agent, key.conversation, {}, now, now + KEPT)
             await engine.store.put_entry(waiting)
-    await engine.ledger.put_entry(Entry(OPEN, place.key, value, now, now + KEPT))
+    await engine.ledger.put_entry(Entry(OPEN, key.key, value, now, now + KEPT))
     await engine.store.apply([Enqueue(sweep_job(engine, due=now + engine.settings.serve.session_ttl))])
 
 
-async def _list(engine: Engine, conversation: str, *, agent: str) -> None:
+async def _register(engine: Engine, conversation: str, *, agent: str) -> None:
     now = engine.clock()
-    named = {"agent": agent, "conversation": conversation}
+    value = {"agent": agent, "conversation": conversation}
     await engine.store.put_entry(
-        Entry(CONVERSATION_NAMESPACE, _key(conversation, agent), named, now, now + KEPT)
+        Entry(CONVERSATION_NAMESPACE, _key(conversation, agent), value, now, now + KEPT)
     )
 
 
 def _key(conversation: str, agent: str) -> str:
-    """No two pairs of names have the same."""
+    """A unique key for the pair."""
     return json.dumps([agent, conversation], ensure_ascii=False)
 
 
-def _as_event(gathered: ConversationActivity) -> ConversationEvent:
+def _to_event(activity: ConversationActivity) -> ConversationEvent:
     return ConversationEvent(
-        memories=tuple(gathered.stored),
-        touched=tuple(gathered.touched),
-        answers=dict(gathered.answers),
-        tools=dict(gathered.tools),
-        started=gathered.started,
+        memories=tuple(activity.stored),
+        touched=tuple(activity.touched),
+        answers=dict(activity.answers),
+        tools=dict(activity.tools),
+        started=activity.started,
     )
 
 
 class GoOnInput(Input):
-    """A conversation that was silent, but is still there."""
+    """A silent conversation that continues."""
 
     conversation: str
 
@@ -306,7 +302,7 @@ class GoOnResult(Output):
 
 
 async def _go_on(context: Context, request: GoOnInput) -> GoOnResult:
-    """Say that a silent conversation is still there."""
+    """Keep a silent conversation open."""
     return GoOnResult(
         open=await keep_conversation_open(context.engine, request.conversation, agent=context.agent)
     )

@@ -33,14 +33,14 @@ from mindhold.model.job import Job
 from mindhold.ports.store import Enqueue
 from mindhold.projects.reindex import REINDEX, TURN, reindex
 
-PAUSE = timedelta(minutes=1)  # between two runs of what doesn't end in one
-MORE = "consolidate:more"  # the key of a run that goes on with some stages, beside the one for all
-SHORTEST = 1.0  # seconds that even one for whom no time is left may take
+PAUSE = timedelta(minutes=1)  # between two runs of a job that doesn't end in one
+CONTINUE_KEY = "consolidate:more"  # the key of a run that continues some stages
+SHORTEST = 1.0  # seconds for a job even when no time is left
 TIDY = "tidy-jobs"
 ARCHIVE_HISTORY = "history-archive"
-EMBED_TURN = 3.0  # seconds, about a tenth of the time: questions come first
-EMBED_MOST = 512  # passages in a turn
-Left = Callable[[], float]  # seconds
+EMBED_TURN = 3.0  # seconds, about a tenth of the time: requests come first
+EMBED_MOST = 512  # passages per turn
+Left = Callable[[], float]  # seconds left
 log = logging.getLogger(__name__)
 
 
@@ -64,57 +64,57 @@ async def _relate(engine: Engine, job: Job) -> Mapping[str, Any]:
 
 
 async def _reflect(engine: Engine, job: Job) -> Mapping[str, Any]:
-    swept = await reflect_on_silent(engine)
-    return {"ended": swept.ended, "reflected": swept.reflected, "expired": swept.expired}
+    counts = await reflect_on_silent(engine)
+    return {"ended": counts.ended, "reflected": counts.reflected, "expired": counts.expired}
 
 
 async def _recap(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any]:
-    from mindhold.conversations.recap_creation import LONGEST_RUN, recap_due  # it needs much
+    from mindhold.conversations.recap_creation import LONGEST_RUN, run_recap_job  # slow to import
 
-    return await recap_due(engine, job.payload, seconds=min(LONGEST_RUN, left()))
+    return await run_recap_job(engine, job.payload, seconds=min(LONGEST_RUN, left()))
 
 
 async def _evaluate(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any]:
-    done = await evaluate(engine, seconds=min(SECONDS, max(SHORTEST, left())))
-    return {"judged": done.judged, "by_model": done.by_model, "doubtful": done.doubtful}
+    result = await evaluate(engine, seconds=min(SECONDS, max(SHORTEST, left())))
+    return {"judged": result.judged, "by_model": result.by_model, "doubtful": result.doubtful}
 
 
 async def _consolidate(engine: Engine, job: Job) -> Mapping[str, Any]:
-    """What is left when the time is up, or when somebody else was at it, is done a little later: only those stages."""
+    """Consolidate. What is left when the time is up, or when another process was consolidating, is queued again."""
     await engine.use_counter.flush()
     stages = [name for name in STAGES if name in job.payload.get("stages", ())]
     report = await run_consolidation(engine, stages=stages)
     if report.more or report.notice:
         now = engine.clock()
-        left = [stage.name for stage in report.stages if stage.more] or stages
-        key = MORE if left else CONSOLIDATION_JOB
-        again = Job(
+        remaining = [stage.name for stage in report.stages if stage.more] or stages
+        key = CONTINUE_KEY if remaining else CONSOLIDATION_JOB
+        next_job = Job(
             engine.new_id(),
             CONSOLIDATION_JOB,
             created=now,
             due=now + PAUSE,
             key=key,
-            payload={"stages": left},
+            payload={"stages": remaining},
         )
-        await engine.store.apply([Enqueue(again)])
+        await engine.store.apply([Enqueue(next_job)])
     return {stage.name: stage.changed for stage in report.stages if stage.changed}
 
 
 async def _tidy(engine: Engine, job: Job) -> Mapping[str, Any]:
-    """Old jobs, entries that expired, and working memory whose conversation is over."""
+    """Drop old jobs and expired entries, and end working memory whose conversation is over."""
     return await tidy(engine)
 
 
 async def _maintain(engine: Engine, job: Job) -> Mapping[str, Any] | Unfinished:
-    """A turn of the night's. What else is due comes between two of them."""
-    turned = await run_nightly_turn(engine, job)
-    if turned.finished:
-        return turned.result
-    return Unfinished(turned.result, after=PAUSE if turned.waits else timedelta(0))
+    """Run one turn of the nightly maintenance; other due jobs run between turns."""
+    turn = await run_nightly_turn(engine, job)
+    if turn.finished:
+        return turn.result
+    return Unfinished(turn.result, after=PAUSE if turn.waits else timedelta(0))
 
 
 async def _embed_history(engine: Engine, job: Job) -> Mapping[str, Any]:
-    """A turn, and another one a little later while passages are left."""
+    """Embed for one turn, and queue another one while passages are left."""
     embedded = await embed_history(engine, most=EMBED_MOST, seconds=EMBED_TURN)
     if history_model(engine) is not None and not embedded and engine.vector_source.reason:
         raise ModelError(engine.vector_source.reason)
@@ -124,36 +124,36 @@ async def _embed_history(engine: Engine, job: Job) -> Mapping[str, Any]:
 
 
 async def _reindex(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any] | Unfinished:
-    """A turn. Another one follows as soon as nothing else is due."""
-    turned = await reindex(engine, job, seconds=min(TURN, max(SHORTEST, left())))
-    embedded = int((job.result or {}).get("embedded", 0)) + turned.embedded
-    if not turned.finished:
+    """Reindex for one turn; the next one follows when nothing else is due."""
+    turn = await reindex(engine, job, seconds=min(TURN, max(SHORTEST, left())))
+    embedded = int((job.result or {}).get("embedded", 0)) + turn.embedded
+    if not turn.finished:
         return Unfinished({"embedded": embedded})
-    return {"embedded": embedded} | ({"cancelled": True} if turned.cancelled else {})
+    return {"embedded": embedded} | ({"cancelled": True} if turn.cancelled else {})
 
 
 async def _archive_history(engine: Engine, job: Job) -> Mapping[str, Any]:
-    """Of what is indexed; more than a little that isn't yet is left to the background, which archives it too."""
-    chosen = engine.settings.history
-    if not (chosen.enabled and chosen.archive):  # any more
+    """Archive what is indexed. A larger backlog is left to the background, which archives it too."""
+    settings = engine.settings.history
+    if not (settings.enabled and settings.archive):  # since the job was queued
         return {"archived": 0}
     from mindhold.history.archive import archive_history
     from mindhold.history.index import FRESH_BYTES, FRESH_SECONDS, index_history
 
     if (await index_history(engine, most_bytes=FRESH_BYTES, most_seconds=FRESH_SECONDS)).left:
         engine.history_behind.set()
-    done = await archive_history(engine)
-    if done.busy:
+    result = await archive_history(engine)
+    if result.busy:
         now, name = engine.clock(), own_job(engine, ARCHIVE_HISTORY)
-        again = Job(engine.new_id(), name, created=now, due=now + PAUSE, key=name)
-        await engine.store.apply([Enqueue(again)])
-    if done.trouble:
-        log.warning("history: %s", done.trouble)
+        next_job = Job(engine.new_id(), name, created=now, due=now + PAUSE, key=name)
+        await engine.store.apply([Enqueue(next_job)])
+    if result.trouble:
+        log.warning("history: %s", result.trouble)
     return {
-        "archived": done.conversations,
-        "evicted": len(done.evicted),
-        "too_big": len(done.too_big),
-        "problems": len(done.problems),
+        "archived": result.conversations,
+        "evicted": len(result.evicted),
+        "too_big": len(result.too_big),
+        "problems": len(result.problems),
     }
 
 
@@ -170,22 +170,23 @@ HANDLERS: Mapping[str, Handler] = {
     EMBED_HISTORY_JOB: _embed_history,
     ARCHIVE_HISTORY: _archive_history,
 }
-# What one who waits may run when no time is left: each is short.
-SHORT = (EVALUATE, RELATE, TIDY)
-STOPPING = frozenset({REINDEX, MAINTENANCE_JOB})  # what looks between its steps whether somebody gave it up
-OF_HISTORY = (EMBED_HISTORY_JOB, ARCHIVE_HISTORY)  # what concerns conversations, and no memory
+# Short jobs, which a waiting caller may run when no time is left.
+SHORT_JOBS = (EVALUATE, RELATE, TIDY)
+# Jobs that check between their steps whether they were cancelled.
+CANCELLABLE_JOBS = frozenset({REINDEX, MAINTENANCE_JOB})
+HISTORY_JOBS = (EMBED_HISTORY_JOB, ARCHIVE_HISTORY)  # jobs about conversations, not memories
 
 
 def handlers_of(engine: Engine) -> Mapping[str, Handler]:
-    """Those of conversations by the names that they have in this home; none where its conversations are withheld."""
-    others = {name: handler for name, handler in HANDLERS.items() if name not in OF_HISTORY}
+    """The handlers, with history jobs under the names of this home; none of those where history is withheld."""
+    others = {name: handler for name, handler in HANDLERS.items() if name not in HISTORY_JOBS}
     if engine.history.withheld:
         return others
-    return others | {own_job(engine, name): HANDLERS[name] for name in OF_HISTORY}
+    return others | {own_job(engine, name): HANDLERS[name] for name in HISTORY_JOBS}
 
 
 def handlers_within(left: Left) -> Mapping[str, Handler]:
-    """For one who waits: what takes long stops when no time is left, and queues the rest."""
+    """The handlers for a waiting caller: long jobs stop when no time is left and queue the rest."""
     return {
         **HANDLERS,
         EMBED: partial(_embed, left=left),

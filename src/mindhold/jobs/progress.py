@@ -13,13 +13,13 @@ from mindhold.model.job import Entry, Job, JobState
 
 PROGRESS = "job:progress"
 STOP = "job:stop"
-KEPT = timedelta(days=14)  # as long as what was done
+KEPT = timedelta(days=14)  # as long as finished jobs
 MOST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Done of so many, and what a handler needs to go on from there."""
+    """How much of the total is done, and what a handler needs to continue."""
 
     done: int
     total: int
@@ -27,12 +27,12 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """From 0 to 1. What turned out to be more than was counted is never quite done before it is."""
+        """From 0 to 1, also if the total turned out to be too low."""
         return 0.0 if self.total <= 0 else min(self.done / self.total, 1.0)
 
 
 async def note_progress(engine: Engine, job_id: str, progress: Progress) -> None:
-    """Durable when it returns; whoever listens here is told."""
+    """Save the progress and notify listeners of this process."""
     now = engine.clock()
     value = {"done": progress.done, "total": progress.total, "more": dict(progress.more)}
     await engine.ledger.put_entry(Entry(PROGRESS, job_id, value, now, now + KEPT))
@@ -40,23 +40,23 @@ async def note_progress(engine: Engine, job_id: str, progress: Progress) -> None
 
 
 async def progress_of(engine: Engine, job_id: str) -> Progress | None:
-    """None for a job that never told. Whether the caller may know of the job is for who asks to check."""
+    """The progress of a job; None if it reported none. The caller checks whether the job may be seen."""
     entry = await engine.ledger.entry(PROGRESS, job_id, now=engine.clock())
-    return None if entry is None else _progress(entry)
+    return None if entry is None else _parse_progress(entry)
 
 
 async def all_progress(engine: Engine) -> dict[str, Progress]:
-    """Of every job that told lately, by its id."""
+    """The progress of all jobs that reported lately, by id."""
     entries = await engine.ledger.entries(PROGRESS, now=engine.clock(), limit=MOST)
-    return {entry.key: _progress(entry) for entry in entries}
+    return {entry.key: _parse_progress(entry) for entry in entries}
 
 
 async def cancel_job(engine: Engine, job: Job, *, stops: bool) -> Job:
-    """Give a job up. One that runs, in whatever process, is told to stop if it is of those that heed it.
+    """Cancel a job. A running one is told to stop if `stops`, in whatever process.
 
-    Raises Conflict for one that has ended, or runs and doesn't stop.
+    Raises Conflict if it has ended, or runs and can't be stopped.
     """
-    for _ in range(3):  # it may begin or end meanwhile
+    for _ in range(3):  # it may start or end meanwhile
         if job.state is JobState.WAITING:
             ended = replace(job, state=JobState.DONE, finished=engine.clock(), result={"cancelled": True})
             if await engine.store.replace_job(ended, expected=JobState.WAITING):
@@ -79,21 +79,21 @@ async def cancel_job(engine: Engine, job: Job, *, stops: bool) -> Job:
 
 
 async def is_to_stop(engine: Engine, job_id: str) -> bool:
-    """Whether somebody gave it up while it ran."""
+    """Whether it was cancelled while running."""
     return await stopped_at(engine, job_id) is not None
 
 
 async def stopped_at(engine: Engine, job_id: str) -> datetime | None:
-    """When somebody gave it up while it ran; None if nobody did."""
+    """When it was cancelled while running; None if it was not."""
     entry = await engine.ledger.entry(STOP, job_id, now=engine.clock())
     return None if entry is None else entry.created
 
 
 async def clear_cancel(engine: Engine, job_id: str) -> None:
-    """Take that back."""
+    """Remove the request to cancel."""
     await engine.ledger.drop_entry(STOP, job_id)
 
 
-def _progress(entry: Entry) -> Progress:
+def _parse_progress(entry: Entry) -> Progress:
     value = entry.value
     return Progress(int(value["done"]), int(value["total"]), value.get("more") or {})

@@ -8,7 +8,7 @@ from math import inf
 
 from pydantic import Field
 
-from mindhold.jobs.handlers import STOPPING, handlers_of
+from mindhold.jobs.handlers import CANCELLABLE_JOBS, handlers_of
 from mindhold.jobs.progress import all_progress, cancel_job, clear_cancel, progress_of
 from mindhold.jobs.runner import Runner
 from mindhold.jobs.schedule import enqueue_due, next_runs
@@ -19,18 +19,18 @@ from mindhold.model.errors import Conflict
 from mindhold.model.job import Job, JobState
 from mindhold.operations import Context, Input, Output, operation
 
-MOST_BROUGHT_FORWARD = 1000
+MOST_RESCHEDULED = 1000
 
 
 class ListJobsInput(Input):
-    """Which states; all when none is named."""
+    """Which states; all by default."""
 
     states: list[JobState] = Field(default=[], description="Only jobs in these states.")
     limit: int = Field(default=50, ge=1, le=1000, description="Maximum number of results.")
 
 
 class ListJobsResult(Output):
-    """Jobs, the newest first, and when scheduled ones are due."""
+    """The newest jobs first, and when scheduled ones are due."""
 
     jobs: list[JobView]
     tally: dict[str, int] = Field(examples=[{"running": 1}])
@@ -38,9 +38,9 @@ class ListJobsResult(Output):
 
 
 class RunJobsInput(Input):
-    """At most how many, and after how long no further one is begun.
+    """How many to run at most, and after how many seconds none is started.
 
-    `waiting` takes what failed and waits for its next attempt too, and memories without a vector.
+    `waiting` includes failed jobs that wait for their next attempt, and memories without a vector.
     """
 
     most: int = Field(default=1000, ge=1, description="Maximum number of jobs.", examples=[10])
@@ -50,7 +50,7 @@ class RunJobsInput(Input):
 
 
 class RunJobsResult(Output):
-    """What was run. `more`: one of them takes several turns, and has not had them all."""
+    """The jobs that ran. `more`: one of them needs further turns."""
 
     ran: list[JobView] = Field(
         examples=[[{"state": "done", "progress": 1.0, "finished": "2026-11-16T10:30:00Z"}]]
@@ -65,13 +65,13 @@ class JobInput(Input):
 
 
 async def _list_jobs(context: Context, request: ListJobsInput) -> ListJobsResult:
-    """Queued work."""
+    """List the job queue."""
     store = context.engine.store
     runs = await next_runs(context.engine)
-    known = await all_progress(context.engine)
-    found = await store.jobs(states=request.states, limit=request.limit)
+    progress = await all_progress(context.engine)
+    jobs = await store.jobs(states=request.states, limit=request.limit)
     return ListJobsResult(
-        jobs=[JobView.of(job, known.get(job.id)) for job in found],
+        jobs=[JobView.of(job, progress.get(job.id)) for job in jobs],
         tally=await store.tally_jobs(),
         schedule={name: when.isoformat() for name, when in runs.items()},
     )
@@ -81,19 +81,19 @@ LIST_JOBS = operation("list_jobs", _list_jobs, reads=True, owner_only=True)
 
 
 async def _run_jobs(context: Context, request: RunJobsInput) -> RunJobsResult:
-    """Run what is due."""
+    """Run the jobs that are due."""
     if request.scheduled:
         await enqueue_due(context.engine)
     if request.waiting:
-        await _bring_forward(context)
+        await _make_due(context)
     runner = Runner(context.engine, handlers_of(context.engine), owner=context.engine.new_id())
     end = inf if request.seconds is None else time.monotonic() + request.seconds
     ran = await runner.run_all(
         most=request.most,
-        told=lambda count: context.progress("jobs", count, None),
+        on_progress=lambda count: context.progress("jobs", count, None),
         enough=lambda: time.monotonic() >= end,
     )
-    last = {one.job.id: one.job for one in ran}  # what took several turns is one job
+    last = {run.job.id: run.job for run in ran}  # a job of several turns is listed once
     return RunJobsResult(
         ran=[JobView.of(job) for job in last.values()],
         more=any(job.state is JobState.WAITING and job.error is None for job in last.values()),
@@ -105,10 +105,10 @@ RUN_JOBS = operation(
 )
 
 
-async def _bring_forward(context: Context) -> None:
-    """Somebody asked, and may have mended what made it fail: nothing waits for its next attempt, nor for more to come."""
+async def _make_due(context: Context) -> None:
+    """Make failed and postponed jobs due now: the user asked, and may have fixed the cause."""
     store, now, model = context.engine.store, context.engine.clock(), context.engine.vector_source.model
-    for job in await store.jobs(states=(JobState.WAITING,), limit=MOST_BROUGHT_FORWARD):
+    for job in await store.jobs(states=(JobState.WAITING,), limit=MOST_RESCHEDULED):
         if job.due > now and (job.attempts or job.name == EVALUATE):
             await store.replace_job(replace(job, due=now), expected=JobState.WAITING)
     if model is not None and await store.unembedded(model, limit=1):
@@ -116,35 +116,35 @@ async def _bring_forward(context: Context) -> None:
 
 
 async def _retry_job(context: Context, request: JobInput) -> JobView:
-    """Try a dead job again."""
+    """Retry a dead job."""
     advice = "Only dead and waiting jobs can be tried again."
     job = await context.engine.store.job(request.id)
     if job.state in (JobState.RUNNING, JobState.DONE):
         raise Conflict(f"The job {job.id} is {job.state}.", advice=advice)
-    again = replace(
+    retried = replace(
         job, state=JobState.WAITING, attempts=0, due=context.engine.clock(), error=None, finished=None
     )
     await clear_cancel(context.engine, job.id)
-    await _replace_job(context, again, expected=job.state, advice=advice)
+    await _replace_job(context, retried, expected=job.state, advice=advice)
     context.engine.urgent_job.set()
-    return JobView.of(again, await progress_of(context.engine, job.id))
+    return JobView.of(retried, await progress_of(context.engine, job.id))
 
 
 RETRY_JOB = operation("retry_job", _retry_job, writes=True, owner_only=True)
 
 
 async def _cancel_job(context: Context, request: JobInput) -> JobView:
-    """Give up a job that waits, or can be stopped."""
+    """Cancel a job that waits or can be stopped."""
     job = await context.engine.store.job(request.id)
-    ended = await cancel_job(context.engine, job, stops=job.name in STOPPING)
-    return JobView.of(ended, await progress_of(context.engine, job.id))
+    cancelled = await cancel_job(context.engine, job, stops=job.name in CANCELLABLE_JOBS)
+    return JobView.of(cancelled, await progress_of(context.engine, job.id))
 
 
 CANCEL_JOB = operation("cancel_job", _cancel_job, writes=True, owner_only=True)
 
 
 async def _show_job(context: Context, request: JobInput) -> JobView:
-    """One job, and how far it is."""
+    """Show one job and its progress."""
     job = await context.engine.store.job(request.id)
     return JobView.of(job, await progress_of(context.engine, job.id))
 
@@ -155,5 +155,5 @@ SHOW_JOB = operation("show_job", _show_job, reads=True, owner_only=True)
 async def _replace_job(context: Context, job: Job, *, expected: JobState, advice: str) -> None:
     """Raises Conflict if a runner took it meanwhile."""
     if not await context.engine.store.replace_job(job, expected=expected):
-        now = await context.engine.store.job(job.id)
-        raise Conflict(f"The job {job.id} is {now.state} by now.", advice=advice)
+        current = await context.engine.store.job(job.id)
+        raise Conflict(f"The job {job.id} is {current.state} by now.", advice=advice)

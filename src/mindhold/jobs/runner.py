@@ -16,7 +16,7 @@ from mindhold.model.job import Job, JobState, backoff_seconds
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A turn of a job that takes several. The next one is due after a while, or at once behind everything that is due already."""
+    """One turn of a job that takes several. The next one is due `after` a while, behind all that is due already."""
 
     result: Mapping[str, Any]
     after: timedelta = timedelta(0)
@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One job that was run, as it stands now."""
+    """A job that was run, in its new state."""
 
     job: Job
-    kept: bool  # False when the lease was lost and somebody else has it
+    kept: bool  # False if the lease was lost to another runner
 
 
 class Runner:
-    """Takes due jobs one at a time. Several runners, in any processes, never run one job at once."""
+    """Runs due jobs one at a time. Several runners, in any processes, never run the same job at once."""
 
     def __init__(self, engine: Engine, handlers: Mapping[str, Handler], *, owner: str) -> None:
         self._engine = engine
@@ -46,14 +46,14 @@ class Runner:
         self._owner = owner
 
     async def run_next(self, *, names: Sequence[str] = ()) -> JobRun | None:
-        """Run the most overdue job; None when nothing is due."""
+        """Run the most overdue job; None if nothing is due."""
         job = await self._engine.store.lease(
             self._owner, now=self._engine.clock(), duration=LEASE, names=names or tuple(self._handlers)
         )
         if job is None:
             return None
-        work = asyncio.create_task(self._outcome(job))
-        renewal = asyncio.create_task(self._keep_lease(job, work))
+        work = asyncio.create_task(self._run(job))
+        renewal = asyncio.create_task(self._renew_lease(job, work))
         try:
             outcome = await work
         except asyncio.CancelledError:
@@ -62,7 +62,8 @@ class Runner:
             return JobRun(job, kept=False)
         finally:
             renewal.cancel()
-            await asyncio.wait({renewal})  # and not itself: that would swallow a cancellation of the caller
+            # Not awaited itself, which would swallow a cancellation of the caller.
+            await asyncio.wait({renewal})
         return JobRun(outcome, await self._engine.store.finish(outcome, self._owner))
 
     async def run_all(
@@ -70,37 +71,37 @@ class Runner:
         *,
         most: int = 10_000,
         names: Sequence[str] = (),
-        told: Callable[[int], None] = lambda _: None,
+        on_progress: Callable[[int], None] = lambda _: None,
         enough: Callable[[], bool] = lambda: False,
     ) -> list[JobRun]:
-        """Until nothing is due, `most` have run, or one has and it is `enough`; tells how many after each."""
-        done: list[JobRun] = []
+        """Run jobs until nothing is due, `most` have run, or it is `enough` after one; reports the count after each."""
+        runs: list[JobRun] = []
         while (
-            len(done) < most
-            and not (done and enough())
-            and (ran := await self.run_next(names=names)) is not None
+            len(runs) < most
+            and not (runs and enough())
+            and (run := await self.run_next(names=names)) is not None
         ):
-            done.append(ran)
-            told(len(done))
-        return done
+            runs.append(run)
+            on_progress(len(runs))
+        return runs
 
-    async def _outcome(self, job: Job) -> Job:
+    async def _run(self, job: Job) -> Job:
         try:
             result = await self._handlers[job.name](self._engine, job)
         except MindholdError as error:
-            return self._failed(job, f"{error.code}: {error}")
-        except Exception as error:  # a job may fail in any way; the queue goes on
+            return self._fail(job, f"{error.code}: {error}")
+        except Exception as error:  # a job may fail in any way; the queue continues
             log.exception("job %s (%s) failed", job.id, job.name)
-            return self._failed(job, f"{type(error).__name__}: {error}")
+            return self._fail(job, f"{type(error).__name__}: {error}")
         ended = replace(job, error=None, lease_owner=None, lease_until=None)
         now = self._engine.clock()
-        if isinstance(result, Unfinished):  # it got further: that was no failed attempt
+        if isinstance(result, Unfinished):  # it progressed, so that was no failed attempt
             return replace(
                 ended, state=JobState.WAITING, due=now + result.after, attempts=0, result=result.result
             )
         return replace(ended, state=JobState.DONE, finished=now, result=result)
 
-    def _failed(self, job: Job, reason: str) -> Job:
+    def _fail(self, job: Job, reason: str) -> Job:
         now = self._engine.clock()
         dead = job.attempts >= job.most_attempts
         return replace(
@@ -113,15 +114,17 @@ class Runner:
             lease_until=None,
         )
 
-    async def _keep_lease(self, job: Job, work: asyncio.Task[Job]) -> None:
-        """Renew now and then; give the work up when somebody else has the job."""
+    async def _renew_lease(self, job: Job, work: asyncio.Task[Job]) -> None:
+        """Renew the lease regularly; cancel the work if another runner has the job."""
         while True:
             await asyncio.sleep(RENEW_EVERY)
             try:
-                held = await self._engine.store.renew(job.id, self._owner, until=self._engine.clock() + LEASE)
+                renewed = await self._engine.store.renew(
+                    job.id, self._owner, until=self._engine.clock() + LEASE
+                )
             except StoreError as error:
                 log.warning("the lease of job %s was not renewed: %s", job.id, error)
                 continue
-            if not held:
+            if not renewed:
                 work.cancel()
                 return

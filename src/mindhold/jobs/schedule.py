@@ -20,15 +20,15 @@ from mindhold.ports.store import Enqueue
 
 @dataclass(frozen=True, slots=True)
 class ScheduledJob:
-    """A job by name, every so often."""
+    """A job by name, and how often it runs."""
 
     name: str
     every: timedelta
 
 
 EMBED_EVERY = timedelta(hours=6)
-A_DAY = 24  # hours
-# What is remembered is judged soon; what came in another way, as by an import, within a day.
+HOURS_PER_DAY = 24
+# New memories are evaluated soon; what came in another way, as by an import, within a day.
 ALWAYS: Sequence[ScheduledJob] = (
     ScheduledJob(EMBED, timedelta(hours=1)),
     ScheduledJob(EVALUATE, timedelta(days=1)),
@@ -37,27 +37,27 @@ ALWAYS: Sequence[ScheduledJob] = (
 
 
 def schedule_of(engine: Engine) -> Sequence[ScheduledJob]:
-    """As the settings have it; the night's maintenance goes by the hour, and isn't among them."""
+    """The schedule of the settings, without the nightly maintenance, which runs at an hour."""
     hours, nightly = engine.settings.life.consolidate_hours, engine.settings.maintenance.schedule
-    own = 0 < hours < A_DAY if nightly else hours > 0
-    upkeep = (ScheduledJob(CONSOLIDATION_JOB, timedelta(hours=hours)),) if own else ()
-    return (*ALWAYS, *upkeep, *_of_history(engine))
+    separate = 0 < hours < HOURS_PER_DAY if nightly else hours > 0
+    consolidation = (ScheduledJob(CONSOLIDATION_JOB, timedelta(hours=hours)),) if separate else ()
+    return (*ALWAYS, *consolidation, *_history_schedule(engine))
 
 
-def _of_history(engine: Engine) -> Sequence[ScheduledJob]:
-    """What is embedded is queued when it is indexed; by the clock comes what was missed."""
-    chosen, found = engine.settings.history, []
+def _history_schedule(engine: Engine) -> Sequence[ScheduledJob]:
+    """Embedding is queued when conversations are indexed; the schedule catches what was missed."""
+    settings, jobs = engine.settings.history, []
     if history_model(engine) is not None:
-        found.append(ScheduledJob(own_job(engine, EMBED_HISTORY_JOB), EMBED_EVERY))
-    if chosen.enabled and chosen.archive:
-        found.append(ScheduledJob(own_job(engine, ARCHIVE_HISTORY), timedelta(hours=chosen.archive_hours)))
-    return found
+        jobs.append(ScheduledJob(own_job(engine, EMBED_HISTORY_JOB), EMBED_EVERY))
+    if settings.enabled and settings.archive:
+        jobs.append(ScheduledJob(own_job(engine, ARCHIVE_HISTORY), timedelta(hours=settings.archive_hours)))
+    return jobs
 
 
 async def enqueue_due(
     engine: Engine, entries: Sequence[ScheduledJob] | None = None, *, besides: Collection[str] = ()
 ) -> list[str]:
-    """Queue what is due; returns the names. Two callers at once never queue one entry twice."""
+    """Queue due jobs and return their names. Two callers at once never queue one twice."""
     now = engine.clock()
     queued: list[str] = []
     for entry in schedule_of(engine) if entries is None else entries:
@@ -68,13 +68,13 @@ async def enqueue_due(
             continue
         if await _queue(engine, entry.name, last=last, now=now):
             queued.append(entry.name)
-    if entries is None and MAINTENANCE_JOB not in besides and await _night_is_due(engine, now=now):
+    if entries is None and MAINTENANCE_JOB not in besides and await _queue_nightly(engine, now=now):
         queued.append(MAINTENANCE_JOB)
     return queued
 
 
 async def next_runs(engine: Engine, entries: Sequence[ScheduledJob] | None = None) -> dict[str, datetime]:
-    """When each entry is due next."""
+    """When each job is due next."""
     runs: dict[str, datetime] = {}
     for entry in schedule_of(engine) if entries is None else entries:
         last = await engine.store.cursor(_cursor(entry.name))
@@ -85,17 +85,17 @@ async def next_runs(engine: Engine, entries: Sequence[ScheduledJob] | None = Non
     return runs
 
 
-async def _night_is_due(engine: Engine, *, now: datetime) -> bool:
-    """Queued once it is quiet, or late. A store that is new, or comes from before, begins with the next night."""
+async def _queue_nightly(engine: Engine, *, now: datetime) -> bool:
+    """Queue the nightly run once it is quiet, or late. A new store starts with the next night."""
     rules, cursor = engine.settings.maintenance, _cursor(MAINTENANCE_JOB)
     if not rules.schedule:
         return False
-    quiet = engine.idle_tracker.idle_for(now, rules.idle)  # looked at from the start on
+    idle = engine.idle_tracker.idle_for(now, rules.idle)  # tracks idleness from the first call on
     last = await engine.store.cursor(cursor)
     if last is None:
         await engine.store.swap_cursor(cursor, old=None, new=now.isoformat())
         return False
-    if not is_time(_next_night(engine, last), now, quiet=quiet):
+    if not is_time(_next_night(engine, last), now, quiet=idle):
         return False
     return await _queue(engine, MAINTENANCE_JOB, last=last, now=now)
 

@@ -31,134 +31,154 @@ from mindhold.ports.store import Change, Mark, Tend
 from mindhold.projects.scope_operations import RETIRED, revive_scope
 
 TRIES = 3
-FEW = 100  # that are erased at a time
+ERASE_BATCH = 100  # memories erased at a time
 log = logging.getLogger(__name__)
 
 
 async def archive(
     engine: Engine, leaving: Mapping[str, tuple[Memory, Memory]], *, read: datetime
 ) -> set[str]:
-    """Archive these, given as they were read and as upkeep left them; which of them went.
+    """Archive memories and return the ids of those that stay archived.
 
-    What somebody used or changed meanwhile comes back.
+    `leaving` maps an id to the memory as it was read and as maintenance changed it. A memory that somebody used or
+    changed since it was read becomes active again.
     """
     await apply_to_existing(
-        engine, [Mark(one, Status.ARCHIVED, Status.ACTIVE, read, only_from=Status.ACTIVE) for one in leaving]
+        engine,
+        [
+            Mark(memory_id, Status.ARCHIVED, Status.ACTIVE, read, only_from=Status.ACTIVE)
+            for memory_id in leaving
+        ],
     )
-    now = await engine.store.get_many(list(leaving), viewer="system")
-    gone = {one.id: one for one in now.values() if one.status is Status.ARCHIVED}
-    stirred = {name for name, one in gone.items() if _is_stirred(*leaving[name], one)}
-    for name in stirred:
-        await _bring_back(engine, *leaving[name], gone[name])
+    current = await engine.store.get_many(list(leaving), viewer="system")
+    archived = {memory.id: memory for memory in current.values() if memory.status is Status.ARCHIVED}
+    touched = {
+        memory_id for memory_id, memory in archived.items() if _is_touched(*leaving[memory_id], memory)
+    }
+    for memory_id in touched:
+        await _bring_back(engine, *leaving[memory_id], archived[memory_id])
     reviews = [
-        Tend(name, review=next_review(one, read, engine.settings.lifecycle_rules))
-        for name, one in gone.items()
-        if name not in stirred
+        Tend(memory_id, review=next_review(memory, read, engine.settings.lifecycle_rules))
+        for memory_id, memory in archived.items()
+        if memory_id not in touched
     ]
     await engine.store.apply(reviews)
-    return gone.keys() - stirred
+    return archived.keys() - touched
 
 
 async def erase(engine: Engine, ids: Sequence[str]) -> set[str]:
-    """Remove those that are to go still; which went. Their words may live on in what was made of them.
+    """Erase the archived memories whose time is up and return their ids.
 
-    They are put aside in a file first: where that can't be written, nothing goes.
+    They are written to a backup file first; if that fails, nothing is erased. Their content may live on in memories
+    that were made from them.
     """
-    gone: set[str] = set()
+    erased: set[str] = set()
     try:
-        await _put_aside(engine, ids)
+        await _back_up(engine, ids)
     except (StoreFull, StoreReadOnly) as error:
         log.warning("nothing is removed from the archive: %s", error.message)
-        return gone
-    for first in range(0, len(ids), FEW):
-        gone |= await _erase(engine, ids[first : first + FEW])
-    return gone
+        return erased
+    for start in range(0, len(ids), ERASE_BATCH):
+        erased |= await _erase_batch(engine, ids[start : start + ERASE_BATCH])
+    return erased
 
 
-async def _put_aside(engine: Engine, ids: Sequence[str]) -> None:
-    """As they are in the archive. One that an earlier run left half-way was put aside by that one."""
+async def _back_up(engine: Engine, ids: Sequence[str]) -> None:
     now, life = engine.clock(), engine.settings.lifecycle_rules
-    known = await engine.store.get_many(ids, viewer="system")
-    leaving = [
-        one.id
-        for one in known.values()
-        if one.status is Status.ARCHIVED and fate_of(one, now, life)[0] is Fate.ERASED
+    memories = await engine.store.get_many(ids, viewer="system")
+    expired = [
+        memory.id
+        for memory in memories.values()
+        if memory.status is Status.ARCHIVED and fate_of(memory, now, life)[0] is Fate.ERASED
     ]
-    if leaving:
-        await back_up_removed(engine, leaving, keep_days=engine.settings.retention.keep_pruned_files)
+    if expired:
+        await back_up_removed(engine, expired, keep_days=engine.settings.retention.keep_pruned_files)
 
 
-async def _erase(engine: Engine, ids: Sequence[str]) -> set[str]:
-    """First they leave the archive, so that nobody brings back from there what is about to go; then they go.
+async def _erase_batch(engine: Engine, ids: Sequence[str]) -> set[str]:
+    """Erase one batch in two steps: mark as forgotten, then erase.
 
-    One that stops in between leaves them hidden, and due: the next one goes on with them.
+    The mark keeps anybody from restoring a memory that is about to go. After a crash between the steps the memories
+    are hidden and still due, and the next run erases them.
     """
     now, life = engine.clock(), engine.settings.lifecycle_rules
-    known = await engine.store.get_many(ids, viewer="system")
-    doomed = {one.id: one for one in known.values() if fate_of(one, now, life)[0] is Fate.ERASED}
-    leave = [
-        Mark(name, Status.FORGOTTEN, Status.FORGOTTEN, now, only_from=Status.ARCHIVED) for name in doomed
+    memories = await engine.store.get_many(ids, viewer="system")
+    expired = {
+        memory.id: memory for memory in memories.values() if fate_of(memory, now, life)[0] is Fate.ERASED
+    }
+    marks = [
+        Mark(memory_id, Status.FORGOTTEN, Status.FORGOTTEN, now, only_from=Status.ARCHIVED)
+        for memory_id in expired
     ]
-    await apply_to_existing(engine, leave)
-    left = await engine.store.get_many(list(doomed), viewer="system")
-    going = [one for one in left.values() if is_being_erased(one)]
-    kept = [one for one in going if not may_be_erased(one) or _is_wanted(doomed[one.id], one)]
-    back = [
-        Mark(one.id, Status.ARCHIVED, _before_the_archive(doomed[one.id]), now, only_from=Status.FORGOTTEN)
-        for one in kept
+    await apply_to_existing(engine, marks)
+    marked = await engine.store.get_many(list(expired), viewer="system")
+    going = [memory for memory in marked.values() if is_being_erased(memory)]
+    spared = [
+        memory
+        for memory in going
+        if not may_be_erased(memory) or _is_touched_in_archive(expired[memory.id], memory)
     ]
-    await apply_to_existing(engine, back)
-    stay = {one.id for one in kept}
-    last = [one.id for one in going if one.id not in stay]
-    return set((await engine.store.erase(last)).ids) if last else set()
+    restored = [
+        Mark(
+            memory.id,
+            Status.ARCHIVED,
+            _status_before_archive(expired[memory.id]),
+            now,
+            only_from=Status.FORGOTTEN,
+        )
+        for memory in spared
+    ]
+    await apply_to_existing(engine, restored)
+    spared_ids = {memory.id for memory in spared}
+    final_ids = [memory.id for memory in going if memory.id not in spared_ids]
+    return set((await engine.store.erase(final_ids)).ids) if final_ids else set()
 
 
 async def apply_to_existing(engine: Engine, marks: Sequence[Mark]) -> None:
-    """All of them, but for those whose record somebody erases meanwhile."""
+    """Apply marks, leaving out those whose memory is erased in the meantime."""
     for _ in range(TRIES if marks else 0):
         try:
             await engine.store.apply(list[Change](marks))
             break
         except MemoryNotFound:
-            known = await engine.store.get_many([mark.memory_id for mark in marks], viewer="system")
-            marks = [mark for mark in marks if mark.memory_id in known]
+            memories = await engine.store.get_many([mark.memory_id for mark in marks], viewer="system")
+            marks = [mark for mark in marks if mark.memory_id in memories]
 
 
 async def _bring_back(engine: Engine, before: Memory, tended: Memory, now: Memory) -> None:
-    """What was only shown or used is as old as it was; of what was amended the time is lost, so it is now."""
+    """Make a memory active again. One that was amended gets the current time, since the time of its amendment is lost."""
     updated = engine.clock() if _is_amended(before, tended, now) else before.updated
-    back = Mark(now.id, Status.ACTIVE, None, updated, only_from=Status.ARCHIVED)
+    mark = Mark(now.id, Status.ACTIVE, None, updated, only_from=Status.ARCHIVED)
     try:
-        await apply_to_existing(engine, [back])
-    except Conflict:  # the same was remembered anew
+        await apply_to_existing(engine, [mark])
+    except Conflict:  # the same content was stored again
         return
 
 
-def _is_stirred(before: Memory, tended: Memory, now: Memory) -> bool:
-    """Whether somebody used or changed it since it was read."""
-    counted = (before.uses, before.shown) == (now.uses, now.shown)
+def _is_touched(before: Memory, tended: Memory, now: Memory) -> bool:
+    """Whether somebody used or changed the memory since it was read."""
+    same_counts = (before.uses, before.shown) == (now.uses, now.shown)
     rated = not _is_close(now.usefulness, tended.usefulness)
-    return not counted or rated or _is_amended(before, tended, now)
+    return not same_counts or rated or _is_amended(before, tended, now)
 
 
-def _before_the_archive(memory: Memory) -> Status | None:
+def _status_before_archive(memory: Memory) -> Status | None:
     return memory.previous_status if memory.status is Status.ARCHIVED else Status.ACTIVE
 
 
-def _is_wanted(before: Memory, now: Memory) -> bool:
-    """Whether somebody used or changed in the archive what was to leave it."""
-    return before.status is Status.ARCHIVED and _is_stirred(before, before, now)
+def _is_touched_in_archive(before: Memory, now: Memory) -> bool:
+    return before.status is Status.ARCHIVED and _is_touched(before, before, now)
 
 
 def _is_amended(before: Memory, tended: Memory, now: Memory) -> bool:
-    """Upkeep itself may have been passed over: then the importance is as it was."""
+    """Whether somebody changed the memory. Its importance may also be the one before maintenance, if that was skipped."""
     if not _is_close(now.importance, tended.importance) and not _is_close(now.importance, before.importance):
         return True
     if (before.tier is Tier.PERMANENT) != (now.tier is Tier.PERMANENT):
         return True
     if not _is_close(now.confidence, before.confidence) or not _is_close(now.trust, before.trust):
         return True
-    stated = (
+    compared = (
         "content_hash",
         "kind",
         "topic",
@@ -169,21 +189,21 @@ def _is_amended(before: Memory, tended: Memory, now: Memory) -> bool:
         "metadata",
         "provenance",
     )
-    return any(getattr(before, name) != getattr(now, name) for name in stated)
+    return any(getattr(before, name) != getattr(now, name) for name in compared)
 
 
-def _is_close(one: float, other: float) -> bool:
-    """A store may keep fewer digits."""
-    return isclose(one, other, abs_tol=1e-6)
+def _is_close(first: float, second: float) -> bool:
+    """Compare with a tolerance: a store may keep fewer digits."""
+    return isclose(first, second, abs_tol=1e-6)
 
 
-LOT = 500
-BACK = "brought back"
+UNDO_BATCH = 500
+RESTORED_REASON = "brought back"
 
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """What is back; `passed_over` of those it archived are not in the archive any more, or were said anew."""
+    """The memories that were restored. `passed_over` counts those that left the archive or were stored again."""
 
     record: AuditRecord
     back: tuple[Memory, ...]
@@ -191,67 +211,66 @@ class UndoResult:
     note: str = ""
 
 
-async def undo_run(engine: Engine, named: str, *, agent: str) -> UndoResult:
-    """Bring back what that run archived, or switch on the scope that it retired. The second time it does nothing.
+async def undo_run(engine: Engine, record_id: str, *, agent: str) -> UndoResult:
+    """Restore what a run archived, or reactivate the scope that it retired. A second call does nothing.
 
-    What was removed comes back from the files that the record names. Raises NotFound, InvalidInput.
+    Erased memories can be restored from the files that the record names. Raises NotFound, InvalidInput.
     """
-    kept = await find_audit_record(engine, named)
-    if kept.what == RETIREMENT and RETIRED in kept.counts:
-        await revive_scope(engine, kept.scope, agent=agent)
-        await mark_undone(engine, kept)
-        return UndoResult(kept, (), 0, f"The scope {kept.scope} is switched on again.")
-    ids = kept.archived()
-    back: list[Memory] = []
-    for first in range(0, len(ids), LOT):
-        back += await _brought_back(engine, ids[first : first + LOT])
-    if back:
-        told = [StageExample(one.id, BACK, "") for one in back]
-        said = f"brought back {len(back)} of those that {kept.what} {kept.id} had archived"
-        await write_audit_record(engine, UNDO, who=agent, operations=(said,), memories=told)
-        await mark_undone(engine, kept)
-    return UndoResult(kept, tuple(back), len(ids) - len(back), _note(kept))
+    record = await find_audit_record(engine, record_id)
+    if record.what == RETIREMENT and RETIRED in record.counts:
+        await revive_scope(engine, record.scope, agent=agent)
+        await mark_undone(engine, record)
+        return UndoResult(record, (), 0, f"The scope {record.scope} is switched on again.")
+    ids = record.archived()
+    restored: list[Memory] = []
+    for start in range(0, len(ids), UNDO_BATCH):
+        restored += await _restore_archived(engine, ids[start : start + UNDO_BATCH])
+    if restored:
+        examples = [StageExample(memory.id, RESTORED_REASON, "") for memory in restored]
+        summary = f"brought back {len(restored)} of those that {record.what} {record.id} had archived"
+        await write_audit_record(engine, UNDO, who=agent, operations=(summary,), memories=examples)
+        await mark_undone(engine, record)
+    return UndoResult(record, tuple(restored), len(ids) - len(restored), _note(record))
 
 
-def _note(kept: AuditRecord) -> str:
-    said: list[str] = []
-    if kept.counts.get("merged"):
-        said.append("What was merged lives on in what it was merged into.")
-    if kept.files:
-        said.append(f"`mindhold restore {kept.files[0]} --merge` brings back what was removed.")
-    elif kept.counts.get(Fate.ERASED):
-        said.append("The file of what was removed is gone.")
-    return " ".join(said)
+def _note(record: AuditRecord) -> str:
+    sentences: list[str] = []
+    if record.counts.get("merged"):
+        sentences.append("What was merged lives on in what it was merged into.")
+    if record.files:
+        sentences.append(f"`mindhold restore {record.files[0]} --merge` brings back what was removed.")
+    elif record.counts.get(Fate.ERASED):
+        sentences.append("The file of what was removed is gone.")
+    return " ".join(sentences)
 
 
-async def _brought_back(engine: Engine, ids: Sequence[str]) -> list[Memory]:
-    """Those that were in the archive, and are no more."""
-    known = await engine.store.get_many(ids, viewer="system")
-    archived = [one for one in known.values() if one.status is Status.ARCHIVED]
-    marks = [_mark(engine, one) for one in archived]
+async def _restore_archived(engine: Engine, ids: Sequence[str]) -> list[Memory]:
+    memories = await engine.store.get_many(ids, viewer="system")
+    archived = [memory for memory in memories.values() if memory.status is Status.ARCHIVED]
+    marks = [_restoring_mark(engine, memory) for memory in archived]
     try:
         await apply_to_existing(engine, marks)
-    except Conflict:  # one of them was remembered anew: the others come one by one
+    except Conflict:  # one of them was stored again: restore the others one by one
         for mark in marks:
-            await _each(engine, mark)
-    now = await engine.store.get_many([one.id for one in archived], viewer="system")
-    return [one for one in now.values() if one.status is not Status.ARCHIVED]
+            await _restore_one(engine, mark)
+    current = await engine.store.get_many([memory.id for memory in archived], viewer="system")
+    return [memory for memory in current.values() if memory.status is not Status.ARCHIVED]
 
 
-async def _each(engine: Engine, mark: Mark) -> None:
+async def _restore_one(engine: Engine, mark: Mark) -> None:
     try:
         await apply_to_existing(engine, [mark])
     except Conflict:
         return
 
 
-def _mark(engine: Engine, memory: Memory) -> Mark:
+def _restoring_mark(engine: Engine, memory: Memory) -> Mark:
     status = memory.previous_status or Status.ACTIVE
     return Mark(memory.id, status, None, engine.clock(), only_from=Status.ARCHIVED)
 
 
 class UndoAuditResult(Output):
-    """The ids that are back. Others are archived no more, or were said anew."""
+    """The ids of the restored memories. `passed_over` counts those that left the archive or were stored again."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     restored: list[str] = Field(examples=[["01m7gv42a3fzcy3gb19vmek4q7"]])
@@ -264,15 +283,15 @@ class UndoAuditResult(Output):
 
 
 async def _undo(context: Context, request: AuditInput) -> UndoAuditResult:
-    """Bring back what a run of upkeep archived."""
-    done = await undo_run(context.engine, request.id, agent=context.agent)
-    notice = await update_documents(context.engine, done.back) if done.back else ""
+    """Restore the memories that a maintenance run archived."""
+    result = await undo_run(context.engine, request.id, agent=context.agent)
+    notice = await update_documents(context.engine, result.back) if result.back else ""
     return UndoAuditResult(
-        id=done.record.id,
-        restored=[memory.id for memory in done.back],
-        count=len(done.back),
-        passed_over=done.passed_over,
-        note=done.note,
+        id=result.record.id,
+        restored=[memory.id for memory in result.back],
+        count=len(result.back),
+        passed_over=result.passed_over,
+        note=result.note,
         notice=notice,
     )
 

@@ -15,7 +15,7 @@ from mindhold.backup.folder import PRUNED
 from mindhold.engine import Engine
 from mindhold.lifecycle.stages import (
     KEPT,
-    MOST_GONE,
+    MAX_REMOVALS,
     REPORT_NAMESPACE,
     ConsolidationReport,
     StageExample,
@@ -27,7 +27,7 @@ from mindhold.model.lifecycle import Fate
 from mindhold.operations import Context, Input, Output, operation
 
 AUDIT_NAMESPACE = "audit"
-MOST = 1_000  # records; the oldest make room
+MOST = 1_000  # records; the oldest are dropped
 SHORTEST_ID = 4
 SYSTEM = "system"
 CONSOLIDATION = "consolidation"
@@ -40,7 +40,7 @@ UNDER_WAY = "broken off, or under way"
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One run: what it did in words and numbers, to which memories, who had it done."""
+    """One maintenance run: its operations and counts, the memories concerned, and who started it."""
 
     id: str
     when: datetime
@@ -54,8 +54,8 @@ class AuditRecord:
     undone: datetime | None = None
 
     def archived(self) -> list[str]:
-        """The memories that it archived."""
-        return [told.memory_id for told in self.memories if told.what == Fate.ARCHIVED]
+        """The ids of the memories that it archived."""
+        return [example.memory_id for example in self.memories if example.what == Fate.ARCHIVED]
 
 
 async def write_audit_record(
@@ -70,54 +70,55 @@ async def write_audit_record(
     files: Sequence[str] = (),
     key: str | None = None,
 ) -> AuditRecord:
-    """Write down what was done; with the `key` of a record, instead of that."""
-    kept = AuditRecord(
+    """Save a record of a run. `key` replaces the record of that id."""
+    record = AuditRecord(
         key or engine.new_id(),
         engine.clock(),
         what,
         who=who,
         operations=tuple(operations),
-        counts=dict(counts or Counter(told.what for told in memories)),
+        counts=dict(counts or Counter(example.what for example in memories)),
         memories=tuple(memories),
         scope=scope,
         files=tuple(files),
     )
-    await _put(engine, kept)
+    await _put(engine, record)
     await _trim(engine)
-    return kept
+    return record
 
 
 async def audit_records(engine: Engine, *, limit: int) -> list[AuditRecord]:
-    """The newest first, consolidations among them."""
+    """The newest records first, including consolidations."""
     now = engine.clock()
-    own = [_record(entry) for entry in await engine.store.entries(AUDIT_NAMESPACE, now=now, limit=limit)]
+    records = [_record(entry) for entry in await engine.store.entries(AUDIT_NAMESPACE, now=now, limit=limit)]
     reports = [
-        _of_report(entry) for entry in await engine.store.entries(REPORT_NAMESPACE, now=now, limit=limit)
+        _record_of_report(entry)
+        for entry in await engine.store.entries(REPORT_NAMESPACE, now=now, limit=limit)
     ]
-    found = sorted([*own, *reports], key=lambda one: (one.when, one.id), reverse=True)[:limit]
-    return await _with_files(engine, found)
+    newest = sorted([*records, *reports], key=lambda record: (record.when, record.id), reverse=True)[:limit]
+    return await _with_files(engine, newest)
 
 
-async def find_audit_record(engine: Engine, named: str) -> AuditRecord:
-    """By its id, or the beginning of it. Raises NotFound, InvalidInput where several begin so."""
-    wanted = named.strip()
-    found = [one for one in await audit_records(engine, limit=MOST) if one.id.startswith(wanted)]
-    exact = [one for one in found if one.id == wanted]
-    if not exact and (not found or len(wanted) < SHORTEST_ID):
-        raise NotFound(f"There is no record {wanted[:60]!r}.", advice="`mindhold audit` lists them.")
-    if not exact and len(found) > 1:
-        raise InvalidInput(f"{wanted!r} begins several records.", advice="Give more of the id.")
-    return (exact or found)[0]
+async def find_audit_record(engine: Engine, record_id: str) -> AuditRecord:
+    """Find a record by its id or the beginning of it. Raises NotFound, or InvalidInput if several match."""
+    prefix = record_id.strip()
+    matches = [record for record in await audit_records(engine, limit=MOST) if record.id.startswith(prefix)]
+    exact = [record for record in matches if record.id == prefix]
+    if not exact and (not matches or len(prefix) < SHORTEST_ID):
+        raise NotFound(f"There is no record {prefix[:60]!r}.", advice="`mindhold audit` lists them.")
+    if not exact and len(matches) > 1:
+        raise InvalidInput(f"{prefix!r} begins several records.", advice="Give more of the id.")
+    return (exact or matches)[0]
 
 
-async def mark_undone(engine: Engine, kept: AuditRecord) -> None:
-    """That what it archived is back. A consolidation's report stays as it is: the record of the undoing tells."""
-    if kept.what != CONSOLIDATION:
-        await _put(engine, replace(kept, undone=engine.clock()))
+async def mark_undone(engine: Engine, record: AuditRecord) -> None:
+    """Mark the record as undone. A consolidation report stays unchanged; the record of the undo mentions it."""
+    if record.what != CONSOLIDATION:
+        await _put(engine, replace(record, undone=engine.clock()))
 
 
 class AuditJournal:
-    """What a run takes away, written down before it goes: one that breaks off leaves word of all that it did."""
+    """Records what a run removes before it does, so that a run that breaks off leaves a complete record."""
 
     def __init__(self, engine: Engine, what: str, *, who: str = SYSTEM) -> None:
         self._engine = engine
@@ -127,8 +128,8 @@ class AuditJournal:
         self._planned: dict[str, StageExample] = {}
 
     async def before(self, leaving: Sequence[StageExample]) -> None:
-        """These go next."""
-        self._planned |= {told.memory_id: told for told in leaving}
+        """Record that these are removed next."""
+        self._planned |= {example.memory_id: example for example in leaving}
         await write_audit_record(
             self._engine,
             self._what,
@@ -140,13 +141,13 @@ class AuditJournal:
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for more: the next run has a record of its own."""
-        return len(self._planned) >= MOST_GONE
+        """Whether the record has no room for more; the next run starts its own."""
+        return len(self._planned) >= MAX_REMOVALS
 
     async def close(
         self, memories: Sequence[StageExample], *, operations: Sequence[str], counts: Mapping[str, int]
     ) -> None:
-        """What was done in the end; nothing leaves no record."""
+        """Save the final record; a run that did nothing leaves none."""
         if operations:
             await write_audit_record(
                 self._engine,
@@ -161,19 +162,21 @@ class AuditJournal:
             await self._engine.store.drop_entry(AUDIT_NAMESPACE, self._key)
 
 
-async def _put(engine: Engine, kept: AuditRecord) -> None:
+async def _put(engine: Engine, record: AuditRecord) -> None:
     value = {
-        "when": kept.when.isoformat(),
-        "what": kept.what,
-        "who": kept.who,
-        "operations": list(kept.operations),
-        "counts": dict(kept.counts),
-        "memories": [{"id": told.memory_id, "what": told.what, "why": told.why} for told in kept.memories],
-        "scope": kept.scope,
-        "files": list(kept.files),
-        "undone": kept.undone.isoformat() if kept.undone else None,
+        "when": record.when.isoformat(),
+        "what": record.what,
+        "who": record.who,
+        "operations": list(record.operations),
+        "counts": dict(record.counts),
+        "memories": [
+            {"id": example.memory_id, "what": example.what, "why": example.why} for example in record.memories
+        ],
+        "scope": record.scope,
+        "files": list(record.files),
+        "undone": record.undone.isoformat() if record.undone else None,
     }
-    await engine.store.put_entry(Entry(AUDIT_NAMESPACE, kept.id, value, kept.when, kept.when + KEPT))
+    await engine.store.put_entry(Entry(AUDIT_NAMESPACE, record.id, value, record.when, record.when + KEPT))
 
 
 async def _trim(engine: Engine) -> None:
@@ -190,19 +193,20 @@ def _record(entry: Entry) -> AuditRecord:
         who=value["who"] or SYSTEM,
         operations=tuple(value.get("operations") or ()),
         counts=value.get("counts") or {},
-        memories=_told(value.get("memories")),
+        memories=_parse_examples(value.get("memories")),
         scope=value.get("scope") or "",
         files=tuple(value.get("files") or ()),
         undone=datetime.fromisoformat(value["undone"]) if value.get("undone") else None,
     )
 
 
-def _told(values: Any) -> tuple[StageExample, ...]:
-    """Erased since, one is named no more."""
-    return tuple(StageExample(one["id"], one["what"], one["why"]) for one in values or () if "id" in one)
+def _parse_examples(values: Any) -> tuple[StageExample, ...]:
+    return tuple(
+        StageExample(value["id"], value["what"], value["why"]) for value in values or () if "id" in value
+    )
 
 
-def _of_report(entry: Entry) -> AuditRecord:
+def _record_of_report(entry: Entry) -> AuditRecord:
     report: ConsolidationReport = report_of(entry.value)
     return AuditRecord(
         entry.key,
@@ -210,36 +214,38 @@ def _of_report(entry: Entry) -> AuditRecord:
         CONSOLIDATION,
         operations=tuple(f"{stage.name}: {stage.detail}" for stage in report.stages if stage.changed),
         counts=dict(report.counts()),
-        memories=tuple(told for stage in report.stages for told in stage.examples),
+        memories=tuple(example for stage in report.stages for example in stage.examples),
     )
 
 
-async def _with_files(engine: Engine, found: Sequence[AuditRecord]) -> list[AuditRecord]:
-    """Where something was removed: the files of that day, as far as they are there still."""
-    if not any(one.counts.get(Fate.ERASED) for one in found):
-        return list(found)
-    pruned = [one.path.name for one in await backups(engine) if one.path.name.startswith(PRUNED)]
+async def _with_files(engine: Engine, records: Sequence[AuditRecord]) -> list[AuditRecord]:
+    """Add to records of an erasure the backup files of that day that still exist."""
+    if not any(record.counts.get(Fate.ERASED) for record in records):
+        return list(records)
+    pruned = [backup.path.name for backup in await backups(engine) if backup.path.name.startswith(PRUNED)]
     return [
-        replace(one, files=(*one.files, *_files_of(one, pruned))) if one.counts.get(Fate.ERASED) else one
-        for one in found
+        replace(record, files=(*record.files, *_files_of(record, pruned)))
+        if record.counts.get(Fate.ERASED)
+        else record
+        for record in records
     ]
 
 
-def _files_of(kept: AuditRecord, pruned: Sequence[str]) -> list[str]:
-    return [name for name in pruned if name.startswith(f"{PRUNED}{kept.when:%Y%m%d}")]
+def _files_of(record: AuditRecord, pruned: Sequence[str]) -> list[str]:
+    return [name for name in pruned if name.startswith(f"{PRUNED}{record.when:%Y%m%d}")]
 
 
 MOST_NAMED = 1_000  # memories of one record in an answer
 
 
 class ListAuditInput(Input):
-    """How many."""
+    """How many records to list."""
 
     limit: int = Field(default=20, ge=1, le=MOST, description="Maximum number of results.", examples=[3])
 
 
 class AuditInput(Input):
-    """Which record; the beginning of its id is enough."""
+    """Which record: its id or the beginning of it."""
 
     id: str = Field(
         min_length=1,
@@ -249,7 +255,7 @@ class AuditInput(Input):
 
 
 class AuditView(Output):
-    """One run: what it did in words, how many of what, by whom, and how to get it back."""
+    """One maintenance run: its operations, counts, who started it, and how to undo it."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     when: datetime = Field(description="When it happened.", examples=["2026-11-16T10:30:00Z"])
@@ -265,23 +271,23 @@ class AuditView(Output):
     undone: datetime | None = None
 
     @classmethod
-    def of(cls, kept: AuditRecord) -> AuditView:
+    def of(cls, record: AuditRecord) -> AuditView:
         return cls(
-            id=kept.id,
-            when=kept.when,
-            what=kept.what,
-            who=kept.who,
-            operations=list(kept.operations),
-            counts=dict(kept.counts),
-            back=_back(kept),
-            scope=kept.scope,
-            files=list(kept.files),
-            undone=kept.undone,
+            id=record.id,
+            when=record.when,
+            what=record.what,
+            who=record.who,
+            operations=list(record.operations),
+            counts=dict(record.counts),
+            back=_undo_commands(record),
+            scope=record.scope,
+            files=list(record.files),
+            undone=record.undone,
         )
 
 
 class TouchedView(Output):
-    """A memory that something was done to, and by which rule. What was erased since is named no more."""
+    """A memory that a run changed, and by which rule. Memories erased since are left out."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     what: str = Field(examples=["archived"])
@@ -289,45 +295,48 @@ class TouchedView(Output):
 
 
 class ShowAuditResult(AuditView):
-    """With the first of the memories that it concerns."""
+    """A record with the first of the memories that it concerns."""
 
     memories: list[TouchedView] = Field(description="Memories.")
     more: int = 0
 
 
 class ListAuditResult(Output):
-    """The newest first, consolidations among them."""
+    """The newest records first, including consolidations."""
 
     records: list[AuditView]
 
 
-def _back(kept: AuditRecord) -> str:
-    said: list[str] = []
-    if kept.archived() or "retired" in kept.counts:
-        said.append(f"mindhold audit undo {kept.id}")
-    said += [f"mindhold restore {name} --merge" for name in kept.files[:3] if "retired" not in kept.counts]
-    if kept.counts.get(Fate.ERASED) and not kept.files:
-        said.append("the file of what was removed is gone")
-    return "; ".join(said)
+def _undo_commands(record: AuditRecord) -> str:
+    commands: list[str] = []
+    if record.archived() or "retired" in record.counts:
+        commands.append(f"mindhold audit undo {record.id}")
+    commands += [
+        f"mindhold restore {name} --merge" for name in record.files[:3] if "retired" not in record.counts
+    ]
+    if record.counts.get(Fate.ERASED) and not record.files:
+        commands.append("the file of what was removed is gone")
+    return "; ".join(commands)
 
 
 async def _list(context: Context, request: ListAuditInput) -> ListAuditResult:
-    """What upkeep did, run by run."""
-    found = await audit_records(context.engine, limit=request.limit)
-    return ListAuditResult(records=[AuditView.of(one) for one in found])
+    """List the maintenance runs, newest first."""
+    records = await audit_records(context.engine, limit=request.limit)
+    return ListAuditResult(records=[AuditView.of(record) for record in records])
 
 
 LIST_AUDIT = operation("list_audit", _list, reads=True, owner_only=True)
 
 
 async def _show(context: Context, request: AuditInput) -> ShowAuditResult:
-    """One run of upkeep, closely."""
-    kept = await find_audit_record(context.engine, request.id)
-    named = [
-        TouchedView(id=told.memory_id, what=told.what, why=told.why) for told in kept.memories[:MOST_NAMED]
+    """Show one maintenance run in detail."""
+    record = await find_audit_record(context.engine, request.id)
+    memories = [
+        TouchedView(id=example.memory_id, what=example.what, why=example.why)
+        for example in record.memories[:MOST_NAMED]
     ]
-    more = len(kept.memories) - len(named)
-    return ShowAuditResult(**dict(AuditView.of(kept)), memories=named, more=more)
+    more = len(record.memories) - len(memories)
+    return ShowAuditResult(**dict(AuditView.of(record)), memories=memories, more=more)
 
 
 SHOW_AUDIT = operation("show_audit", _show, reads=True, owner_only=True)

@@ -8,29 +8,32 @@ from dataclasses import replace
 
 from mindhold.ports.llm import Classifier, Judgement
 
-SURE = 0.8  # from here on a judgement stands by itself
-LONGEST = 2_000  # characters of a text; longer ones say many things
-FEW = 10
+SURE = 0.8  # from this probability on a judgement counts by itself
+LONGEST = 2_000  # characters; longer texts make many statements
+INLINE_PAIRS = 10
 RULES = "rules"
-UNSURE = Judgement(0.25, 0.65, 0.1)  # where nothing is known
+UNSURE = Judgement(0.25, 0.65, 0.1)  # the rules can't tell
 
 
 class RuleClassifier:
-    """Negation, numbers, dates, versions and opposites, in English and Korean. Contradiction from 0.8 on only where a rule is sure."""
+    """Judges by negation, numbers, dates, versions and opposites, in English and Korean.
+
+    It gives a contradiction 0.8 or more only where a rule is sure.
+    """
 
     @property
     def name(self) -> str:
         return RULES
 
     async def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
-        """One a pair (earlier text, later text), in order; many of them in a thread, for others are served meanwhile."""
-        if len(pairs) <= FEW:
-            return _judged(pairs)
-        return await asyncio.to_thread(_judged, pairs)
+        """One judgement per pair (earlier text, later text), in order. Many pairs are judged in a thread."""
+        if len(pairs) <= INLINE_PAIRS:
+            return _judge_pairs(pairs)
+        return await asyncio.to_thread(_judge_pairs, pairs)
 
 
 class LayeredClassifier:
-    """The rules where they are sure, a model for the rest: it reads better, and counts worse."""
+    """Uses the rules where they are sure and a model for the rest."""
 
     def __init__(self, rules: Classifier, model: Classifier) -> None:
         self._rules = rules
@@ -42,40 +45,38 @@ class LayeredClassifier:
 
     async def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
         """Raises ModelError."""
-        found = await self._rules.judge(pairs)
-        left = [place for place, judgement in enumerate(found) if not is_sure(judgement)]
-        if left:
-            by_model = await self._model.judge([pairs[place] for place in left])
-            for place, judgement in zip(left, by_model, strict=True):
-                found[place] = replace(judgement, by=judgement.by or self._model.name)
-        return found
+        judgements = await self._rules.judge(pairs)
+        unsure = [index for index, judgement in enumerate(judgements) if not is_sure(judgement)]
+        if unsure:
+            by_model = await self._model.judge([pairs[index] for index in unsure])
+            for index, judgement in zip(unsure, by_model, strict=True):
+                judgements[index] = replace(judgement, by=judgement.by or self._model.name)
+        return judgements
 
 
 def is_sure(judgement: Judgement) -> bool:
-    """Whether one of the three is likely enough to act on."""
+    """Whether one of the three outcomes is likely enough to act on."""
     return max(judgement.entailment, judgement.neutral, judgement.contradiction) >= SURE
 
 
-def _judged(pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
-    return [judged(old, new) for old, new in pairs]
+def _judge_pairs(pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
+    return [judge_by_rules(old, new) for old, new in pairs]
 
 
-def judged(old: str, new: str) -> Judgement:
-    """What the rules make of two texts, the later one second."""
-    return replace(_judged_by_rules(old, new), by=RULES)
+def judge_by_rules(old: str, new: str) -> Judgement:
+    """The rules' judgement of two texts, the later one second."""
+    return replace(_apply_rules(old, new), by=RULES)
 
 
-def _judged_by_rules(old: str, new: str) -> Judgement:
+def _apply_rules(old: str, new: str) -> Judgement:
     if max(len(old), len(new)) > LONGEST:
         return UNSURE
-    from mindhold.text.contradiction import (  # its word lists are for those who judge
-        StatementRelation,
-        compare_statements,
-    )
+    # Imported here: it loads large word lists.
+    from mindhold.text.contradiction import StatementRelation, compare_statements
 
-    found = compare_statements(old, new)
-    sure, rest = found.confidence, round(1.0 - found.confidence, 4)
-    match found.relation:
+    result = compare_statements(old, new)
+    sure, rest = result.confidence, round(1.0 - result.confidence, 4)
+    match result.relation:
         case StatementRelation.OPPOSED:
             return Judgement(0.0, rest, sure)
         case StatementRelation.DOUBTFUL:

@@ -38,7 +38,9 @@ STAGES = (
 )
 Run = Callable[[Engine, StageLimits], Awaitable[StageResult]]
 Tell = Callable[[str, int, int], None]
-_SWEPT = frozenset({"tiers", "decay", "expiry", "duplicates", "utility", "anchors", "feedback", "index"})
+_SWEPT_STAGES = frozenset(
+    {"tiers", "decay", "expiry", "duplicates", "utility", "anchors", "feedback", "index"}
+)
 
 
 async def run_consolidation(
@@ -49,42 +51,47 @@ async def run_consolidation(
     stages: Sequence[str] = (),
     tell: Tell = lambda _name, _done, _total: None,
 ) -> ConsolidationReport:
-    """All stages, or those that are named. Of two at once one does it, and the other says so. Raises InvalidInput."""
+    """Run all stages, or those that are named. If another consolidation runs, the report says so. Raises InvalidInput."""
     unknown = [name for name in stages if name not in STAGES]
     if unknown:
         raise InvalidInput(f"There is no stage {unknown[0]!r}.", advice=f"Choose among {', '.join(STAGES)}.")
-    wanted = [name for name in STAGES if not stages or name in stages]
-    started, begun = engine.clock(), perf_counter()
+    names = [name for name in STAGES if not stages or name in stages]
+    started, began = engine.clock(), perf_counter()
     limit = engine.settings.life.seconds if seconds is None else seconds
     within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.settings.life.batch)
     if dry:
-        done = await _done(engine, within, wanted, tell)
-        return ConsolidationReport(started, perf_counter() - begun, dry=True, stages=tuple(done))
-    async with claim(engine, CONSOLIDATION_JOB) as mine:
-        if not mine:
+        results = await _run_stages(engine, within, names, tell)
+        return ConsolidationReport(started, perf_counter() - began, dry=True, stages=tuple(results))
+    async with claim(engine, CONSOLIDATION_JOB) as acquired:
+        if not acquired:
             return ConsolidationReport(started, 0.0, notice="Another consolidation is under way.")
         notes = ArchiveNotes(engine, engine.new_id(), started)
-        done = await _done(engine, replace(within, before=notes.before), wanted, tell)
-        report = ConsolidationReport(started, perf_counter() - begun, stages=tuple(done))
+        results = await _run_stages(engine, replace(within, before=notes.before), names, tell)
+        report = ConsolidationReport(started, perf_counter() - began, stages=tuple(results))
         await save_report(engine, report, key=notes.key)
     return report
 
 
-async def _done(engine: Engine, within: StageLimits, wanted: Sequence[str], tell: Tell) -> list[StageResult]:
-    """In the order of STAGES."""
-    done: dict[str, StageResult] = {}
-    if set(wanted) >= _SWEPT:
-        tell(wanted[0], 0, len(wanted))
-        done = {stage.name: stage for stage in await _swept(engine, within, share=len(_SWEPT) / len(wanted))}
-    runs = {name: found for name in wanted if (found := _run_of(name, swept=name in done)) is not None}
+async def _run_stages(
+    engine: Engine, within: StageLimits, names: Sequence[str], tell: Tell
+) -> list[StageResult]:
+    """Run the stages in the order of STAGES."""
+    results: dict[str, StageResult] = {}
+    if set(names) >= _SWEPT_STAGES:
+        tell(names[0], 0, len(names))
+        results = {
+            stage.name: stage
+            for stage in await _run_sweep(engine, within, share=len(_SWEPT_STAGES) / len(names))
+        }
+    runs = {name: run for name in names if (run := _find_stage_run(name, swept=name in results)) is not None}
     for number, (name, stage_run) in enumerate(runs.items()):
-        tell(name, len(wanted) - len(runs) + number, len(wanted))
+        tell(name, len(names) - len(runs) + number, len(names))
         stage = await _run(name, stage_run, engine, share_of_limits(within, 1 / (len(runs) - number)))
-        done[name] = combine_stages(done[name], stage) if name in done else stage
-    return [done[name] for name in wanted]
+        results[name] = combine_stages(results[name], stage) if name in results else stage
+    return [results[name] for name in names]
 
 
-async def _swept(engine: Engine, within: StageLimits, *, share: float) -> list[StageResult]:
+async def _run_sweep(engine: Engine, within: StageLimits, *, share: float) -> list[StageResult]:
     from mindhold.lifecycle import sweep
 
     rules = [
@@ -116,41 +123,41 @@ _AFTER_SWEEP = {"feedback": "sweep:report_feedback", "index": "sweep:tidy_index"
 
 
 async def _run(name: str, stage_run: Run, engine: Engine, within: StageLimits) -> StageResult:
-    """A model that fails keeps no other stage from its work."""
+    """Run one stage. A model that fails doesn't stop the other stages."""
     try:
         return await stage_run(engine, within)
     except ModelError as error:
         return StageResult(name, 0, f"failed: {error.message}")  # the next run tries again
 
 
-def _run_of(name: str, *, swept: bool) -> Run | None:
-    """What a stage does; after the sweep, what it has to do besides."""
-    where = _AFTER_SWEEP.get(name) if swept else _STAGE_RUNS[name]
-    if where is None:
+def _find_stage_run(name: str, *, swept: bool) -> Run | None:
+    """The function of a stage; after the sweep only its remaining work."""
+    target = _AFTER_SWEEP.get(name) if swept else _STAGE_RUNS[name]
+    if target is None:
         return None
-    module, function = where.split(":")
+    module, function = target.split(":")
     stage_run: Run = getattr(import_module(f"mindhold.lifecycle.{module}"), function)
     return stage_run
 
 
-SHORTEST = 0.1  # seconds, also for one who comes when the time is up: it stops at its first batch's end
+SHORTEST_SECONDS = 0.1  # also when the time is up: the run then stops after its first batch
 
 
 async def run_consolidation_step(engine: Engine, within: StageLimits) -> StageResult:
-    """All its stages as one; its own report is kept as ever."""
-    begun = perf_counter()
-    if not within.dry:  # a later step of the same run sees to the files
+    """Run a consolidation as one step of maintenance; it still saves its own report."""
+    began = perf_counter()
+    if not within.dry:  # a later step of the same run optimises the files
         await engine.store.set_cursor(OPTIMISED, engine.clock().isoformat())
-    seconds = max(SHORTEST, within.deadline - within.ticks())
+    seconds = max(SHORTEST_SECONDS, within.deadline - within.ticks())
     report = await run_consolidation(engine, dry=within.dry, seconds=seconds)
-    told = [f"{stage.name}: {stage.detail}" for stage in report.stages if stage.changed]
+    details = [f"{stage.name}: {stage.detail}" for stage in report.stages if stage.changed]
     return StageResult(
         "consolidate",
         report.changed,
-        report.notice or "; ".join(told) or NOTHING,
-        perf_counter() - begun,
+        report.notice or "; ".join(details) or NOTHING,
+        perf_counter() - began,
         more=report.more or bool(report.notice),
         looked=max((stage.looked for stage in report.stages), default=0),
-        examples=tuple(told for stage in report.stages for told in stage.examples),
+        examples=tuple(example for stage in report.stages for example in stage.examples),
         counts=report.counts(),
     )

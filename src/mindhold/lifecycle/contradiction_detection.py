@@ -18,14 +18,14 @@ from mindhold.model.memory import Memory, Relation, Status
 from mindhold.model.query import Filter
 from mindhold.ports.llm import Judgement
 
-ALIKE = 0.85  # from here on two memories are taken to be about the same
-# From here on they may be, and only what the rules are sure of counts: small models set "port 8080" and "port 9090" apart.
+ALIKE = 0.85  # above this similarity two memories are taken to be about the same thing
+# Above this they may be, and only sure verdicts of the rules count: small models rate "port 8080" and "port 9090" this far apart.
 LEAST_ALIKE = 0.65
-VERY_ALIKE = 0.92  # an unsure pair that is so alike waits for a model, or a person
-DOUBTED = 0.4  # and one that the classifier takes for a contradiction, if not surely
+VERY_ALIKE = 0.92  # an unsure pair above this waits for a model or a person
+DOUBTED = 0.4  # so does a pair that the classifier gives this probability of contradiction
 FAILURE = "contradictions:failure"  # a cursor
-LOOKED_AT = 10  # neighbours of each
-MOST_ASKED = 50  # pairs that a model is asked about at once; it gets the others ten at a time
+NEIGHBOURS = 10  # neighbours of each memory
+MOST_ASKED = 50  # pairs that a model judges at once; it gets the others ten at a time
 MOST_ANSWER_TOKENS = 60
 CONTRADICTION, COMPATIBLE, UNSURE = "contradiction", "compatible", "unsure"
 SYSTEM = (
@@ -40,7 +40,7 @@ SYSTEM = (
 
 @dataclass(slots=True)
 class JudgedPairs:
-    """What became of the pairs."""
+    """The results of a judging run."""
 
     resolved: list[MemoryPair] = field(default_factory=list)
     pending: list[MemoryPair] = field(default_factory=list)
@@ -48,7 +48,7 @@ class JudgedPairs:
 
 
 class ContradictionJudge:
-    """The classifier, then the model as long as it answers."""
+    """Judges pairs: the classifier first, then the language model as long as it answers."""
 
     def __init__(
         self, engine: Engine, *, dry: bool = False, over: Callable[[], bool] = lambda: False
@@ -57,49 +57,49 @@ class ContradictionJudge:
         self._dry = dry
         self._over = over
         self.failure: ModelError | None = None  # of the classifier's model
-        self.answered = False  # it did
+        self.answered = False  # whether the classifier's model answered
         self._asked = 0
         self._rules = RuleClassifier()
         self._model = metered(engine, engine.llm, purpose=CONTRADICTIONS) if engine.llm else None
 
     @property
     def classifier(self) -> str:
-        """What its judgements are made by."""
+        """The name of the classifier in use."""
         return (self._engine.classifier or self._rules).name
 
     @property
     def model(self) -> str:
-        """The one that gave the last verdict."""
+        """The name of the model that gave the last verdict."""
         return self._model.name if self._model is not None else ""
 
     @property
     def has_model(self) -> bool:
-        """False once it has failed."""
+        """Whether a language model is there and has not failed."""
         return self._model is not None
 
     async def judgements(self, pairs: Sequence[MemoryPair]) -> list[Judgement]:
-        """By the rules alone for pairs that are less alike, and where the classifier's model fails."""
+        """The judgement of each pair. Less similar pairs get the rules only, as do all when the classifier's model fails."""
         texts = [(pair.older.content, pair.newer.content) for pair in pairs]
-        found = await self._rules.judge(texts)
-        near = [place for place, pair in enumerate(pairs) if pair.similarity > ALIKE]
-        if self._engine.classifier is None or not near or self.failure is not None:
-            return found
+        judgements = await self._rules.judge(texts)
+        similar = [index for index, pair in enumerate(pairs) if pair.similarity > ALIKE]
+        if self._engine.classifier is None or not similar or self.failure is not None:
+            return judgements
         try:
-            judged = await self._engine.classifier.judge([texts[place] for place in near])
+            by_classifier = await self._engine.classifier.judge([texts[index] for index in similar])
         except ModelError as error:
-            self.failure = error  # it costs its wait once
-            return found
-        for place, judgement in zip(near, judged, strict=True):
-            found[place] = replace(judgement, by=judgement.by or self.classifier)
-            self.answered = self.answered or found[place].by != self._rules.name
-        return found
+            self.failure = error  # wait for a failing model only once
+            return judgements
+        for index, judgement in zip(similar, by_classifier, strict=True):
+            judgements[index] = replace(judgement, by=judgement.by or self.classifier)
+            self.answered = self.answered or judgements[index].by != self._rules.name
+        return judgements
 
     def has_doubted(self, by: str) -> bool:
-        """Whether the last rung of the classifier left it, so that asking again tells nothing new."""
+        """Whether the classifier's last level already left this pair unsure, so that asking again is useless."""
         return self.failure is not None or self.classifier.endswith(by)
 
     async def decide(self, pair: MemoryPair, judgement: Judgement, outcome: JudgedPairs) -> None:
-        """Resolve, pass over, ask the model, or leave for later."""
+        """Resolve the pair, drop it, ask the model, or save it as pending."""
         outcome.judged += 1
         sure = judgement.contradiction >= SURE
         if not sure and (is_sure(judgement) or pair.similarity <= ALIKE):
@@ -113,20 +113,20 @@ class ContradictionJudge:
         verdict = None if self._dry or enough else await self.verdict(pair)
         if verdict == CONTRADICTION and self._model is not None:
             await self._resolve(pair, outcome, by=self._model.name, confidence=SURE)
-        elif verdict != COMPATIBLE and ((enough and self.has_model) or _is_kept(pair, judgement)):
+        elif verdict != COMPATIBLE and ((enough and self.has_model) or _is_worth_keeping(pair, judgement)):
             if not self._dry:
                 await postpone(self._engine, pair, by=judgement.by, confidence=judgement.contradiction)
             outcome.pending.append(pair)
 
     async def verdict(self, pair: MemoryPair) -> str | None:
-        """The model's; None where there is none, or its answer is none."""
+        """The model's verdict; None without a model or a usable answer."""
         if self._model is None or min(pair.older.trust, pair.newer.trust) < LEAST_TRUST:
             return None
         self._asked += 1
         try:
-            return await _asked(self._model, pair)
+            return await _ask_model(self._model, pair)
         except ModelError:
-            self._model = None  # it costs its wait once
+            self._model = None  # wait for a failing model only once
             return None
 
     async def _resolve(self, pair: MemoryPair, outcome: JudgedPairs, *, by: str, confidence: float) -> None:
@@ -134,52 +134,54 @@ class ContradictionJudge:
             outcome.resolved.append(pair)
 
 
-def _is_kept(pair: MemoryPair, judgement: Judgement) -> bool:
+def _is_worth_keeping(pair: MemoryPair, judgement: Judgement) -> bool:
     return pair.similarity > VERY_ALIKE or judgement.contradiction >= DOUBTED
 
 
 async def neighbours(engine: Engine, memories: Sequence[Memory]) -> dict[str, list[MemoryPair]]:
-    """By the memory that was looked at, its pairs with active ones of its agent, scope and topic that nobody has judged yet.
+    """The pairs of each memory with similar active ones of its agent, scope and topic, by memory id.
 
-    What has no vector is absent: it waits for one.
+    A memory without a vector is absent; it waits for one.
     """
     model = engine.vector_source.model
     if model is None:
         return {}
     vectors = await engine.store.vector_of([memory.id for memory in memories], model=model)
     groups: dict[tuple[str, str, str], list[Memory]] = defaultdict(list)
-    found: dict[str, list[MemoryPair]] = {}
+    pairs: dict[str, list[MemoryPair]] = {}
     for memory in memories:
         if not is_comparable(memory):
-            found[memory.id] = []
+            pairs[memory.id] = []
         elif memory.id in vectors:
             groups[memory.scope, memory.agent, memory.topic.casefold()].append(memory)
     for (scope, agent, _), members in groups.items():
         where = Filter(viewer=agent, scopes=(scope,), agents=(agent,), topic=members[0].topic)
         own = [vectors[memory.id] for memory in members]
-        near = await engine.store.nearest(own, model=model, where=where, limit=LOOKED_AT + 1)
-        known = await engine.store.get_many(list({hit.id for hits in near for hit in hits}), viewer=agent)
-        for memory, hits in zip(members, near, strict=True):
-            close = [
-                (known[hit.id], engine.vector_source.similarity(hit.cosine))
+        hit_lists = await engine.store.nearest(own, model=model, where=where, limit=NEIGHBOURS + 1)
+        others = await engine.store.get_many(
+            list({hit.id for hits in hit_lists for hit in hits}), viewer=agent
+        )
+        for memory, hits in zip(members, hit_lists, strict=True):
+            similar = [
+                (others[hit.id], engine.vector_source.similarity(hit.cosine))
                 for hit in hits
-                if hit.id in known and hit.id != memory.id
+                if hit.id in others and hit.id != memory.id
             ]
-            found[memory.id] = [
+            pairs[memory.id] = [
                 ordered_pair(memory, other, similarity)
-                for other, similarity in close
+                for other, similarity in similar
                 if similarity > LEAST_ALIKE and is_comparable(other)
             ]
-    return found
+    return pairs
 
 
 def is_comparable(memory: Memory) -> bool:
-    """Turns of a log, parts of a document and working memory stay as they were said."""
+    """Whether a memory takes part. Message log entries, document parts and working memory don't."""
     return memory.status is Status.ACTIVE and not is_part(memory) and not is_working(memory)
 
 
 async def unjudged(engine: Engine, pairs: Sequence[MemoryPair], *, seen: set[str]) -> list[MemoryPair]:
-    """Each once, without those that are linked or superseded already; `seen` grows."""
+    """Each pair once, without pairs that are already linked or superseded. Adds to `seen`."""
     fresh = list({pair.key: pair for pair in pairs if pair.key not in seen}.values())
     seen.update(pair.key for pair in fresh)
     linked = {
@@ -194,11 +196,11 @@ async def unjudged(engine: Engine, pairs: Sequence[MemoryPair], *, seen: set[str
 
 
 async def note_failure(engine: Engine, judge: ContradictionJudge) -> str:
-    """What is to be told of the classifier's model; `status` tells it until the model has answered again."""
+    """Save or clear the failure of the classifier's model for `status`; return a sentence about it."""
     if judge.failure is not None:
-        said = f"{judge.classifier}\n{judge.failure.message}"
-        if await engine.store.cursor(FAILURE) != said:
-            await engine.store.set_cursor(FAILURE, said)
+        note = f"{judge.classifier}\n{judge.failure.message}"
+        if await engine.store.cursor(FAILURE) != note:
+            await engine.store.set_cursor(FAILURE, note)
         return f"the rules alone judged, for the model failed ({judge.failure.message})"
     if judge.answered and await engine.store.cursor(FAILURE) is not None:
         await engine.store.set_cursor(FAILURE, None)
@@ -206,13 +208,13 @@ async def note_failure(engine: Engine, judge: ContradictionJudge) -> str:
 
 
 async def last_failure(engine: Engine) -> str:
-    """Of the model that tells contradictions; empty where it works, or another one is configured."""
-    name, _, said = (await engine.store.cursor(FAILURE) or "").partition("\n")
-    return said if engine.classifier is not None and name == engine.classifier.name else ""
+    """Why the classifier's model failed; empty if it works or another one is configured."""
+    name, _, reason = (await engine.store.cursor(FAILURE) or "").partition("\n")
+    return reason if engine.classifier is not None and name == engine.classifier.name else ""
 
 
-async def _asked(model: Metered, pair: MemoryPair) -> str | None:
-    lines = [_quoted("earlier", pair.older), _quoted("later", pair.newer)]
+async def _ask_model(model: Metered, pair: MemoryPair) -> str | None:
+    lines = [_quote("earlier", pair.older), _quote("later", pair.newer)]
     answer = await model.complete(
         "Notes:\n" + "\n".join(lines),
         system=SYSTEM,
@@ -223,7 +225,7 @@ async def _asked(model: Metered, pair: MemoryPair) -> str | None:
 
 
 def read_verdict(answer: str) -> str | None:
-    """One of the three, of an answer that is nothing but that object; else None."""
+    """The verdict in an answer that is nothing but the JSON object; else None."""
     text = answer.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
     try:
         document = json.loads(text)
@@ -233,13 +235,13 @@ def read_verdict(answer: str) -> str | None:
     return verdict if isinstance(verdict, str) and verdict in (CONTRADICTION, COMPATIBLE, UNSURE) else None
 
 
-def _quoted(which: str, memory: Memory) -> str:
-    """A line of JSON can't end the quotation that it stands in."""
-    quoted = {
+def _quote(which: str, memory: Memory) -> str:
+    """A note as one line of JSON, which can't end the quotation around it."""
+    note = {
         "note": which,
         "date": f"{memory.occurred:%Y-%m-%d}",
         "kind": memory.kind,
         "topic": memory.topic,
         "text": memory.content,
     }
-    return json.dumps(quoted, ensure_ascii=False).replace("<", "\\u003c")
+    return json.dumps(note, ensure_ascii=False).replace("<", "\\u003c")

@@ -19,16 +19,16 @@ from mindhold.model.scope import LONGEST_NAME, visible_agents
 
 FOUND, PENDING, SETTLED = "contradictions:found", "contradictions:pending", "contradictions:settled"
 REGISTER = "contradictions:drawers"
-MOST = 5_000  # lines of a drawer that are read
+MOST = 5_000  # records of a namespace that are read
 MOST_NAMESPACES = 100_000
-MOST_PENDING = 1_000  # of an agent; the most alike are kept
-SPREAD = 2  # letters of the key that choose the drawer: one of 256
+MOST_PENDING = 1_000  # records of an agent; the most similar pairs are kept
+SHARD_CHARS = 2  # characters of the key that choose one of 256 namespaces
 _KEY_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPair:
-    """Two memories of one agent and scope, in the order of time."""
+    """Two memories of one agent and scope, in order of time."""
 
     older: Memory
     newer: Memory
@@ -40,51 +40,51 @@ class MemoryPair:
 
     @property
     def texts(self) -> str:
-        """A hash of what both say, and of neither alone."""
+        """A hash of both texts together."""
         return fingerprint(f"{self.older.content_hash}\n{self.newer.content_hash}")[:_KEY_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)
 class PairRecord:
-    """What is written down of a pair. `texts` is what both said then."""
+    """The stored record of a pair. `texts` is the hash of both texts at that time."""
 
     key: str
     agent: str
     older: str
     newer: str
     texts: str
-    by: str  # rules, a model, or who said so
+    by: str  # "rules", a model, or an agent
     confidence: float
     similarity: float
     created: datetime
-    importance: float | None = None  # that the older one had; None where it was left alone
-    lowered_to: float | None = None  # what upkeep made of that
-    lowered: datetime | None = None  # and when
-    applied: bool = False  # whether the links are drawn now
-    tried: str = ""  # when a model was last asked about it
+    importance: float | None = None  # of the older memory before; None if it was not lowered
+    lowered_to: float | None = None  # the lowered importance
+    lowered: datetime | None = None  # when it was lowered
+    applied: bool = False  # whether the links exist now
+    tried: str = ""  # when a model was last asked about the pair
 
     def is_of(self, pair: MemoryPair) -> bool:
-        """Whether both still say what they said."""
+        """Whether both texts are unchanged."""
         return self.texts == pair.texts
 
 
 @dataclass(frozen=True, slots=True)
 class PairNamespace:
-    """Where lines of one kind and agent lie."""
+    """The namespace of one kind of record of one agent."""
 
     kind: str
     agent: str
     name: str
 
 
-def pair_key(one: str, two: str) -> str:
-    """The same whichever is named first. A hash: an entry's key must not name what may be erased."""
-    return fingerprint("\n".join(sorted((one, two))))[:_KEY_LENGTH]
+def pair_key(first: str, second: str) -> str:
+    """A key that doesn't depend on the order. It is a hash, so that it names no memory that may be erased."""
+    return fingerprint("\n".join(sorted((first, second))))[:_KEY_LENGTH]
 
 
-def ordered_pair(one: Memory, two: Memory, similarity: float = 0.0) -> MemoryPair:
-    """The earlier first, by when it was so, then by when it was stored."""
-    older, newer = sorted((one, two), key=lambda memory: (memory.occurred, memory.created, memory.id))
+def ordered_pair(first: Memory, second: Memory, similarity: float = 0.0) -> MemoryPair:
+    """The earlier memory first: by when it happened, then by when it was stored."""
+    older, newer = sorted((first, second), key=lambda memory: (memory.occurred, memory.created, memory.id))
     return MemoryPair(older, newer, similarity)
 
 
@@ -103,91 +103,95 @@ def new_pair_record(engine: Engine, pair: MemoryPair, *, by: str, confidence: fl
 
 
 def pair_namespace(kind: str, agent: str, key: str) -> PairNamespace:
-    """What waits is bounded, and lies in one drawer of its agent."""
-    name = f"{kind}:{agent}" if kind == PENDING else f"{kind}:{agent}:{key[:SPREAD]}"
+    """The namespace of a record. Pending records are few and share one namespace per agent."""
+    name = f"{kind}:{agent}" if kind == PENDING else f"{kind}:{agent}:{key[:SHARD_CHARS]}"
     return PairNamespace(kind, agent, name)
 
 
 async def pair_namespaces(
     engine: Engine, kind: str = "", *, agents: AbstractSet[str] | None = None
 ) -> list[PairNamespace]:
-    """Those in use, by name; of all kinds, and of all agents, unless told."""
+    """The namespaces in use, sorted by name; optionally of one kind or some agents."""
     entries = await engine.ledger.entries(REGISTER, now=engine.clock(), limit=MOST_NAMESPACES)
-    known = [
+    namespaces = [
         PairNamespace(str(entry.value["kind"]), str(entry.value["agent"]), entry.key) for entry in entries
     ]
-    wanted = (one for one in known if kind in ("", one.kind) and (agents is None or one.agent in agents))
-    return sorted(wanted, key=lambda one: one.name)
+    matches = (
+        namespace
+        for namespace in namespaces
+        if kind in ("", namespace.kind) and (agents is None or namespace.agent in agents)
+    )
+    return sorted(matches, key=lambda namespace: namespace.name)
 
 
-async def pair_records(engine: Engine, drawer: PairNamespace, *, limit: int = MOST) -> list[PairRecord]:
-    """The newest first."""
-    entries = await engine.ledger.entries(drawer.name, now=engine.clock(), limit=limit)
-    return [_line(entry, drawer.agent) for entry in entries]
+async def pair_records(engine: Engine, namespace: PairNamespace, *, limit: int = MOST) -> list[PairRecord]:
+    """The records of a namespace, newest first."""
+    entries = await engine.ledger.entries(namespace.name, now=engine.clock(), limit=limit)
+    return [_parse_record(entry, namespace.agent) for entry in entries]
 
 
 async def find_pair_record(engine: Engine, kind: str, pair: MemoryPair) -> PairRecord | None:
-    """Of the two, whatever they said then."""
-    drawer = pair_namespace(kind, pair.older.agent, pair.key)
-    entry = await engine.ledger.entry(drawer.name, pair.key, now=engine.clock())
-    return None if entry is None else _line(entry, drawer.agent)
+    """The record of two memories, whatever their texts were then."""
+    namespace = pair_namespace(kind, pair.older.agent, pair.key)
+    entry = await engine.ledger.entry(namespace.name, pair.key, now=engine.clock())
+    return None if entry is None else _parse_record(entry, namespace.agent)
 
 
 async def is_known(engine: Engine, pair: MemoryPair) -> bool:
-    """Whether these very texts were found, wait, or were settled."""
+    """Whether these exact texts were found, are pending, or were settled."""
     for kind in (SETTLED, FOUND, PENDING):
-        line = await find_pair_record(engine, kind, pair)
-        if line is not None and line.is_of(pair):
+        record = await find_pair_record(engine, kind, pair)
+        if record is not None and record.is_of(pair):
             return True
     return False
 
 
-async def save_pair_record(engine: Engine, kind: str, line: PairRecord) -> None:
-    """Insert, or replace."""
-    drawer = pair_namespace(kind, line.agent, line.key)
-    if await engine.ledger.entry(REGISTER, drawer.name, now=engine.clock()) is None:  # first: none is lost
-        named = {"kind": drawer.kind, "agent": drawer.agent}
-        await engine.ledger.put_entry(Entry(REGISTER, drawer.name, named, engine.clock()))
+async def save_pair_record(engine: Engine, kind: str, record: PairRecord) -> None:
+    """Insert or replace a record."""
+    namespace = pair_namespace(kind, record.agent, record.key)
+    # First, so that no record is lost.
+    if await engine.ledger.entry(REGISTER, namespace.name, now=engine.clock()) is None:
+        owner = {"kind": namespace.kind, "agent": namespace.agent}
+        await engine.ledger.put_entry(Entry(REGISTER, namespace.name, owner, engine.clock()))
     value: dict[str, Any] = {
-        "older": line.older,
-        "newer": line.newer,
-        "texts": line.texts,
-        "by": line.by,
-        "confidence": line.confidence,
-        "similarity": line.similarity,
-        "importance": line.importance,
-        "lowered_to": line.lowered_to,
-        "lowered": line.lowered.isoformat() if line.lowered else "",
-        "applied": line.applied,
-        "tried": line.tried,
+        "older": record.older,
+        "newer": record.newer,
+        "texts": record.texts,
+        "by": record.by,
+        "confidence": record.confidence,
+        "similarity": record.similarity,
+        "importance": record.importance,
+        "lowered_to": record.lowered_to,
+        "lowered": record.lowered.isoformat() if record.lowered else "",
+        "applied": record.applied,
+        "tried": record.tried,
     }
-    await engine.ledger.put_entry(Entry(drawer.name, line.key, value, line.created))
+    await engine.ledger.put_entry(Entry(namespace.name, record.key, value, record.created))
 
 
-async def delete_pair_record(engine: Engine, kind: str, line: PairRecord) -> None:
-    """If it is there."""
-    await engine.ledger.drop_entry(pair_namespace(kind, line.agent, line.key).name, line.key)
+async def delete_pair_record(engine: Engine, kind: str, record: PairRecord) -> None:
+    """Delete the record if it exists."""
+    await engine.ledger.drop_entry(pair_namespace(kind, record.agent, record.key).name, record.key)
 
 
 async def trim_pair_records(engine: Engine, agents: AbstractSet[str]) -> int:
-    """So that no queue grows without end: the least alike leave it, the oldest of them first. How many."""
-    left = 0
-    for drawer in await pair_namespaces(engine, PENDING, agents=agents):
-        lines = await pair_records(engine, drawer, limit=MOST)
-        lines.sort(key=lambda line: (line.similarity, line.created), reverse=True)
-        for line in lines[MOST_PENDING:]:
-            await delete_pair_record(engine, PENDING, line)
-            left += 1
-    return left
+    """Delete the least similar pending records above the limit, oldest first; return how many."""
+    deleted = 0
+    for namespace in await pair_namespaces(engine, PENDING, agents=agents):
+        records = await pair_records(engine, namespace, limit=MOST)
+        records.sort(key=lambda record: (record.similarity, record.created), reverse=True)
+        for record in records[MOST_PENDING:]:
+            await delete_pair_record(engine, PENDING, record)
+            deleted += 1
+    return deleted
 
 
-def paired_ids(lines: Sequence[PairRecord]) -> list[str]:
-    """The memories that they are of."""
-    return list({end for line in lines for end in (line.older, line.newer) if end})
+def paired_ids(records: Sequence[PairRecord]) -> list[str]:
+    """The ids of all memories in the records."""
+    return list({end for record in records for end in (record.older, record.newer) if end})
 
 
-def _line(entry: Entry, agent: str) -> PairRecord:
-    """What an erasure emptied reads as the name of nobody."""
+def _parse_record(entry: Entry, agent: str) -> PairRecord:
     value = entry.value
     lowered = str(value.get("lowered") or "")
     return PairRecord(
@@ -210,8 +214,8 @@ def _line(entry: Entry, agent: str) -> PairRecord:
 
 TYPE = "contradiction"
 STATES = {"found": FOUND, "pending": PENDING, "settled": SETTLED}
-_NAMES = {kind: state for state, kind in STATES.items()}
-_DRAWN = (Relation.CONTRADICTS, Relation.SUPERSEDED_BY)
+_STATE_NAMES = {kind: state for state, kind in STATES.items()}
+_CONTRADICTION_RELATIONS = (Relation.CONTRADICTS, Relation.SUPERSEDED_BY)
 _TEXTS = ("older", "newer", "texts", "by", "tried")
 _SHARES = ("confidence", "similarity", "importance", "lowered_to")
 _OPTIONAL = ("importance", "lowered_to", "lowered")
@@ -220,25 +224,27 @@ _TIMES = ("created", "lowered")
 
 @dataclass(frozen=True, slots=True)
 class ExportedPair:
-    """A line, and whether it was found, waits, or was settled. Whose it is, the memories say."""
+    """A record, and whether it was found, is pending, or was settled. Its agent comes from the memories."""
 
     kind: str
-    line: PairRecord
+    record: PairRecord
 
 
 async def exported_pairs(
     engine: Engine, ids: AbstractSet[str], *, viewer: str
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    """Those of which both memories are among these, drawer by drawer, always in the same order."""
-    for drawer in await pair_namespaces(engine, agents=visible_agents(viewer)):
-        lines = [
-            line for line in await pair_records(engine, drawer) if line.older in ids and line.newer in ids
+    """The records of pairs whose memories are both among `ids`, per namespace, always in the same order."""
+    for namespace in await pair_namespaces(engine, agents=visible_agents(viewer)):
+        records = [
+            record
+            for record in await pair_records(engine, namespace)
+            if record.older in ids and record.newer in ids
         ]
-        yield [_document(drawer.kind, line) for line in sorted(lines, key=lambda line: line.key)]
+        yield [_document(namespace.kind, record) for record in sorted(records, key=lambda record: record.key)]
 
 
 def parse_exported_pair(document: dict[str, Any]) -> ExportedPair:
-    """Raises KeyError, ValueError, TypeError on what no export wrote."""
+    """Read an exported record. Raises KeyError, ValueError or TypeError if it is malformed."""
     state, values = document["state"], {name: document[name] for name in (*_TEXTS, *_SHARES, *_TIMES)}
     for name in _TEXTS:
         if not isinstance(values[name], str) or not (values[name] + ".").isprintable():
@@ -264,45 +270,55 @@ def parse_exported_pair(document: dict[str, Any]) -> ExportedPair:
 async def import_pairs(
     engine: Engine, items: Sequence[ExportedPair], *, agent: str, new: AbstractSet[str]
 ) -> int:
-    """Those of which both memories are here and say the same, unless something is known of them here. How many.
+    """Save records whose memories are both here with the same texts, unless a record exists here; return how many.
 
-    `new` are memories that came in with them, as they were there; another one is lowered by the next review.
+    `new` are the memories of the same import. The importance of an older memory that is not new is lowered by the next
+    review.
     """
-    known = (
-        await engine.store.get_many(paired_ids([item.line for item in items]), viewer=agent) if items else {}
+    memories = (
+        await engine.store.get_many(paired_ids([item.record for item in items]), viewer=agent)
+        if items
+        else {}
     )
-    brought = 0
+    imported = 0
     for item in items:
-        older, newer = known.get(item.line.older), known.get(item.line.newer)
+        older, newer = memories.get(item.record.older), memories.get(item.record.newer)
         if older is None or newer is None or older.agent != newer.agent or older.scope != newer.scope:
             continue
-        pair = MemoryPair(older, newer, item.line.similarity)
-        if not item.line.is_of(pair) or await is_known(engine, pair):
+        pair = MemoryPair(older, newer, item.record.similarity)
+        if not item.record.is_of(pair) or await is_known(engine, pair):
             continue
-        line = replace(item.line, agent=older.agent)
-        as_left = older.id in new or (line.lowered_to is not None and older.importance <= line.lowered_to)
-        if not as_left:
-            line = replace(line, importance=None, lowered_to=None, lowered=None, applied=False)
-        await save_pair_record(engine, item.kind, line)
-        brought += 1
-    return brought
+        record = replace(item.record, agent=older.agent)
+        already_lowered = older.id in new or (
+            record.lowered_to is not None and older.importance <= record.lowered_to
+        )
+        if not already_lowered:
+            record = replace(record, importance=None, lowered_to=None, lowered=None, applied=False)
+        await save_pair_record(engine, item.kind, record)
+        imported += 1
+    return imported
 
 
-async def is_taken_back(engine: Engine, link: Link, known: Mapping[str, Memory]) -> bool:
-    """Whether upkeep drew it for a contradiction of these memories that somebody here said is none."""
-    origin, target = known.get(link.origin), known.get(link.target)
-    if not link.automatic or link.relation not in _DRAWN or origin is None or target is None:
+async def is_dismissed_link(engine: Engine, link: Link, memories: Mapping[str, Memory]) -> bool:
+    """Whether the link was drawn for a contradiction that somebody here dismissed."""
+    origin, target = memories.get(link.origin), memories.get(link.target)
+    if (
+        not link.automatic
+        or link.relation not in _CONTRADICTION_RELATIONS
+        or origin is None
+        or target is None
+    ):
         return False
     pair = MemoryPair(target, origin) if link.relation is Relation.CONTRADICTS else MemoryPair(origin, target)
-    line = await find_pair_record(engine, SETTLED, pair)
-    return line is not None and line.is_of(pair)
+    record = await find_pair_record(engine, SETTLED, pair)
+    return record is not None and record.is_of(pair)
 
 
-def _document(kind: str, line: PairRecord) -> dict[str, Any]:
-    values = {name: getattr(line, name) for name in (*_TEXTS, *_SHARES)}
-    times = {name: getattr(line, name) for name in _TIMES}
-    told = {name: time.astimezone(UTC).isoformat() if time else None for name, time in times.items()}
-    return {"type": TYPE, "state": _NAMES[kind], "applied": line.applied, **values, **told}
+def _document(kind: str, record: PairRecord) -> dict[str, Any]:
+    values = {name: getattr(record, name) for name in (*_TEXTS, *_SHARES)}
+    times = {name: getattr(record, name) for name in _TIMES}
+    formatted = {name: time.astimezone(UTC).isoformat() if time else None for name, time in times.items()}
+    return {"type": TYPE, "state": _STATE_NAMES[kind], "applied": record.applied, **values, **formatted}
 
 
 def _check_share(name: str, value: Any) -> None:
@@ -310,5 +326,5 @@ def _check_share(name: str, value: Any) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}"[:120])
-    if not isfinite(value) or not 0 <= value <= 1.01:  # rounding may take a likeness past 1
+    if not isfinite(value) or not 0 <= value <= 1.01:  # rounding may take a similarity above 1
         raise ValueError(f"{name} is not between 0 and 1")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from mindhold.engine import Engine
-from mindhold.lifecycle.classifiers import SURE, is_sure, judged
+from mindhold.lifecycle.classifiers import SURE, is_sure, judge_by_rules
 from mindhold.lifecycle.contradiction_detection import (
     COMPATIBLE,
     CONTRADICTION,
@@ -44,213 +44,232 @@ from mindhold.lifecycle.contradictions import (
     with_memories,
     withdraw,
 )
-from mindhold.lifecycle.stages import MOST_TOLD, NOTHING, StageExample, StageLimits, StageResult
+from mindhold.lifecycle.stages import MAX_EXAMPLES, NOTHING, StageExample, StageLimits, StageResult
 from mindhold.model.errors import MemoryNotFound
 from mindhold.model.memory import Memory, Relation, Status
 from mindhold.model.query import Filter, Order
 from mindhold.model.scope import EVERYONE
 from mindhold.ports.store import Capability, Change, Disconnect, Tend
 
-REVIEW_CURSOR = "contradictions:reviewed"  # the drawer that was last looked through
-REVIEW_RECORDS = 400  # that one run looks at; the others have their turn in the next
+REVIEW_CURSOR = "contradictions:reviewed"  # the namespace that was reviewed last
+REVIEW_RECORDS = 400  # records that one run reviews; the next run continues
 REVIEW_BATCH = 100
-MOST_STEPS = 10  # from one that was superseded to the next
+MOST_STEPS = 10  # along a chain of superseded memories
 
 
 async def review_contradictions(engine: Engine, within: StageLimits) -> int:
-    """How many lines changed."""
-    known = await pair_namespaces(engine)
-    names = [drawer.name for drawer in known]
+    """Review records in turn and return how many changed."""
+    namespaces = await pair_namespaces(engine)
+    names = [namespace.name for namespace in namespaces]
     start = bisect_right(names, await engine.store.cursor(REVIEW_CURSOR) or "")
-    changed = looked = 0
+    changed = reviewed = 0
     last = ""
-    for drawer in (*known[start:], *known[:start]):
-        if looked >= REVIEW_RECORDS or within.over:
+    for namespace in (*namespaces[start:], *namespaces[:start]):
+        if reviewed >= REVIEW_RECORDS or within.over:
             break
-        lines = await pair_records(engine, drawer)
-        looked += max(1, len(lines))
-        for begin in range(0, len(lines), REVIEW_BATCH):
-            changed += await _reviewed(engine, drawer, lines[begin : begin + REVIEW_BATCH], dry=within.dry)
+        records = await pair_records(engine, namespace)
+        reviewed += max(1, len(records))
+        for begin in range(0, len(records), REVIEW_BATCH):
+            changed += await _review_batch(
+                engine, namespace, records[begin : begin + REVIEW_BATCH], dry=within.dry
+            )
             if within.over:
                 break
-        last = drawer.name
+        last = namespace.name
     if last and not within.dry:
         await engine.store.set_cursor(REVIEW_CURSOR, last)
     return changed
 
 
-async def _reviewed(engine: Engine, drawer: PairNamespace, lines: list[PairRecord], *, dry: bool) -> int:
-    known = await engine.store.get_many(paired_ids(lines), viewer=EVERYONE)
-    if drawer.kind == FOUND:
-        return sum([await _of_found(engine, line, known, dry=dry) for line in lines])
-    gone = [line for line in lines if not _waits(drawer, _pair(line, known), line)]
-    for line in gone if not dry else ():
-        await delete_pair_record(engine, drawer.kind, line)
-    return len(gone)
+async def _review_batch(
+    engine: Engine, namespace: PairNamespace, records: list[PairRecord], *, dry: bool
+) -> int:
+    memories = await engine.store.get_many(paired_ids(records), viewer=EVERYONE)
+    if namespace.kind == FOUND:
+        return sum([await _review_found(engine, record, memories, dry=dry) for record in records])
+    obsolete = [
+        record for record in records if not _is_needed(namespace, _current_pair(record, memories), record)
+    ]
+    for record in obsolete if not dry else ():
+        await delete_pair_record(engine, namespace.kind, record)
+    return len(obsolete)
 
 
-def _pair(line: PairRecord, known: Mapping[str, Memory]) -> MemoryPair | None:
-    """None where one is gone, or says something else."""
-    older, newer = known.get(line.older), known.get(line.newer)
+def _current_pair(record: PairRecord, memories: Mapping[str, Memory]) -> MemoryPair | None:
+    older, newer = memories.get(record.older), memories.get(record.newer)
     if older is None or newer is None:
         return None
-    pair = MemoryPair(older, newer, line.similarity)
-    return pair if line.is_of(pair) else None
+    pair = MemoryPair(older, newer, record.similarity)
+    return pair if record.is_of(pair) else None
 
 
-def _waits(drawer: PairNamespace, pair: MemoryPair | None, line: PairRecord) -> bool:
-    """A line of what was superseded waits for nobody."""
+def _is_needed(namespace: PairNamespace, pair: MemoryPair | None, record: PairRecord) -> bool:
+    """Whether the record is still needed. A pending pair is not once one side is superseded."""
     if pair is None:
         return False
-    return drawer.kind != PENDING or Status.SUPERSEDED not in (pair.older.status, pair.newer.status)
+    return namespace.kind != PENDING or Status.SUPERSEDED not in (pair.older.status, pair.newer.status)
 
 
-async def _of_found(engine: Engine, line: PairRecord, known: Mapping[str, Memory], *, dry: bool) -> bool:
-    pair = _pair(line, known)
+async def _review_found(
+    engine: Engine, record: PairRecord, memories: Mapping[str, Memory], *, dry: bool
+) -> bool:
+    pair = _current_pair(record, memories)
     if pair is None:
         if not dry:
-            await withdraw(engine, line)
-            await delete_pair_record(engine, FOUND, line)
+            await withdraw(engine, record)
+            await delete_pair_record(engine, FOUND, record)
         return True
     if Status.SUPERSEDED in (pair.older.status, pair.newer.status):
-        return await _followed(engine, line, pair, dry=dry)
-    return await _kept(engine, line, pair, dry=dry)
+        return await _follow_successors(engine, record, pair, dry=dry)
+    return await _update_links(engine, record, pair, dry=dry)
 
 
-async def _kept(engine: Engine, line: PairRecord, pair: MemoryPair, *, dry: bool) -> bool:
-    stands = pair.newer.status is Status.ACTIVE
-    if stands == line.applied or dry:
-        return stands != line.applied
-    if stands:
-        return await apply(engine, line)
-    await _rest(engine, line)
+async def _update_links(engine: Engine, record: PairRecord, pair: MemoryPair, *, dry: bool) -> bool:
+    valid = pair.newer.status is Status.ACTIVE
+    if valid == record.applied or dry:
+        return valid != record.applied
+    if valid:
+        return await apply(engine, record)
+    await _suspend(engine, record)
     return True
 
 
-async def _rest(engine: Engine, line: PairRecord) -> None:
-    await withdraw(engine, line)
-    await save_pair_record(engine, FOUND, replace(line, applied=False))
+async def _suspend(engine: Engine, record: PairRecord) -> None:
+    await withdraw(engine, record)
+    await save_pair_record(engine, FOUND, replace(record, applied=False))
 
 
-async def _followed(engine: Engine, line: PairRecord, pair: MemoryPair, *, dry: bool) -> bool:
-    """The line is of the one that took the place, unless that one surely denies nothing."""
+async def _follow_successors(engine: Engine, record: PairRecord, pair: MemoryPair, *, dry: bool) -> bool:
+    """Move the record to the successors of its memories, unless they clearly don't contradict each other."""
     older = await _successor(engine, pair.older, besides=pair.newer.id)
     newer = await _successor(engine, pair.newer, besides=pair.older.id)
     if older is not None and older.id != pair.older.id and not await _has_link(engine, newer, older):
-        older = pair.older  # its successor was written anew, and is judged by itself
-    if newer is None:  # as it is with a forgotten one
-        if line.applied and not dry:
-            await _rest(engine, line)
-        return line.applied
+        older = pair.older  # its successor was written anew and is judged by itself
+    if newer is None:  # unknown successor: treat it like a forgotten memory
+        if record.applied and not dry:
+            await _suspend(engine, record)
+        return record.applied
     older = older or pair.older
-    if (older.id, newer.id) == (line.older, line.newer):
-        return await _kept(engine, line, pair, dry=dry)
+    if (older.id, newer.id) == (record.older, record.newer):
+        return await _update_links(engine, record, pair, dry=dry)
     if dry:
         return True
-    moved = ordered_pair(older, newer, line.similarity)
+    moved = ordered_pair(older, newer, record.similarity)
     agrees = older.id == newer.id or moved.older.id != older.id or _is_compatible(moved)
     if await find_pair_record(engine, FOUND, moved) is not None:
-        await withdraw(engine, line)
+        await withdraw(engine, record)
     elif agrees or newer.status is not Status.ACTIVE:
-        await withdraw(engine, line)
+        await withdraw(engine, record)
         await _unlink(engine, older.id, newer.id)
-    elif older.id == line.older:
-        await _move(engine, line, moved)
+    elif older.id == record.older:
+        await _move(engine, record, moved)
     else:
-        await withdraw(engine, line)
-        await resolve(engine, moved, by=line.by, confidence=line.confidence)
-    await delete_pair_record(engine, FOUND, line)
+        await withdraw(engine, record)
+        await resolve(engine, moved, by=record.by, confidence=record.confidence)
+    await delete_pair_record(engine, FOUND, record)
     return True
 
 
-async def _move(engine: Engine, line: PairRecord, pair: MemoryPair) -> None:
-    """With what it says of the older one, which stays as it is."""
-    moved = replace(line, key=pair.key, newer=pair.newer.id, texts=pair.texts)
-    await save_pair_record(engine, FOUND, moved)  # first, and as it will be: what is cut short is done again
-    if line.applied:
-        gone: list[Change] = [
+async def _move(engine: Engine, record: PairRecord, pair: MemoryPair) -> None:
+    """Give the record another newer memory; the older one stays as it is."""
+    moved = replace(record, key=pair.key, newer=pair.newer.id, texts=pair.texts)
+    # Save the final record first, so that an interrupted move is repeated.
+    await save_pair_record(engine, FOUND, moved)
+    if record.applied:
+        removals: list[Change] = [
             Disconnect(change.link.origin, change.link.target, change.link.relation)
-            for change in links_of(line)
+            for change in links_of(record)
         ]
-        await engine.store.apply([*gone, *links_of(moved)])
+        await engine.store.apply([*removals, *links_of(moved)])
 
 
 async def _unlink(engine: Engine, older: str, newer: str) -> None:
-    """A merge may have brought upkeep's links along, and no line stands behind them."""
+    """Remove automatic links that a merge carried over and that no record backs."""
     ours = {(newer, older, Relation.CONTRADICTS), (older, newer, Relation.SUPERSEDED_BY)}
-    found = await engine.store.links_of([older], viewer=EVERYONE)
+    links = await engine.store.links_of([older], viewer=EVERYONE)
     await engine.store.apply(
         [
             Disconnect(link.origin, link.target, link.relation)
-            for link in found
+            for link in links
             if link.automatic and (link.origin, link.target, link.relation) in ours
         ]
     )
 
 
 def _is_compatible(pair: MemoryPair) -> bool:
-    found = judged(pair.older.content, pair.newer.content)
-    return max(found.entailment, found.neutral) >= SURE
+    judgement = judge_by_rules(pair.older.content, pair.newer.content)
+    return max(judgement.entailment, judgement.neutral) >= SURE
 
 
 async def _has_link(engine: Engine, newer: Memory | None, older: Memory) -> bool:
-    """Whether a merge brought upkeep's link along."""
+    """Whether a merge carried the automatic link over."""
     if newer is None:
         return False
-    found = await engine.store.links_of([older.id], relations=(Relation.CONTRADICTS,), viewer=EVERYONE)
-    return any(link.automatic and (link.origin, link.target) == (newer.id, older.id) for link in found)
+    links = await engine.store.links_of([older.id], relations=(Relation.CONTRADICTS,), viewer=EVERYONE)
+    return any(link.automatic and (link.origin, link.target) == (newer.id, older.id) for link in links)
 
 
 async def _successor(engine: Engine, memory: Memory, *, besides: str) -> Memory | None:
-    """What stands in its place now, itself where nothing does; None where that can't be told."""
-    found = memory
+    """The active successor of a memory, the memory itself if it has none; None if it can't be determined."""
+    current = memory
     for _ in range(MOST_STEPS):
-        if found.status is not Status.SUPERSEDED:
-            return found
-        links = await engine.store.links_of([found.id], relations=(Relation.SUPERSEDED_BY,), viewer=EVERYONE)
-        ids = {link.target: link.automatic for link in links if link.origin == found.id}
-        known = await engine.store.get_many([one for one in ids if one != besides], viewer=EVERYONE)
-        if not known:
+        if current.status is not Status.SUPERSEDED:
+            return current
+        links = await engine.store.links_of(
+            [current.id], relations=(Relation.SUPERSEDED_BY,), viewer=EVERYONE
+        )
+        ids = {link.target: link.automatic for link in links if link.origin == current.id}
+        candidates = await engine.store.get_many(
+            [candidate for candidate in ids if candidate != besides], viewer=EVERYONE
+        )
+        if not candidates:
             return None
-        place = found.id
-        found = min(known.values(), key=lambda one: (one.supersedes != place, ids[one.id], one.id))
+        current_id = current.id
+        current = min(
+            candidates.values(),
+            key=lambda candidate: (candidate.supersedes != current_id, ids[candidate.id], candidate.id),
+        )
     return None
 
 
 CONTRADICTIONS_STAGE = "contradictions"
-DETECTION_BATCH = 100  # memories that are compared at a time
-DETECTION_CONCURRENCY = 10  # pairs that a classifier gets at a time, or those of one memory
+DETECTION_BATCH = 100  # memories compared at a time
+DETECTION_CONCURRENCY = 10  # pairs per call of the classifier, or those of one memory
 
 
 async def run_contradictions(engine: Engine, within: StageLimits) -> StageResult:
-    """As far as the time goes; what was compared isn't compared again until it is reworded."""
-    begun = perf_counter()
+    """Compare memories that were not examined yet, until the time is up. A memory is compared again only after a change."""
+    began = perf_counter()
     if engine.classifier is None:
         return StageResult(CONTRADICTIONS_STAGE, 0, "nothing here tells contradictions")
-    mended = await review_contradictions(engine, within)
+    corrected = await review_contradictions(engine, within)
     if engine.vector_source.model is None or Capability.VECTORS not in engine.store.capabilities:
         return StageResult(
-            CONTRADICTIONS_STAGE, mended, "without vectors no neighbours are found", perf_counter() - begun
+            CONTRADICTIONS_STAGE, corrected, "without vectors no neighbours are found", perf_counter() - began
         )
     judge, outcome = ContradictionJudge(engine, dry=within.dry, over=lambda: within.over), JudgedPairs()
     seen: set[str] = set()
     looked, more = 0, False
     async for page in _unexamined(engine, min(DETECTION_BATCH, within.batch)):
         read = engine.clock()
-        found = await neighbours(engine, page)
-        fresh = await unjudged(engine, [pair for own in found.values() for pair in own], seen=seen)
-        done: list[str] = []
-        for ids, pairs in _groups(found, fresh):
-            if within.over and (looked or done):
+        pairs_of = await neighbours(engine, page)
+        fresh = await unjudged(
+            engine, [pair for memory_pairs in pairs_of.values() for pair in memory_pairs], seen=seen
+        )
+        examined_ids: list[str] = []
+        for ids, pairs in _groups(pairs_of, fresh):
+            if within.over and (looked or examined_ids):
                 more = True
                 break
             for pair, judgement in zip(pairs, await judge.judgements(pairs), strict=True):
                 await judge.decide(pair, judgement, outcome)
-            done += ids
-        if done and not within.dry:
+            examined_ids += ids
+        if examined_ids and not within.dry:
             now = engine.clock()
-            await engine.store.apply([Tend(each, examined=now, unless_since=read) for each in done])
-        looked += len(page) if not more else len(done)
+            await engine.store.apply(
+                [Tend(memory_id, examined=now, unless_since=read) for memory_id in examined_ids]
+            )
+        looked += len(page) if not more else len(examined_ids)
         if more or within.over:
             more = True
             break
@@ -258,20 +277,24 @@ async def run_contradictions(engine: Engine, within: StageLimits) -> StageResult
         await trim_pair_records(engine, {pair.older.agent for pair in outcome.pending})
     failed = "" if within.dry else await note_failure(engine, judge)
     return _detection_result(
-        outcome, mended, looked=looked, seconds=perf_counter() - begun, more=more, failed=failed
+        outcome, corrected, looked=looked, seconds=perf_counter() - began, more=more, failed=failed
     )
 
 
 def _groups(
-    found: Mapping[str, Sequence[MemoryPair]], fresh: Sequence[MemoryPair]
+    pairs_of: Mapping[str, Sequence[MemoryPair]], fresh: Sequence[MemoryPair]
 ) -> Iterator[tuple[list[str], list[MemoryPair]]]:
-    """Memories with the pairs of theirs that are to be judged, a few at a time; each pair once."""
-    left = {pair.key: pair for pair in fresh}
+    """Groups of memory ids with their pairs to judge, a few at a time; each pair once."""
+    unjudged_pairs = {pair.key: pair for pair in fresh}
     ids: list[str] = []
     pairs: list[MemoryPair] = []
-    for memory_id, own in found.items():
+    for memory_id, memory_pairs in pairs_of.items():
         ids.append(memory_id)
-        pairs += [pair for each in own if (pair := left.pop(each.key, None)) is not None]
+        pairs += [
+            pair
+            for candidate in memory_pairs
+            if (pair := unjudged_pairs.pop(candidate.key, None)) is not None
+        ]
         if len(pairs) >= DETECTION_CONCURRENCY:
             yield ids, pairs
             ids, pairs = [], []
@@ -280,12 +303,12 @@ def _groups(
 
 
 async def _unexamined(engine: Engine, limit: int) -> AsyncIterator[list[Memory]]:
-    """Page by page, the oldest first; what has no vector yet is passed over and waits."""
+    """Pages of unexamined memories, oldest first."""
     where, after = Filter(viewer="system", unexamined=True), None
     while True:
         try:
             page = await engine.store.find(where, order=Order.OLDEST, limit=limit, after=after)
-        except MemoryNotFound:  # the last one was erased meanwhile; the next run has the rest
+        except MemoryNotFound:  # the last memory was erased meanwhile; the next run continues
             return
         if not page:
             return
@@ -294,20 +317,20 @@ async def _unexamined(engine: Engine, limit: int) -> AsyncIterator[list[Memory]]
 
 
 def _detection_result(
-    outcome: JudgedPairs, mended: int, *, looked: int, seconds: float, more: bool, failed: str
+    outcome: JudgedPairs, corrected: int, *, looked: int, seconds: float, more: bool, failed: str
 ) -> StageResult:
     parts = [
         f"{len(outcome.resolved)} contradicted" if outcome.resolved else "",
         f"{len(outcome.pending)} left for a model or a person" if outcome.pending else "",
-        f"{mended} earlier findings put right" if mended else "",
+        f"{corrected} earlier findings put right" if corrected else "",
         failed,
     ]
-    examples = [_example(pair, "contradicted") for pair in outcome.resolved[:MOST_TOLD]]
-    examples += [_example(pair, "doubtful") for pair in outcome.pending[:MOST_TOLD]]
+    examples = [_example(pair, "contradicted") for pair in outcome.resolved[:MAX_EXAMPLES]]
+    examples += [_example(pair, "doubtful") for pair in outcome.pending[:MAX_EXAMPLES]]
     counts = {"contradicted": len(outcome.resolved), "doubtful": len(outcome.pending)}
     return StageResult(
         CONTRADICTIONS_STAGE,
-        changed=len(outcome.resolved) + len(outcome.pending) + mended,
+        changed=len(outcome.resolved) + len(outcome.pending) + corrected,
         detail=", ".join(filter(None, parts)) or NOTHING,
         seconds=seconds,
         more=more,
@@ -323,113 +346,123 @@ def _example(pair: MemoryPair, what: str) -> StageExample:
 
 PENDING_STAGE = "pending"
 PENDING_AT_ONCE = 10
-PENDING_RECORDS = MOST_PENDING  # that one run reads: of one agent or a few, in turn
+PENDING_RECORDS = MOST_PENDING  # that one run reads, agent by agent
 PENDING_CURSOR = "contradictions:drained"
 
 
 async def run_pending(engine: Engine, within: StageLimits) -> StageResult:
-    """Those that were asked about least lately; without a model they wait."""
-    begun = perf_counter()
-    waiting = await _waiting(engine, within)
-    if not waiting:
-        return StageResult(PENDING_STAGE, 0, NOTHING, perf_counter() - begun)
+    """Judge pending pairs, the least recently tried first. Without a model they keep waiting."""
+    began = perf_counter()
+    pending = await _pending_records(engine, within)
+    if not pending:
+        return StageResult(PENDING_STAGE, 0, NOTHING, perf_counter() - began)
     judge = ContradictionJudge(engine, over=lambda: within.over)
-    told: list[StageExample] = []
+    examples: list[StageExample] = []
     looked, more, failed = 0, False, ""
     if not within.dry:
-        others = [line for line in waiting if not judge.has_doubted(line.by)]
-        looked, judged = await _by_classifier(engine, judge, others, within, told)
-        left = [line for line in waiting if line.key not in judged]
-        asked = 0
-        for one in await _comparable(engine, left[:PENDING_AT_ONCE]) if judge.has_model else ():
+        rejudged = [record for record in pending if not judge.has_doubted(record.by)]
+        looked, judged = await _judge_by_classifier(engine, judge, rejudged, within, examples)
+        unjudged_records = [record for record in pending if record.key not in judged]
+        asked_count = 0
+        for contradiction in (
+            await _comparable(engine, unjudged_records[:PENDING_AT_ONCE]) if judge.has_model else ()
+        ):
             if within.over or not judge.has_model:
                 break
-            await _by_model(engine, judge, one, told)
-            asked += 1
+            await _judge_by_model(engine, judge, contradiction, examples)
+            asked_count += 1
         failed = await note_failure(engine, judge)
-        # What a model answered isn't asked again at once: more is what has not had its turn.
-        unasked = judge.has_model and len(left) > asked
-        more = bool(told) and (unasked or (looked < len(others) and judge.failure is None))
-        looked += asked
+        # `more` counts only pairs that were not tried yet: what a model just answered isn't asked again at once.
+        unasked = judge.has_model and len(unjudged_records) > asked_count
+        more = bool(examples) and (unasked or (looked < len(rejudged) and judge.failure is None))
+        looked += asked_count
     detail = (
-        f"{len(told)} of {len(waiting)} judged" if told else f"{len(waiting)} wait for a model or a person"
+        f"{len(examples)} of {len(pending)} judged"
+        if examples
+        else f"{len(pending)} wait for a model or a person"
     )
     return StageResult(
         PENDING_STAGE,
-        changed=len(told),
+        changed=len(examples),
         detail=", ".join(filter(None, (detail, failed))),
-        seconds=perf_counter() - begun,
+        seconds=perf_counter() - began,
         looked=looked,
         more=more,
-        examples=tuple(told[:MOST_TOLD]),
+        examples=tuple(examples[:MAX_EXAMPLES]),
     )
 
 
-async def _waiting(engine: Engine, within: StageLimits) -> list[PairRecord]:
-    """Of some agents; the others have their turn in the next run."""
-    known = await pair_namespaces(engine, PENDING)
-    start = bisect_right([drawer.name for drawer in known], await engine.store.cursor(PENDING_CURSOR) or "")
-    found: list[PairRecord] = []
+async def _pending_records(engine: Engine, within: StageLimits) -> list[PairRecord]:
+    """The pending records of some agents; the next run continues with the others."""
+    namespaces = await pair_namespaces(engine, PENDING)
+    start = bisect_right(
+        [namespace.name for namespace in namespaces], await engine.store.cursor(PENDING_CURSOR) or ""
+    )
+    pending: list[PairRecord] = []
     last = ""
-    for drawer in (*known[start:], *known[:start]):
-        found += await pair_records(engine, drawer, limit=MOST_PENDING)
-        last = drawer.name
-        if len(found) >= PENDING_RECORDS or within.over:
+    for namespace in (*namespaces[start:], *namespaces[:start]):
+        pending += await pair_records(engine, namespace, limit=MOST_PENDING)
+        last = namespace.name
+        if len(pending) >= PENDING_RECORDS or within.over:
             break
-    if last and len(known) > 1 and not within.dry:
+    if last and len(namespaces) > 1 and not within.dry:
         await engine.store.set_cursor(PENDING_CURSOR, last)
-    return sorted(found, key=lambda line: (line.tried, line.created))
+    return sorted(pending, key=lambda record: (record.tried, record.created))
 
 
-async def _comparable(engine: Engine, lines: list[PairRecord]) -> list[Contradiction]:
-    found = await with_memories(engine, lines, agent=EVERYONE, pending=True)
-    return [one for one in found if is_comparable(one.pair.older)]
+async def _comparable(engine: Engine, records: list[PairRecord]) -> list[Contradiction]:
+    contradictions = await with_memories(engine, records, agent=EVERYONE, pending=True)
+    return [contradiction for contradiction in contradictions if is_comparable(contradiction.pair.older)]
 
 
-async def _by_classifier(
+async def _judge_by_classifier(
     engine: Engine,
     judge: ContradictionJudge,
     others: list[PairRecord],
     within: StageLimits,
-    told: list[StageExample],
+    examples: list[StageExample],
 ) -> tuple[int, set[str]]:
-    """Where another one is here than the one that left them: it may be sure. How many it was asked, and the keys of those settled."""
-    done: set[str] = set()
+    """Judge records that another classifier left unsure. Returns how many were judged, and the keys of settled ones."""
+    settled_keys: set[str] = set()
     for start in range(0, len(others), PENDING_AT_ONCE):
-        if within.over and start:  # ten at least, that it may come to an end
-            return start, done
-        few = await _comparable(engine, others[start : start + PENDING_AT_ONCE])
-        judgements = await judge.judgements([each.pair for each in few])
+        if within.over and start:  # judge at least ten, so that the queue shrinks
+            return start, settled_keys
+        contradictions = await _comparable(engine, others[start : start + PENDING_AT_ONCE])
+        judgements = await judge.judgements([each.pair for each in contradictions])
         if judge.failure is not None:
-            return start, done
-        for one, judgement in zip(few, judgements, strict=True):
+            return start, settled_keys
+        for contradiction, judgement in zip(contradictions, judgements, strict=True):
             if not is_sure(judgement):
-                await save_pair_record(engine, PENDING, replace(one.line, by=judgement.by))
+                await save_pair_record(engine, PENDING, replace(contradiction.record, by=judgement.by))
                 continue
-            done.add(one.line.key)
+            settled_keys.add(contradiction.record.key)
             if judgement.contradiction >= SURE:
-                await resolve(engine, one.pair, by=judgement.by, confidence=judgement.contradiction)
+                await resolve(engine, contradiction.pair, by=judgement.by, confidence=judgement.contradiction)
             else:
-                await settle(engine, one.pair, by=judgement.by)
-            told.append(_pending_result(one, found=judgement.contradiction >= SURE))
-    return len(others), done
+                await settle(engine, contradiction.pair, by=judgement.by)
+            examples.append(_pending_result(contradiction, contradicts=judgement.contradiction >= SURE))
+    return len(others), settled_keys
 
 
-async def _by_model(
-    engine: Engine, judge: ContradictionJudge, one: Contradiction, told: list[StageExample]
+async def _judge_by_model(
+    engine: Engine, judge: ContradictionJudge, contradiction: Contradiction, examples: list[StageExample]
 ) -> None:
-    verdict = await judge.verdict(one.pair)
+    verdict = await judge.verdict(contradiction.pair)
     if verdict == CONTRADICTION:
-        await resolve(engine, one.pair, by=judge.model, confidence=SURE)
+        await resolve(engine, contradiction.pair, by=judge.model, confidence=SURE)
     elif verdict == COMPATIBLE:
-        await settle(engine, one.pair, by=judge.model)
+        await settle(engine, contradiction.pair, by=judge.model)
     else:
         if judge.has_model:
-            await save_pair_record(engine, PENDING, replace(one.line, tried=engine.clock().isoformat()))
+            await save_pair_record(
+                engine, PENDING, replace(contradiction.record, tried=engine.clock().isoformat())
+            )
         return
-    told.append(_pending_result(one, found=verdict == CONTRADICTION))
+    examples.append(_pending_result(contradiction, contradicts=verdict == CONTRADICTION))
 
 
-def _pending_result(one: Contradiction, *, found: bool) -> StageExample:
-    what = "contradicted" if found else "compatible"
-    return StageExample(one.pair.older.id, what, f"{'by' if found else 'with'} {one.pair.newer.id}")
+def _pending_result(contradiction: Contradiction, *, contradicts: bool) -> StageExample:
+    what = "contradicted" if contradicts else "compatible"
+    return StageExample(
+        contradiction.pair.older.id, what, f"{'by' if contradicts else 'with'} {contradiction.pair.newer.id}"
+    )

@@ -15,7 +15,7 @@ from mindhold.lifecycle.contradiction_records import (
     FOUND,
     PENDING,
     SETTLED,
-    SPREAD,
+    SHARD_CHARS,
     MemoryPair,
     PairRecord,
     delete_pair_record,
@@ -39,204 +39,221 @@ TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """A line with its memories, for somebody who sees both."""
+    """A record with both memories, for a viewer who sees both."""
 
-    line: PairRecord
+    record: PairRecord
     pair: MemoryPair
     pending: bool
 
 
 async def resolve(engine: Engine, pair: MemoryPair, *, by: str, confidence: float) -> bool:
-    """The later one takes the earlier one's place, which stays readable. False where one of them is gone."""
-    line = new_pair_record(engine, pair, by=by, confidence=confidence)
-    done = await apply(engine, line)
-    if not done:
-        await delete_pair_record(engine, FOUND, line)
-    await delete_pair_record(engine, PENDING, line)
-    return done
+    """Link the pair so that the later memory supersedes the earlier one, which stays readable. False if one is gone."""
+    record = new_pair_record(engine, pair, by=by, confidence=confidence)
+    applied = await apply(engine, record)
+    if not applied:
+        await delete_pair_record(engine, FOUND, record)
+    await delete_pair_record(engine, PENDING, record)
+    return applied
 
 
 async def postpone(engine: Engine, pair: MemoryPair, *, by: str, confidence: float) -> None:
-    """For a model that answers, or a person."""
+    """Save the pair as pending, for a model or a person."""
     await save_pair_record(engine, PENDING, new_pair_record(engine, pair, by=by, confidence=confidence))
 
 
 async def settle(engine: Engine, pair: MemoryPair, *, by: str) -> None:
-    """They don't contradict each other, whoever says so: not raised again while both say what they say."""
-    line = new_pair_record(engine, pair, by=by, confidence=0.0)
-    await save_pair_record(engine, SETTLED, line)
-    await delete_pair_record(engine, PENDING, line)
+    """Record that the pair is no contradiction; it isn't raised again while both texts are unchanged."""
+    record = new_pair_record(engine, pair, by=by, confidence=0.0)
+    await save_pair_record(engine, SETTLED, record)
+    await delete_pair_record(engine, PENDING, record)
 
 
 async def undo_contradiction(engine: Engine, key: str, *, agent: str) -> Contradiction:
-    """As if it had not been found: links gone, importance back, and never found again. Raises NotFound."""
-    found = await _seen(engine, FOUND, key, agent=agent)
-    await settle(engine, found.pair, by=agent)
-    await withdraw(engine, found.line)
-    await delete_pair_record(engine, FOUND, found.line)
-    return found
+    """Remove the links, restore the importance, and never find the pair again. Raises NotFound."""
+    contradiction = await _find(engine, FOUND, key, agent=agent)
+    await settle(engine, contradiction.pair, by=agent)
+    await withdraw(engine, contradiction.record)
+    await delete_pair_record(engine, FOUND, contradiction.record)
+    return contradiction
 
 
 async def confirm_contradiction(engine: Engine, key: str, *, agent: str) -> Contradiction:
-    """A pending one is one. Raises NotFound."""
-    found = await _seen(engine, PENDING, key, agent=agent)
-    if not await resolve(engine, found.pair, by=agent, confidence=1.0):
-        raise MemoryNotFound(found.pair.older.id)
-    return found
+    """Confirm a pending contradiction. Raises NotFound."""
+    contradiction = await _find(engine, PENDING, key, agent=agent)
+    if not await resolve(engine, contradiction.pair, by=agent, confidence=1.0):
+        raise MemoryNotFound(contradiction.pair.older.id)
+    return contradiction
 
 
 async def dismiss_contradiction(engine: Engine, key: str, *, agent: str) -> Contradiction:
-    """A pending one is none. Raises NotFound."""
-    found = await _seen(engine, PENDING, key, agent=agent)
-    await settle(engine, found.pair, by=agent)
-    return found
+    """Dismiss a pending contradiction. Raises NotFound."""
+    contradiction = await _find(engine, PENDING, key, agent=agent)
+    await settle(engine, contradiction.pair, by=agent)
+    return contradiction
 
 
 async def list_contradictions(
     engine: Engine, *, agent: str, pending: bool, limit: int | None = None
 ) -> list[Contradiction]:
-    """Those whose memories the caller sees both of, the newest first."""
+    """The contradictions whose memories the agent sees both, newest first."""
     kind = PENDING if pending else FOUND
-    lines: list[PairRecord] = []
-    for drawer in await pair_namespaces(engine, kind, agents=visible_agents(agent)):
-        lines += await pair_records(engine, drawer)
-    lines.sort(key=lambda line: line.created, reverse=True)
-    found: list[Contradiction] = []
-    for start in range(0, len(lines), BATCH):
-        found += await with_memories(engine, lines[start : start + BATCH], agent=agent, pending=pending)
-        if limit is not None and len(found) >= limit:
-            return found[:limit]
-    return found
+    records: list[PairRecord] = []
+    for namespace in await pair_namespaces(engine, kind, agents=visible_agents(agent)):
+        records += await pair_records(engine, namespace)
+    records.sort(key=lambda record: record.created, reverse=True)
+    contradictions: list[Contradiction] = []
+    for start in range(0, len(records), BATCH):
+        contradictions += await with_memories(
+            engine, records[start : start + BATCH], agent=agent, pending=pending
+        )
+        if limit is not None and len(contradictions) >= limit:
+            return contradictions[:limit]
+    return contradictions
 
 
 async def with_memories(
-    engine: Engine, lines: list[PairRecord], *, agent: str, pending: bool
+    engine: Engine, records: list[PairRecord], *, agent: str, pending: bool
 ) -> list[Contradiction]:
-    """Those of them whose memories are there, seen by the agent, and say what they said."""
-    known = await engine.store.get_many(paired_ids(lines), viewer=agent)
-    seen = (_of_line(line, known, pending=pending) for line in lines)
-    return [one for one in seen if one is not None]
+    """The records whose memories exist, are visible to the agent, and have unchanged texts."""
+    memories = await engine.store.get_many(paired_ids(records), viewer=agent)
+    contradictions = (_to_contradiction(record, memories, pending=pending) for record in records)
+    return [contradiction for contradiction in contradictions if contradiction is not None]
 
 
-async def apply(engine: Engine, line: PairRecord) -> bool:
-    """Draw the links and lower the older one, noting first what it had; False where one of them is gone.
+async def apply(engine: Engine, record: PairRecord) -> bool:
+    """Create the links and lower the older memory's importance; False if one memory is gone.
 
-    What was cut short is gone on with, and not done twice: links and importance change in one step.
+    The previous importance is saved first. An interrupted call is continued and never applied twice, since links and
+    importance change in one step.
     """
-    if line.lowered is not None and await is_drawn(engine, line):
-        await save_pair_record(engine, FOUND, replace(line, applied=True))
+    if record.lowered is not None and await has_link(engine, record):
+        await save_pair_record(engine, FOUND, replace(record, applied=True))
         return True
     for _ in range(TRIES):
-        older = await _memory(engine, line.older)
+        older = await _memory(engine, record.older)
         if older is None:
             return False
-        line = _lowering(engine, line, older)
-        await save_pair_record(engine, FOUND, line)
+        record = _with_lowered_importance(engine, record, older)
+        await save_pair_record(engine, FOUND, record)
         try:
-            await engine.store.apply([*links_of(line), *_lowered(line)])
+            await engine.store.apply([*links_of(record), *_lowering_changes(record)])
         except MemoryNotFound:
             return False
-        after = await _memory(engine, line.older)
-        # Where somebody used or changed it in between, what they made of it is read, and lowered.
-        if not line.importance or after is None or after.importance != older.importance:
+        after = await _memory(engine, record.older)
+        # If somebody used or changed the memory in between, read it again and lower that value.
+        if not record.importance or after is None or after.importance != older.importance:
             break
-    await save_pair_record(engine, FOUND, replace(line, applied=True))
+    await save_pair_record(engine, FOUND, replace(record, applied=True))
     return True
 
 
-async def withdraw(engine: Engine, line: PairRecord) -> None:
-    """What `apply` did, undone: by the same share, for it may have faded since; a value that somebody chose meanwhile stands."""
-    if not line.applied and not await is_drawn(engine, line):
+async def withdraw(engine: Engine, record: PairRecord) -> None:
+    """Undo `apply`. The importance is raised by the same factor, since it may have decayed; a value set by a person stays."""
+    if not record.applied and not await has_link(engine, record):
         return
     changes: list[Change] = [
         Disconnect(link.origin, link.target, link.relation)
-        for change in links_of(line)
+        for change in links_of(record)
         if (link := change.link).origin and link.target
     ]
-    older = await _memory(engine, line.older)
-    if older is not None and line.importance and line.lowered_to and await _is_as_left(engine, older, line):
+    older = await _memory(engine, record.older)
+    if (
+        older is not None
+        and record.importance
+        and record.lowered_to
+        and await _is_importance_unchanged(engine, older, record)
+    ):
         now = engine.clock()
-        back = min(1.0, round(older.importance * line.importance / line.lowered_to, 9))
-        changes.append(Tend(older.id, importance=back, review=now, unless_since=now))
+        restored = min(1.0, round(older.importance * record.importance / record.lowered_to, 9))
+        changes.append(Tend(older.id, importance=restored, review=now, unless_since=now))
     await engine.store.apply(changes)
 
 
-def links_of(line: PairRecord) -> list[Connect]:
-    """Of what only a person may take the place of, the later one takes no place."""
-    now = line.lowered or line.created
-    drawn = [Link(line.newer, line.older, Relation.CONTRADICTS, now, weight=line.confidence, automatic=True)]
-    if line.importance is not None:
-        drawn.append(Link(line.older, line.newer, Relation.SUPERSEDED_BY, now, automatic=True))
-    return [Connect(link) for link in drawn]
+def links_of(record: PairRecord) -> list[Connect]:
+    """The links of a record. A memory that only a person may replace gets no superseded_by link."""
+    now = record.lowered or record.created
+    links = [
+        Link(record.newer, record.older, Relation.CONTRADICTS, now, weight=record.confidence, automatic=True)
+    ]
+    if record.importance is not None:
+        links.append(Link(record.older, record.newer, Relation.SUPERSEDED_BY, now, automatic=True))
+    return [Connect(link) for link in links]
 
 
-async def is_drawn(engine: Engine, line: PairRecord) -> bool:
-    """Whether upkeep's link is there."""
-    if not line.newer or not line.older:
+async def has_link(engine: Engine, record: PairRecord) -> bool:
+    """Whether the automatic link exists."""
+    if not record.newer or not record.older:
         return False
-    found = await engine.store.links_of([line.newer], relations=(Relation.CONTRADICTS,), viewer=EVERYONE)
-    ours = (line.newer, line.older)
-    return any(link.automatic and (link.origin, link.target) == ours for link in found)
+    links = await engine.store.links_of([record.newer], relations=(Relation.CONTRADICTS,), viewer=EVERYONE)
+    ours = (record.newer, record.older)
+    return any(link.automatic and (link.origin, link.target) == ours for link in links)
 
 
-def _lowering(engine: Engine, line: PairRecord, older: Memory) -> PairRecord:
+def _with_lowered_importance(engine: Engine, record: PairRecord, older: Memory) -> PairRecord:
     importance = None if is_kept_for_good(older) else older.importance
     lowered_to = None if importance is None else importance * OUTDATED_FACTOR
-    return replace(line, importance=importance, lowered_to=lowered_to, lowered=engine.clock(), applied=False)
+    return replace(
+        record, importance=importance, lowered_to=lowered_to, lowered=engine.clock(), applied=False
+    )
 
 
-def _lowered(line: PairRecord) -> list[Change]:
-    if line.importance is None or line.lowered is None:
+def _lowering_changes(record: PairRecord) -> list[Change]:
+    if record.importance is None or record.lowered is None:
         return []
-    return [Tend(line.older, importance=line.lowered_to, review=line.lowered, unless_since=line.lowered)]
+    return [
+        Tend(record.older, importance=record.lowered_to, review=record.lowered, unless_since=record.lowered)
+    ]
 
 
-async def _is_as_left(engine: Engine, older: Memory, line: PairRecord) -> bool:
-    """Whether no person set another importance since. Each amendment kept what was before it."""
-    since = line.lowered or line.created
+async def _is_importance_unchanged(engine: Engine, older: Memory, record: PairRecord) -> bool:
+    """Whether nobody set another importance since. Every amendment left a version with the value before it."""
+    since = record.lowered or record.created
     if older.updated <= since:
         return True
     versions = await engine.store.versions_of(older.id)
-    had = [version.importance for version in versions if version.amended > since]
-    return all(isclose(one, two) for one, two in pairwise([*had, older.importance]))
+    importances = [version.importance for version in versions if version.amended > since]
+    return all(isclose(before, after) for before, after in pairwise([*importances, older.importance]))
 
 
 async def _memory(engine: Engine, memory_id: str) -> Memory | None:
     return (await engine.store.get_many([memory_id], viewer=EVERYONE)).get(memory_id) if memory_id else None
 
 
-async def _seen(engine: Engine, kind: str, key: str, *, agent: str) -> Contradiction:
-    wanted = key.strip().lower()
-    if not wanted:
+async def _find(engine: Engine, kind: str, key: str, *, agent: str) -> Contradiction:
+    prefix = key.strip().lower()
+    if not prefix:
         raise InvalidInput("An id is empty.", advice="`mindhold contradictions` shows them.")
-    seen: list[Contradiction] = []
-    for drawer in await pair_namespaces(engine, kind, agents=visible_agents(agent)):
-        if len(wanted) < SPREAD or drawer == pair_namespace(kind, drawer.agent, wanted):
-            lines = [line for line in await pair_records(engine, drawer) if line.key.startswith(wanted)]
-            seen += await with_memories(engine, lines, agent=agent, pending=kind == PENDING)
-    if len(seen) > 1:
-        raise InvalidInput(f"{wanted!r} begins several ids.", advice="Give more of it.")
-    if not seen:
+    matches: list[Contradiction] = []
+    for namespace in await pair_namespaces(engine, kind, agents=visible_agents(agent)):
+        if len(prefix) < SHARD_CHARS or namespace == pair_namespace(kind, namespace.agent, prefix):
+            records = [
+                record for record in await pair_records(engine, namespace) if record.key.startswith(prefix)
+            ]
+            matches += await with_memories(engine, records, agent=agent, pending=kind == PENDING)
+    if len(matches) > 1:
+        raise InvalidInput(f"{prefix!r} begins several ids.", advice="Give more of it.")
+    if not matches:
         what = "pending contradiction" if kind == PENDING else "contradiction"
-        raise NotFound(f"There is no {what} {wanted!r}.", advice="`mindhold contradictions` shows them.")
-    return seen[0]
+        raise NotFound(f"There is no {what} {prefix!r}.", advice="`mindhold contradictions` shows them.")
+    return matches[0]
 
 
-def _of_line(line: PairRecord, known: Mapping[str, Memory], *, pending: bool) -> Contradiction | None:
-    """None where one is out of sight, not there now, or says something else by now."""
-    older, newer = known.get(line.older), known.get(line.newer)
+def _to_contradiction(
+    record: PairRecord, memories: Mapping[str, Memory], *, pending: bool
+) -> Contradiction | None:
+    older, newer = memories.get(record.older), memories.get(record.newer)
     if older is None or newer is None:
         return None
-    pair = MemoryPair(older, newer, line.similarity)
-    there = older.status is not Status.FORGOTTEN and newer.status is Status.ACTIVE
-    return Contradiction(line, pair, pending) if there and line.is_of(pair) else None
+    pair = MemoryPair(older, newer, record.similarity)
+    visible = older.status is not Status.FORGOTTEN and newer.status is Status.ACTIVE
+    return Contradiction(record, pair, pending) if visible and record.is_of(pair) else None
 
 
-LONGEST = 400  # characters of each text
+LONGEST = 400  # characters shown of each text
 
 
 class SideView(Output):
-    """One of the two."""
+    """One memory of a contradiction."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     content: str = Field(description="The text.", examples=["Staging listens on port 5432."])
@@ -245,7 +262,7 @@ class SideView(Output):
 
 
 class ContradictionView(Output):
-    """Two memories of which the later denies the earlier, or may."""
+    """Two memories of which the later contradicts the earlier, or may."""
 
     id: str = Field(description="Its id.", examples=["7c1e09ab"])
     pending: bool = Field(examples=[True])
@@ -267,20 +284,20 @@ class ContradictionView(Output):
 
 
 class ListContradictionsInput(Input):
-    """How many of each."""
+    """How many of each to list."""
 
     limit: int = Field(default=50, ge=1, le=1000, description="Maximum number of results.", examples=[10])
 
 
 class ListContradictionsResult(Output):
-    """Those that the caller sees both sides of, the newest first."""
+    """The contradictions whose memories the caller sees both, newest first."""
 
     found: list[ContradictionView] = Field(examples=[[]])
     pending: list[ContradictionView]
 
 
 class ContradictionInput(Input):
-    """Which one; the beginning of its id suffices."""
+    """Which contradiction: its id or the beginning of it."""
 
     id: str = Field(
         min_length=1,
@@ -291,19 +308,20 @@ class ContradictionInput(Input):
 
 
 class ContradictionResult(Output):
-    """The one that it was about."""
+    """The contradiction concerned."""
 
     contradiction: ContradictionView
 
 
 async def _list(context: Context, request: ListContradictionsInput) -> ListContradictionsResult:
-    """Memories that deny each other: found ones, and those that wait for somebody to judge them."""
+    """List contradictions: those that were found, and pending ones that somebody has to judge."""
     found, pending = [
         await list_contradictions(context.engine, agent=context.agent, pending=pending, limit=request.limit)
         for pending in (False, True)
     ]
     return ListContradictionsResult(
-        found=[_view(one) for one in found], pending=[_view(one) for one in pending]
+        found=[_view(contradiction) for contradiction in found],
+        pending=[_view(contradiction) for contradiction in pending],
     )
 
 
@@ -311,7 +329,7 @@ LIST_CONTRADICTIONS = operation("list_contradictions", _list, reads=True)
 
 
 async def _undo(context: Context, request: ContradictionInput) -> ContradictionResult:
-    """Take a found contradiction back; it isn't found again."""
+    """Undo a contradiction; it isn't found again."""
     return ContradictionResult(
         contradiction=_view(await undo_contradiction(context.engine, request.id, agent=context.agent))
     )
@@ -321,7 +339,7 @@ UNDO_CONTRADICTION = operation("undo_contradiction", _undo, writes=True)
 
 
 async def _confirm(context: Context, request: ContradictionInput) -> ContradictionResult:
-    """Say that a pending one is one: the later memory takes the earlier one's place."""
+    """Confirm a pending contradiction: the later memory supersedes the earlier one."""
     return ContradictionResult(
         contradiction=_view(await confirm_contradiction(context.engine, request.id, agent=context.agent))
     )
@@ -331,7 +349,7 @@ CONFIRM_CONTRADICTION = operation("confirm_contradiction", _confirm, writes=True
 
 
 async def _dismiss(context: Context, request: ContradictionInput) -> ContradictionResult:
-    """Say that a pending one is none; it isn't raised again."""
+    """Dismiss a pending contradiction; it isn't raised again."""
     return ContradictionResult(
         contradiction=_view(await dismiss_contradiction(context.engine, request.id, agent=context.agent))
     )
@@ -340,16 +358,16 @@ async def _dismiss(context: Context, request: ContradictionInput) -> Contradicti
 DISMISS_CONTRADICTION = operation("dismiss_contradiction", _dismiss, writes=True)
 
 
-def _view(one: Contradiction) -> ContradictionView:
+def _view(contradiction: Contradiction) -> ContradictionView:
     return ContradictionView(
-        id=one.line.key,
-        pending=one.pending,
-        older=_side(one.pair.older),
-        newer=_side(one.pair.newer),
-        found_by=one.line.by,
-        confidence=one.line.confidence,
-        similarity=one.line.similarity,
-        found=one.line.created,
+        id=contradiction.record.key,
+        pending=contradiction.pending,
+        older=_side(contradiction.pair.older),
+        newer=_side(contradiction.pair.newer),
+        found_by=contradiction.record.by,
+        confidence=contradiction.record.confidence,
+        similarity=contradiction.record.similarity,
+        found=contradiction.record.created,
     )
 
 

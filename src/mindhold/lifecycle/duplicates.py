@@ -12,7 +12,7 @@ from time import perf_counter
 
 from mindhold.engine import Engine
 from mindhold.lifecycle.archive import TRIES, apply_to_existing
-from mindhold.lifecycle.stages import MOST_TOLD, NOTHING, DuePages, StageExample, StageLimits, StageResult
+from mindhold.lifecycle.stages import MAX_EXAMPLES, NOTHING, DuePages, StageExample, StageLimits, StageResult
 from mindhold.memories.duplicates import inheritance, superseding
 from mindhold.memories.prepare import gist_of
 from mindhold.model.errors import Conflict, MemoryNotFound
@@ -27,81 +27,90 @@ DUPLICATES_STAGE = "duplicates"
 
 @dataclass(slots=True)
 class MergedDuplicates:
-    """What was merged: `retired` into `kept`."""
+    """The result of a merge: the `retired` memories were merged into the `survivors`."""
 
     retired: set[str] = field(default_factory=set)
-    kept: set[str] = field(default_factory=set)
-    told: list[StageExample] = field(default_factory=list)
+    survivors: set[str] = field(default_factory=set)
+    examples: list[StageExample] = field(default_factory=list)
 
 
 async def run_duplicates(engine: Engine, within: StageLimits) -> StageResult:
-    """This stage alone; what was due stays due for the others."""
-    begun = perf_counter()
+    """Run this stage alone; memories stay due for the other stages."""
+    began = perf_counter()
     pages = DuePages(engine, within, moving=False)
-    told: list[StageExample] = []
+    examples: list[StageExample] = []
     retired: set[str] = set()
     while (page := await pages.next()) is not None:
         merged = await merge_duplicates(
             engine, page.memories, read=page.read, dry=within.dry, besides=retired
         )
-        told += merged.told
+        examples += merged.examples
         retired |= merged.retired
     return StageResult(
         DUPLICATES_STAGE,
-        changed=len(told),
-        detail=f"{len(told)} merged" if told else NOTHING,
-        seconds=perf_counter() - begun,
+        changed=len(examples),
+        detail=f"{len(examples)} merged" if examples else NOTHING,
+        seconds=perf_counter() - began,
         more=pages.more,
         looked=pages.looked,
-        examples=tuple(told[:MOST_TOLD]),
-        counts={"merged": len(told)} if told else {},
+        examples=tuple(examples[:MAX_EXAMPLES]),
+        counts={"merged": len(examples)} if examples else {},
     )
 
 
 async def merge_duplicates(
     engine: Engine, memories: Sequence[Memory], *, read: datetime, dry: bool, besides: AbstractSet[str]
 ) -> MergedDuplicates:
-    """Merge those that repeat another one of their scope, agent and topic, each looked at once as it is worded.
+    """Merge memories that repeat another one of their scope, agent and topic. Each wording is looked at once.
 
-    `besides` are those that were merged on an earlier page, which a dry run finds as they were.
+    `besides` are memories merged on an earlier page, which a dry run still finds unmerged.
     """
     groups: dict[tuple[str, str], list[Memory]] = defaultdict(list)
     for memory in memories:
-        if is_unswept(memory) and _mergeable(memory):
+        if is_unswept(memory) and _is_mergeable(memory):
             groups[memory.scope, memory.agent].append(memory)
     merged = MergedDuplicates()
     if engine.settings.lifecycle_rules.keeps_all:
         return merged
     for (scope, agent), fresh in groups.items():
         gists = await asyncio.to_thread(_gists, fresh)
-        wanted = list({gist for gist in gists.values() if gist})
-        known = await engine.store.by_gist(wanted, scope=scope, agent=agent)
+        distinct = list({gist for gist in gists.values() if gist})
+        by_gist = await engine.store.by_gist(distinct, scope=scope, agent=agent)
         for memory in fresh:
-            same = _alike(memory, known.get(gists[memory.id], ()), besides=merged.retired | besides)
-            if not same:
+            duplicates = _find_duplicates(
+                memory, by_gist.get(gists[memory.id], ()), besides=merged.retired | besides
+            )
+            if not duplicates:
                 continue
-            kept, retired = choose_survivor([memory, *same])
+            survivor, retired = choose_survivor([memory, *duplicates])
             if retired and not dry:
-                retired = await _retire(engine, kept, retired, read=read)
+                retired = await _retire(engine, survivor, retired, read=read)
             if retired:
-                merged.kept.add(kept.id)
+                merged.survivors.add(survivor.id)
                 merged.retired.update(old.id for old in retired)
-                merged.told += [
-                    StageExample(old.id, "merged", f"says the same as {kept.id}") for old in retired
+                merged.examples += [
+                    StageExample(old.id, "merged", f"says the same as {survivor.id}") for old in retired
                 ]
     return merged
 
 
-def choose_survivor(alike: Sequence[Memory]) -> tuple[Memory, list[Memory]]:
-    """The one that stays, and those that it stands for: never an anchor, a permanent or a marked one."""
-    ordered = sorted(
-        alike, key=lambda one: (not _stays(one), -one.importance, -one.uses, one.created, one.id)
+def choose_survivor(memories: Sequence[Memory]) -> tuple[Memory, list[Memory]]:
+    """The memory that survives and those merged into it; never an anchor, a permanent or a marked one."""
+    ranked = sorted(
+        memories,
+        key=lambda memory: (
+            not _is_protected(memory),
+            -memory.importance,
+            -memory.uses,
+            memory.created,
+            memory.id,
+        ),
     )
-    kept, *others = ordered
-    return kept, [one for one in others if not _stays(one)]
+    survivor, *others = ranked
+    return survivor, [memory for memory in others if not _is_protected(memory)]
 
 
-def _stays(memory: Memory) -> bool:
+def _is_protected(memory: Memory) -> bool:
     return is_kept_for_good(memory) or is_marked(memory)
 
 
@@ -109,80 +118,93 @@ def _gists(memories: Sequence[Memory]) -> dict[str, str]:
     return {memory.id: gist_of(lexemes(memory.content)) for memory in memories}
 
 
-def _alike(memory: Memory, known: Sequence[Memory], *, besides: AbstractSet[str]) -> list[Memory]:
+def _find_duplicates(
+    memory: Memory, candidates: Sequence[Memory], *, besides: AbstractSet[str]
+) -> list[Memory]:
     if memory.id in besides:
         return []
     return [
         other
-        for other in known
+        for other in candidates
         if other.id != memory.id
         and other.id not in besides
         and other.kind is memory.kind
         and other.topic.casefold() == memory.topic.casefold()
-        and _mergeable(other)
+        and _is_mergeable(other)
         and same_statement(memory.content, other.content)
     ]
 
 
-def _mergeable(memory: Memory) -> bool:
+def _is_mergeable(memory: Memory) -> bool:
     return memory.status is Status.ACTIVE and not is_part(memory) and not is_working(memory)
 
 
-async def _retire(engine: Engine, kept: Memory, old: Sequence[Memory], *, read: datetime) -> list[Memory]:
-    """Those that were retired by this call, in one piece with what they leave: broken off, all is as it was or done.
+async def _retire(engine: Engine, survivor: Memory, old: Sequence[Memory], *, read: datetime) -> list[Memory]:
+    """Supersede duplicates and transfer their uses and links in one transaction; return those that this call retired.
 
-    Of two that merge the same at once each is counted once.
+    When two processes merge the same memories at once, each memory is counted once.
     """
     for _ in range(TRIES):
-        known = await engine.store.get_many([kept.id, *(one.id for one in old)], viewer="system")
-        old = [known[one.id] for one in old if _is_as_it_was(one, known.get(one.id))]
-        heir = known.get(kept.id)
-        if heir is None or not _is_as_it_was(kept, heir) or not old:
+        current = await engine.store.get_many([survivor.id, *(memory.id for memory in old)], viewer="system")
+        old = [current[memory.id] for memory in old if _is_unchanged(memory, current.get(memory.id))]
+        current_survivor = current.get(survivor.id)
+        if current_survivor is None or not _is_unchanged(survivor, current_survivor) or not old:
             return []
-        taken = await transferred_links(engine, heir, old)
+        links = await transferred_links(engine, current_survivor, old)
         try:
-            await engine.store.apply(_superseding(heir, old, taken, now=read))
+            await engine.store.apply(_merge_changes(current_survivor, old, links, now=read))
             break
         except MemoryNotFound:  # one of them was erased meanwhile
             continue
     else:
         return []
-    return await _settled(engine, heir, old, taken, read=read)
+    return await _correct_races(engine, current_survivor, old, links, read=read)
 
 
-async def _settled(
-    engine: Engine, kept: Memory, old: Sequence[Memory], taken: Sequence[Link], *, read: datetime
+async def _correct_races(
+    engine: Engine, survivor: Memory, old: Sequence[Memory], links: Sequence[Link], *, read: datetime
 ) -> list[Memory]:
-    """Those that did go; what others changed between the look and the merging is put right."""
-    now = await engine.store.get_many([kept.id, *(one.id for one in old)], viewer="system")
-    mine = [one for one in old if one.id in now and _retired_at(now[one.id], read)]
-    wrong = [one for one in mine if now[one.id].content_hash != one.content_hash]
-    heir = now.get(kept.id)
-    if heir is None or heir.status is not Status.ACTIVE or heir.content_hash != kept.content_hash:
-        wrong = list(mine)
-    for one in wrong:
-        await _bring_back(engine, one, kept)
-    merged = [one for one in mine if one not in wrong]
-    lost = sum(one.uses for one in old if one not in merged)
+    """Return the retired memories, after undoing the merge of those that changed in between."""
+    current = await engine.store.get_many([survivor.id, *(memory.id for memory in old)], viewer="system")
+    retired = [memory for memory in old if memory.id in current and _retired_at(current[memory.id], read)]
+    invalid = [memory for memory in retired if current[memory.id].content_hash != memory.content_hash]
+    current_survivor = current.get(survivor.id)
+    if (
+        current_survivor is None
+        or current_survivor.status is not Status.ACTIVE
+        or current_survivor.content_hash != survivor.content_hash
+    ):
+        invalid = list(retired)
+    for memory in invalid:
+        await _bring_back(engine, memory, survivor)
+    merged = [memory for memory in retired if memory not in invalid]
+    lost_uses = sum(memory.uses for memory in old if memory not in merged)
     changes: list[Change] = []
-    if heir is not None and lost:
-        changes.append(Inherit(kept.id, supersedes=heir.supersedes or old[0].id, importance=0.0, uses=-lost))
+    if current_survivor is not None and lost_uses:
+        changes.append(
+            Inherit(
+                survivor.id,
+                supersedes=current_survivor.supersedes or old[0].id,
+                importance=0.0,
+                uses=-lost_uses,
+            )
+        )
     if not merged:
-        changes += [Disconnect(link.origin, link.target, link.relation) for link in taken]
+        changes += [Disconnect(link.origin, link.target, link.relation) for link in links]
     if changes:
         await engine.store.apply(changes)
     return merged
 
 
-def _superseding(
-    kept: Memory, old: Sequence[Memory], taken: Sequence[Link], *, now: datetime
+def _merge_changes(
+    survivor: Memory, old: Sequence[Memory], links: Sequence[Link], *, now: datetime
 ) -> list[Change]:
-    """They go, and leave what they had earned, and whom they knew."""
-    connects = (Connect(link) for link in taken)
-    return [*superseding(kept, old, now=now), *connects, inheritance(kept, old)]
+    """Supersede the duplicates and give the survivor their uses and links."""
+    connects = (Connect(link) for link in links)
+    return [*superseding(survivor, old, now=now), *connects, inheritance(survivor, old)]
 
 
-def _is_as_it_was(before: Memory, now: Memory | None) -> bool:
+def _is_unchanged(before: Memory, now: Memory | None) -> bool:
     return now is not None and now.status is Status.ACTIVE and now.content_hash == before.content_hash
 
 
@@ -190,31 +212,31 @@ def _retired_at(memory: Memory, moment: datetime) -> bool:
     return memory.status is Status.SUPERSEDED and memory.updated == moment
 
 
-async def transferred_links(engine: Engine, kept: Memory, old: Sequence[Memory]) -> list[Link]:
-    """The old ones' links as the kept one's, without those that it has."""
-    ids = {one.id for one in old}
-    links = await engine.store.links_of([kept.id, *ids], viewer="system")
-    has = {(link.origin, link.target, link.relation) for link in links}
-    taken: dict[tuple[str, str, Relation], Link] = {}
+async def transferred_links(engine: Engine, survivor: Memory, old: Sequence[Memory]) -> list[Link]:
+    """The links of the old memories redirected to the surviving one, without links that it has."""
+    ids = {memory.id for memory in old}
+    links = await engine.store.links_of([survivor.id, *ids], viewer="system")
+    existing = {(link.origin, link.target, link.relation) for link in links}
+    transferred: dict[tuple[str, str, Relation], Link] = {}
     for link in links:
         if link.relation is Relation.SUPERSEDED_BY or (
             link.automatic and link.relation is Relation.CONTRADICTS
         ):
-            continue  # what upkeep found stays with its own book
-        origin = kept.id if link.origin in ids else link.origin
-        target = kept.id if link.target in ids else link.target
+            continue  # automatic contradiction links belong to their own records
+        origin = survivor.id if link.origin in ids else link.origin
+        target = survivor.id if link.target in ids else link.target
         key = (origin, target, link.relation)
-        if origin != target and key not in has:
-            taken[key] = replace(link, origin=origin, target=target)
-    return list(taken.values())
+        if origin != target and key not in existing:
+            transferred[key] = replace(link, origin=origin, target=target)
+    return list(transferred.values())
 
 
-async def _bring_back(engine: Engine, old: Memory, kept: Memory) -> None:
-    """What it was merged into is no longer what it was."""
+async def _bring_back(engine: Engine, old: Memory, survivor: Memory) -> None:
+    """Reactivate a memory whose survivor changed."""
     try:
         await apply_to_existing(
             engine, [Mark(old.id, Status.ACTIVE, None, engine.clock(), only_from=Status.SUPERSEDED)]
         )
-    except Conflict:  # the same was remembered anew
+    except Conflict:  # the same content was stored again
         return
-    await engine.store.apply([Disconnect(old.id, kept.id, Relation.SUPERSEDED_BY)])
+    await engine.store.apply([Disconnect(old.id, survivor.id, Relation.SUPERSEDED_BY)])

@@ -23,7 +23,7 @@ from mindhold.ports.store import StoreFinding
 
 MAINTENANCE_JOB = "maintain"
 BACKUP, CONSOLIDATE = "backup", "consolidate"
-# In their order, each imported when it runs: `async (engine, within) -> Stage`. A backup comes before anything goes.
+# In order, each imported when it runs: `async (engine, within) -> StageResult`. The backup comes before any removal.
 STEPS: Mapping[str, str] = {
     BACKUP: "mindhold.backup.schedule:run_scheduled_backup",
     "summaries": "mindhold.conversations.recap_maintenance:run_recap_maintenance",
@@ -32,12 +32,11 @@ STEPS: Mapping[str, str] = {
     "tidy": "mindhold.lifecycle.maintenance:run_tidy_step",
     "optimise": "mindhold.lifecycle.maintenance:run_optimise_step",
 }
-SCHEDULE = f"schedule:{MAINTENANCE_JOB}"  # the cursor that says when the last night's run was due
-MAINTAINED = "maintained"  # the one that says when all steps were last gone through
-OTHER = "Another maintenance is under way."
-EARLY = timedelta(
-    hours=12
-)  # a consolidation that is wanted every so many days is not put off by a night for minutes
+SCHEDULE = f"schedule:{MAINTENANCE_JOB}"  # the cursor with the time of the last nightly run
+MAINTAINED = "maintained"  # the cursor with the time of the last complete run
+ALREADY_RUNNING = "Another maintenance is under way."
+# A consolidation every so many days must not slip by a night because of a few minutes.
+EARLY = timedelta(hours=12)
 Run = Callable[[Engine, StageLimits], Awaitable[StageResult]]
 Tell = Callable[[str, int, int], None]
 log = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """Every step that ran. `notice` says why none did."""
+    """The steps of a run. `notice` says why nothing ran."""
 
     started: datetime
     seconds: float
@@ -64,7 +63,7 @@ class MaintenanceReport:
 
     @property
     def failed(self) -> list[str]:
-        """The names of those that did."""
+        """The names of the steps that failed."""
         return [step.stage.name for step in self.steps if step.error]
 
 
@@ -77,26 +76,26 @@ async def run_maintenance(
     besides: Sequence[str] = (),
     tell: Tell = lambda _name, _done, _total: None,
 ) -> MaintenanceReport:
-    """All steps, or those that are named, without those `besides`. Raises InvalidInput, and the store's errors at its ends."""
-    wanted = [name for name in chosen_steps(steps) if name not in besides]
-    started, begun = engine.clock(), perf_counter()
+    """Run all steps or the named ones, without `besides`. Raises InvalidInput, and the store's errors outside of steps."""
+    names = [name for name in chosen_steps(steps) if name not in besides]
+    started, began = engine.clock(), perf_counter()
     limit = engine.settings.maintenance.seconds if seconds is None else seconds
     within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.settings.life.batch)
     if dry:
-        done = await _all(engine, within, wanted, tell)
-        return MaintenanceReport(started, perf_counter() - begun, dry=True, steps=tuple(done))
-    async with claim(engine, MAINTENANCE_JOB) as mine:
-        if not mine:
-            return MaintenanceReport(started, 0.0, notice=OTHER)
+        results = await _run_steps(engine, within, names, tell)
+        return MaintenanceReport(started, perf_counter() - began, dry=True, steps=tuple(results))
+    async with claim(engine, MAINTENANCE_JOB) as acquired:
+        if not acquired:
+            return MaintenanceReport(started, 0.0, notice=ALREADY_RUNNING)
         await engine.use_counter.flush()
-        done = await _all(engine, within, wanted, tell)
-        report = MaintenanceReport(started, perf_counter() - begun, steps=tuple(done))
+        results = await _run_steps(engine, within, names, tell)
+        report = MaintenanceReport(started, perf_counter() - began, steps=tuple(results))
         await save_maintenance_report(engine, report, whole=not steps)
     return report
 
 
 def chosen_steps(steps: Sequence[str]) -> list[str]:
-    """Those that are named, in the order of all; all when none is. Raises InvalidInput."""
+    """The named steps in order; all if none is named. Raises InvalidInput."""
     unknown = [name for name in steps if name not in STEPS]
     if unknown:
         raise InvalidInput(f"There is no step {unknown[0]!r}.", advice=f"Choose among {', '.join(STEPS)}.")
@@ -104,26 +103,26 @@ def chosen_steps(steps: Sequence[str]) -> list[str]:
 
 
 async def scheduled_steps(engine: Engine) -> list[str]:
-    """The steps of a night's run: a consolidation only as often as life.consolidate_hours says."""
+    """The steps of a nightly run. It consolidates only as often as life.consolidate_hours says."""
     hours, last = engine.settings.life.consolidate_hours, await last_consolidated(engine)
     due = hours > 0 and (last is None or engine.clock() - last >= timedelta(hours=hours) - EARLY)
     return [name for name in STEPS if name != CONSOLIDATE or due]
 
 
 async def save_maintenance_report(engine: Engine, report: MaintenanceReport, *, whole: bool) -> None:
-    """Note that it was: the next night's is due a night later. The one place that a run is told of."""
+    """Save when the run was and write its audit record and log line."""
     if whole:
         now = engine.clock().isoformat()
         await engine.store.set_cursor(MAINTAINED, now)
         await engine.store.set_cursor(SCHEDULE, now)
-    told = [
+    operations = [
         f"{step.stage.name} failed: {step.code}" if step.error else f"{step.stage.name}: {step.stage.detail}"
         for step in report.steps
         if step.error or step.stage.changed
     ]
     counts = {step.stage.name: step.stage.changed for step in report.steps if step.stage.changed}
-    if told:
-        await write_audit_record(engine, MAINTENANCE_JOB, operations=told, counts=counts)
+    if operations:
+        await write_audit_record(engine, MAINTENANCE_JOB, operations=operations, counts=counts)
     changed = sum(counts.values())
     log.info(
         "maintenance ended: %d steps, %d changes, %.1f s, failed: %s",
@@ -135,46 +134,48 @@ async def save_maintenance_report(engine: Engine, report: MaintenanceReport, *, 
 
 
 async def run_step(engine: Engine, name: str, within: StageLimits) -> StepResult:
-    """One of them, whatever it fails at. Logged without a word of what is remembered."""
+    """Run one step and catch every failure. The log contains no memory content."""
     try:
-        stage = await _found(name)(engine, within)
+        stage = await _load_step(name)(engine, within)
     except MindholdError as error:
         log.warning("maintenance: %s failed, %s", name, error.code)
         return StepResult(StageResult(name, 0, ""), error.code, error.message)
-    except Exception as error:  # a step may fail in any way; the others are not to suffer for it
+    except Exception as error:  # a step may fail in any way; the others still run
         log.exception("maintenance: %s failed", name)
         return StepResult(StageResult(name, 0, ""), "INTERNAL", f"{type(error).__name__}: {error}")
-    told = "would change" if within.dry else "changed"
+    verb = "would change" if within.dry else "changed"
     more = ", more is left" if stage.more else ""
-    log.info("maintenance: %s %s %d, %.1f s%s", name, told, stage.changed, stage.seconds, more)
+    log.info("maintenance: %s %s %d, %.1f s%s", name, verb, stage.changed, stage.seconds, more)
     return StepResult(replace(stage, name=name))
 
 
-async def _all(engine: Engine, within: StageLimits, wanted: Sequence[str], tell: Tell) -> list[StepResult]:
-    done: list[StepResult] = []
-    for number, name in enumerate(wanted):
-        tell(name, number, len(wanted))
-        left = max(0.0, within.deadline - within.ticks())
-        share = replace(within, deadline=within.ticks() + left / (len(wanted) - number))
-        done.append(await run_step(engine, name, share))
-    return done
+async def _run_steps(
+    engine: Engine, within: StageLimits, names: Sequence[str], tell: Tell
+) -> list[StepResult]:
+    results: list[StepResult] = []
+    for number, name in enumerate(names):
+        tell(name, number, len(names))
+        seconds = max(0.0, within.deadline - within.ticks())
+        share = replace(within, deadline=within.ticks() + seconds / (len(names) - number))
+        results.append(await run_step(engine, name, share))
+    return results
 
 
-def _found(name: str) -> Run:
+def _load_step(name: str) -> Run:
     module, _, attribute = STEPS[name].partition(":")
-    found: Run = getattr(import_module(module), attribute)
-    return found
+    run: Run = getattr(import_module(module), attribute)
+    return run
 
 
-TURN = 10.0  # seconds
-SHORT_TURN = 2.0  # of them while somebody calls
-HELD = timedelta(minutes=2)  # by one that was killed in its turn
-LEFT, DONE, BEGUN = "left", "done", "begun"  # in the job's result
+TURN_SECONDS = 10.0
+SHORT_TURN_SECONDS = 2.0  # while callers are served
+LEASE = timedelta(minutes=2)  # a process that was killed holds its claim this long
+REMAINING, FINISHED, STARTED = "left", "done", "begun"  # keys of the job's result
 
 
 @dataclass(frozen=True, slots=True)
 class NightlyTurn:
-    """How far it is. `waits`: somebody else is at it, who asked for it by hand or was killed."""
+    """The progress of a nightly run. `waits`: another process runs maintenance, or was killed while it did."""
 
     result: Mapping[str, Any]
     finished: bool = True
@@ -182,47 +183,49 @@ class NightlyTurn:
 
 
 async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
-    """One step, or a part of it. A step that takes its share of the time goes on the next night."""
+    """Run one step or a part of it. A step that used its share of the time continues the next night."""
     so_far = job.result or {
-        LEFT: await scheduled_steps(engine),
-        DONE: {},
-        BEGUN: engine.clock().isoformat(),
+        REMAINING: await scheduled_steps(engine),
+        FINISHED: {},
+        STARTED: engine.clock().isoformat(),
     }
-    left = [name for name in so_far[LEFT] if name in STEPS]
-    done = {name: _step(name, told) for name, told in so_far[DONE].items()}
+    remaining = [name for name in so_far[REMAINING] if name in STEPS]
+    results = {name: _parse_step(name, value) for name, value in so_far[FINISHED].items()}
     if await is_to_stop(engine, job.id):
-        return NightlyTurn({**_result(so_far, [], done), "cancelled": True})
-    async with claim(engine, MAINTENANCE_JOB, held=HELD) as mine:
-        if not mine:
-            return NightlyTurn(_result(so_far, left, done), finished=False, waits=True)
-        if left:
+        return NightlyTurn({**_job_result(so_far, [], results), "cancelled": True})
+    async with claim(engine, MAINTENANCE_JOB, held=LEASE) as acquired:
+        if not acquired:
+            return NightlyTurn(_job_result(so_far, remaining, results), finished=False, waits=True)
+        if remaining:
             await engine.use_counter.flush()
-            name, begun = left[0], perf_counter()
-            before = done.get(name)
-            share = engine.settings.maintenance.seconds / (len(left) + len(done) - (name in done))
+            name, began = remaining[0], perf_counter()
+            before = results.get(name)
+            share = engine.settings.maintenance.seconds / (len(remaining) + len(results) - (name in results))
             spent = before.stage.seconds if before else 0.0
-            step = await run_step(engine, name, _bounds(engine, max(0.0, share - spent)))
-            done[name] = step = _joined(before, step, seconds=perf_counter() - begun)
+            step = await run_step(engine, name, _turn_limits(engine, max(0.0, share - spent)))
+            results[name] = step = _add_turn(before, step, seconds=perf_counter() - began)
             if not step.stage.more or step.stage.seconds >= share:
-                del left[0]
-        await note_progress(engine, job.id, Progress(len(done) - bool(left), len(done) + len(left)))
-        if not left:
-            await save_maintenance_report(engine, _report(engine, so_far, done), whole=True)
-    return NightlyTurn(_result(so_far, left, done), finished=not left)
+                del remaining[0]
+        await note_progress(
+            engine, job.id, Progress(len(results) - bool(remaining), len(results) + len(remaining))
+        )
+        if not remaining:
+            await save_maintenance_report(engine, _report(engine, so_far, results), whole=True)
+    return NightlyTurn(_job_result(so_far, remaining, results), finished=not remaining)
 
 
-def _bounds(engine: Engine, seconds: float) -> StageLimits:
-    quiet = engine.idle_tracker.idle_for(engine.clock(), engine.settings.maintenance.idle)
-    turn = min(seconds, TURN if quiet else SHORT_TURN)
+def _turn_limits(engine: Engine, seconds: float) -> StageLimits:
+    idle = engine.idle_tracker.idle_for(engine.clock(), engine.settings.maintenance.idle)
+    turn = min(seconds, TURN_SECONDS if idle else SHORT_TURN_SECONDS)
     return StageLimits(deadline=monotonic() + turn, batch=engine.settings.life.batch)
 
 
-def _joined(before: StepResult | None, step: StepResult, *, seconds: float) -> StepResult:
-    """What it did in this turn and in those before, with the time that it had."""
+def _add_turn(before: StepResult | None, step: StepResult, *, seconds: float) -> StepResult:
+    """The result of a step over this turn and the earlier ones."""
     earlier = StageResult(step.stage.name, 0, "") if before is None else before.stage
     stage = combine_stages(earlier, step.stage)
     counts = {what: earlier.counts.get(what, 0) + step.stage.counts.get(what, 0) for what in stage.counts}
-    told = StageResult(
+    total = StageResult(
         stage.name,
         stage.changed,
         step.stage.detail,
@@ -230,16 +233,20 @@ def _joined(before: StepResult | None, step: StepResult, *, seconds: float) -> S
         more=step.stage.more,
         counts=counts,
     )
-    return StepResult(told, step.code, step.error)
+    return StepResult(total, step.code, step.error)
 
 
-def _report(engine: Engine, so_far: Mapping[str, Any], done: Mapping[str, StepResult]) -> MaintenanceReport:
-    seconds = sum(step.stage.seconds for step in done.values())
-    return MaintenanceReport(datetime.fromisoformat(so_far[BEGUN]), seconds, steps=tuple(done.values()))
+def _report(
+    engine: Engine, so_far: Mapping[str, Any], results: Mapping[str, StepResult]
+) -> MaintenanceReport:
+    seconds = sum(step.stage.seconds for step in results.values())
+    return MaintenanceReport(datetime.fromisoformat(so_far[STARTED]), seconds, steps=tuple(results.values()))
 
 
-def _result(so_far: Mapping[str, Any], left: list[str], done: Mapping[str, StepResult]) -> dict[str, Any]:
-    told = {
+def _job_result(
+    so_far: Mapping[str, Any], remaining: list[str], results: Mapping[str, StepResult]
+) -> dict[str, Any]:
+    values = {
         name: {
             "changed": step.stage.changed,
             "detail": step.stage.detail,
@@ -249,82 +256,82 @@ def _result(so_far: Mapping[str, Any], left: list[str], done: Mapping[str, StepR
             "code": step.code,
             "error": step.error,
         }
-        for name, step in done.items()
+        for name, step in results.items()
     }
-    return {BEGUN: so_far[BEGUN], LEFT: left, DONE: told}
+    return {STARTED: so_far[STARTED], REMAINING: remaining, FINISHED: values}
 
 
-def _step(name: str, told: Mapping[str, Any]) -> StepResult:
+def _parse_step(name: str, value: Mapping[str, Any]) -> StepResult:
     stage = StageResult(
         name,
-        int(told["changed"]),
-        told["detail"],
-        float(told["seconds"]),
-        more=bool(told["more"]),
-        counts=told["counts"] or {},
+        int(value["changed"]),
+        value["detail"],
+        float(value["seconds"]),
+        more=bool(value["more"]),
+        counts=value["counts"] or {},
     )
-    return StepResult(stage, told["code"], told["error"])
+    return StepResult(stage, value["code"], value["error"])
 
 
-KEPT = timedelta(days=14)
-MOST = 10_000
+JOB_RETENTION = timedelta(days=14)
+MOST_JOBS = 10_000
 
 
 async def tidy(engine: Engine) -> Mapping[str, int]:
-    """How many of each; conversations that fell silent are looked at by a job of their own."""
+    """Drop old jobs and expired entries and return the counts. A job of its own looks for silent conversations."""
     await queue_sweep(engine)
     return {
-        "dropped": await engine.store.drop_jobs(before=engine.clock() - KEPT),
+        "dropped": await engine.store.drop_jobs(before=engine.clock() - JOB_RETENTION),
         "entries": await engine.store.drop_expired(engine.clock()),
     }
 
 
 async def run_tidy_step(engine: Engine, within: StageLimits) -> StageResult:
-    """As a step of maintenance."""
-    begun = perf_counter()
-    done = {"dropped": await _old(engine)} if within.dry else await tidy(engine)
+    """Tidy as a step of maintenance."""
+    began = perf_counter()
+    dropped = {"dropped": await _count_old_jobs(engine)} if within.dry else await tidy(engine)
     words = {"dropped": "old jobs dropped", "entries": "expired notes dropped"}
-    counts = {words[what]: count for what, count in done.items() if count}
+    counts = {words[what]: count for what, count in dropped.items() if count}
     detail = ", ".join(f"{count} {what}" for what, count in counts.items()) or NOTHING
-    return StageResult("tidy", sum(counts.values()), detail, perf_counter() - begun, counts=counts)
+    return StageResult("tidy", sum(counts.values()), detail, perf_counter() - began, counts=counts)
 
 
-async def _old(engine: Engine) -> int:
-    before = engine.clock() - KEPT
-    ended = await engine.store.jobs(states=(JobState.DONE, JobState.DEAD), limit=MOST)
-    return sum(job.finished is not None and job.finished < before for job in ended)
+async def _count_old_jobs(engine: Engine) -> int:
+    before = engine.clock() - JOB_RETENTION
+    jobs = await engine.store.jobs(states=(JobState.DONE, JobState.DEAD), limit=MOST_JOBS)
+    return sum(job.finished is not None and job.finished < before for job in jobs)
 
 
 OPTIMISE_STEP = "optimise"
-PAGES = "file"  # what a store calls them when it looks at itself
+FILE_CHECK = "file"  # the name of a store's own file check
 WHAT_TO_DO = "`mindhold doctor` says what is wrong and what to do."
 
 
 async def run_optimise_step(engine: Engine, within: StageLimits) -> StageResult:
-    """As a step of maintenance. Raises StoreDamaged for what can't be made anew out of the records."""
-    begun = perf_counter()
-    wrong = await _wrong(engine)
+    """Check and optimise the store as a step of maintenance. Raises StoreDamaged if records may be lost."""
+    began = perf_counter()
+    repairable = await _find_repairable(engine)
     if within.dry:
-        told = f"to be made anew: {_listed(wrong)}" if wrong else NOTHING
-        return StageResult(OPTIMISE_STEP, len(wrong), told, perf_counter() - begun)
-    repaired = await engine.store.repair() if wrong else []
-    if repaired and (left := await _wrong(engine)):
-        raise StoreDamaged(f"What is derived stays wrong: {_listed(left)}.", advice=WHAT_TO_DO)
+        detail = f"to be made anew: {_format_findings(repairable)}" if repairable else NOTHING
+        return StageResult(OPTIMISE_STEP, len(repairable), detail, perf_counter() - began)
+    repaired = await engine.store.repair() if repairable else []
+    if repaired and (remaining := await _find_repairable(engine)):
+        raise StoreDamaged(f"What is derived stays wrong: {_format_findings(remaining)}.", advice=WHAT_TO_DO)
     freed = await engine.store.optimise()
     await engine.store.set_cursor(OPTIMISED, engine.clock().isoformat())
     counts = {what: count for what, count in (("repaired", len(repaired)), ("bytes freed", freed)) if count}
-    told = "; ".join([*repaired, *([f"{freed:,} bytes freed"] if freed else [])])
+    detail = "; ".join([*repaired, *([f"{freed:,} bytes freed"] if freed else [])])
     changed = len(repaired) + bool(freed)
-    return StageResult(OPTIMISE_STEP, changed, told or "in order", perf_counter() - begun, counts=counts)
+    return StageResult(OPTIMISE_STEP, changed, detail or "in order", perf_counter() - began, counts=counts)
 
 
-async def _wrong(engine: Engine) -> list[StoreFinding]:
-    """What can be made anew. Raises StoreDamaged where the records themselves may be lost: nothing is written there."""
+async def _find_repairable(engine: Engine) -> list[StoreFinding]:
+    """The findings that a rebuild repairs. Raises StoreDamaged if records may be lost; nothing is written then."""
     findings = await engine.store.check()
-    if damaged := [one for one in findings if one.name == PAGES and not one.healthy]:
-        raise StoreDamaged(f"The database is damaged: {_listed(damaged)}.", advice=WHAT_TO_DO)
-    return [one for one in findings if one.mendable]
+    if damaged := [finding for finding in findings if finding.name == FILE_CHECK and not finding.healthy]:
+        raise StoreDamaged(f"The database is damaged: {_format_findings(damaged)}.", advice=WHAT_TO_DO)
+    return [finding for finding in findings if finding.mendable]
 
 
-def _listed(findings: Sequence[StoreFinding]) -> str:
-    return "; ".join(f"{one.name}: {one.detail}" for one in findings)
+def _format_findings(findings: Sequence[StoreFinding]) -> str:
+    return "; ".join(f"{finding.name}: {finding.detail}" for finding in findings)

@@ -10,7 +10,7 @@ from time import monotonic, perf_counter
 
 from pydantic import Field
 
-from mindhold.jobs.handlers import HANDLERS, OF_HISTORY, SHORT, handlers_within
+from mindhold.jobs.handlers import HANDLERS, HISTORY_JOBS, SHORT_JOBS, handlers_within
 from mindhold.jobs.runner import Runner
 from mindhold.jobs.schedule import enqueue_due
 from mindhold.lifecycle import retention
@@ -37,8 +37,8 @@ from mindhold.operations import Context, Input, Output, operation
 JOBS = "jobs"
 MOST_JOBS = 1000
 MOST_REPORTS = 400
-_LISTED = (Fate.ARCHIVED, Fate.ERASED, STALE)  # each in a list of its own
-_IN_WORDS = {
+_LISTED = (Fate.ARCHIVED, Fate.ERASED, STALE)  # each has a list of its own in the result
+_EFFECT_TEXTS = {
     "embed embedded": "{} embedded",
     "relate changes": "{} related with others",
     "reflect ended": "{} conversations ended",
@@ -50,11 +50,11 @@ _IN_WORDS = {
     "tidy-jobs dropped": "{} old jobs dropped",
     "tidy-jobs entries": "{} expired notes dropped",
 }
-MOST_NAMED = 50  # memories in each list of an answer; the report has more
+MOST_NAMED = 50  # memories in each list of a result; the report has more
 
 
 class ConsolidateInput(Input):
-    """All stages unless some are named. A dry run changes nothing and tells what would be done."""
+    """All stages unless some are named. A dry run changes nothing and reports what would be done."""
 
     dry_run: bool = Field(default=False, description="Only report what would be done.", examples=[True])
     stages: tuple[str, ...] = Field(default=(), description="Only these stages.")
@@ -64,9 +64,9 @@ class ConsolidateInput(Input):
 
 
 class StageView(Output):
-    """What one stage did; `more`: it stopped at its bounds, and goes on from there the next time.
+    """What one stage did. `more`: it stopped at a limit and continues the next time.
 
-    `looked` are the memories that it looked at; `counts` what was done, by name.
+    `looked` is the number of memories examined; `counts` has the changes by name.
     """
 
     stage: str = Field(examples=["decay"])
@@ -91,26 +91,26 @@ class StageView(Output):
 
 
 class ToldView(Output):
-    """A memory that something was done to, and why."""
+    """A memory that was changed, and why."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     why: str = Field(description="The reason.", examples=["nobody asked for it in 90 days"])
 
     @classmethod
-    def of(cls, told: StageExample) -> ToldView:
-        return cls(id=told.memory_id, why=told.why)
+    def of(cls, example: StageExample) -> ToldView:
+        return cls(id=example.memory_id, why=example.why)
 
 
 class OtherView(ToldView):
-    """A memory that something else was done to: merged, anchored, contradicted, ..."""
+    """A memory that was changed otherwise: merged, anchored, contradicted, ..."""
 
     what: str
 
 
 class ConsolidateResult(Output):
-    """Every stage that ran; `operations` are the changes in words, empty when there was nothing to do.
+    """Every stage that ran. `operations` describes the changes; it is empty when there was nothing to do.
 
-    The lists name the first memories that were archived, erased, found stale, or changed otherwise; `counts` has all.
+    The lists name the first memories that were archived, erased, found stale, or changed otherwise; `counts` counts all.
     """
 
     stages: list[StageView] = Field(description="The stages that ran.")
@@ -128,7 +128,7 @@ class ConsolidateResult(Output):
 
 
 class ReportsInput(Input):
-    """How many."""
+    """How many reports to list."""
 
     limit: int = Field(
         default=10, ge=1, le=MOST_REPORTS, description="Maximum number of results.", examples=[3]
@@ -136,20 +136,20 @@ class ReportsInput(Input):
 
 
 class ReportView(ConsolidateResult):
-    """What one consolidation did."""
+    """The report of one consolidation."""
 
     started: datetime = Field(examples=["2026-11-16T10:30:00Z"])
 
 
 class ReportsResult(Output):
-    """The newest first; they are told for a year."""
+    """The reports of the last year, newest first."""
 
     reports: list[ReportView]
 
 
 async def _consolidate(context: Context, request: ConsolidateInput) -> ConsolidateResult:
-    """Do the upkeep that is due."""
-    begun = perf_counter()
+    """Run the maintenance stages that are due."""
+    began = perf_counter()
     limit = context.engine.settings.life.seconds if request.seconds is None else request.seconds
     until = monotonic() + limit
     with_jobs = not request.dry_run and not request.stages
@@ -164,26 +164,29 @@ async def _consolidate(context: Context, request: ConsolidateInput) -> Consolida
     )
     if not request.stages and not report.notice:
         within = StageLimits(dry=request.dry_run, deadline=until, batch=context.engine.settings.life.batch)
-        kept = await retention.run_retention(context.engine, within, consolidated=True)
-        if kept.changed:
-            report = replace(report, stages=(*report.stages, kept))
+        retention_result = await retention.run_retention(context.engine, within, consolidated=True)
+        if retention_result.changed:
+            report = replace(report, stages=(*report.stages, retention_result))
     stages = list(report.stages)
     if with_jobs and not report.notice:
         context.progress(JOBS, len(STAGES), len(STAGES) + 1)
         stages.append(await run_due_jobs(context, until=until))
-    return _consolidate_result(report, stages, seconds=perf_counter() - begun, most=MOST_NAMED)
+    return _consolidate_result(report, stages, seconds=perf_counter() - began, most=MOST_NAMED)
 
 
 CONSOLIDATE = operation("consolidate", _consolidate, writes=True, owner_only=True, erases=True)
 
 
 async def _reports(context: Context, request: ReportsInput) -> ReportsResult:
-    """What earlier consolidations did."""
-    found = await list_reports(context.engine, limit=request.limit)
+    """List what earlier consolidations did."""
+    reports = await list_reports(context.engine, limit=request.limit)
     return ReportsResult(
         reports=[
-            ReportView(started=one.started, **dict(_consolidate_result(one, one.stages, seconds=one.seconds)))
-            for one in found
+            ReportView(
+                started=report.started,
+                **dict(_consolidate_result(report, report.stages, seconds=report.seconds)),
+            )
+            for report in reports
         ]
     )
 
@@ -198,14 +201,14 @@ def _consolidate_result(
         stages=[StageView.of(stage) for stage in stages],
         operations=[f"{stage.name}: {stage.detail}" for stage in stages if stage.changed],
         seconds=round(seconds, 3),
-        archived=[ToldView.of(told) for told in report.told(Fate.ARCHIVED)[:most]],
-        erased=[ToldView.of(told) for told in report.told(Fate.ERASED)[:most]],
-        stale=[ToldView.of(told) for told in report.told(STALE)[:most]],
+        archived=[ToldView.of(example) for example in report.examples_of(Fate.ARCHIVED)[:most]],
+        erased=[ToldView.of(example) for example in report.examples_of(Fate.ERASED)[:most]],
+        stale=[ToldView.of(example) for example in report.examples_of(STALE)[:most]],
         others=[
-            OtherView(id=told.memory_id, why=told.why, what=told.what)
+            OtherView(id=example.memory_id, why=example.why, what=example.what)
             for stage in stages
-            for told in stage.examples
-            if told.what not in _LISTED
+            for example in stage.examples
+            if example.what not in _LISTED
         ],
         counts=dict(report.counts()),
         dry_run=report.dry,
@@ -214,38 +217,44 @@ def _consolidate_result(
 
 
 async def run_due_jobs(context: Context, *, until: float) -> StageResult:
-    """What they changed, by what each of them says; a job that failed is told and will be tried again.
+    """Run the jobs that are due in the time left, and sum up their effects.
 
-    In the time that is left, and a short one even in none; what isn't begun stays queued.
+    Short jobs run even without time left. A failed job is mentioned and tried again later; the others stay queued.
     """
 
-    def left() -> float:
+    def seconds_left() -> float:
         return until - monotonic()
 
-    begun = perf_counter()
-    whole = (CONSOLIDATION_JOB, MAINTENANCE_JOB)  # the caller is such a run
-    await enqueue_due(context.engine, besides=whole)
-    names = [name for name in HANDLERS if name not in (*whole, *OF_HISTORY)] if left() > 0 else SHORT
-    runner = Runner(context.engine, handlers_within(left), owner=context.engine.new_id())
-    ran = await runner.run_all(most=MOST_JOBS, names=names, enough=lambda: left() <= 0)
-    done = [one.job for one in ran if one.kept and one.job.state is JobState.DONE]
-    runs = Counter(job.name for job in done)
+    began = perf_counter()
+    excluded = (CONSOLIDATION_JOB, MAINTENANCE_JOB)  # the caller is such a run
+    await enqueue_due(context.engine, besides=excluded)
+    names = (
+        [name for name in HANDLERS if name not in (*excluded, *HISTORY_JOBS)]
+        if seconds_left() > 0
+        else SHORT_JOBS
+    )
+    runner = Runner(context.engine, handlers_within(seconds_left), owner=context.engine.new_id())
+    ran = await runner.run_all(most=MOST_JOBS, names=names, enough=lambda: seconds_left() <= 0)
+    finished_jobs = [run.job for run in ran if run.kept and run.job.state is JobState.DONE]
+    runs = Counter(job.name for job in finished_jobs)
     effects: Counter[str] = Counter()
-    for job in done:
+    for job in finished_jobs:
         effects.update({f"{job.name} {what}": int(count) for what, count in (job.result or {}).items()})
-    told = [_IN_WORDS.get(what, f"{{}} {what}").format(count) for what, count in effects.items() if count]
-    if runs and not told:
-        told.append(f"{runs.total()} ran and found nothing to do")
-    told += [f"{one.job.name} failed: {one.job.error}" for one in ran if one.job.error]
-    if left() <= 0:
-        told.append("the time was up; what else waits stays queued")
-    detail = "; ".join(told) or "nothing was due"
+    parts = [
+        _EFFECT_TEXTS.get(what, f"{{}} {what}").format(count) for what, count in effects.items() if count
+    ]
+    if runs and not parts:
+        parts.append(f"{runs.total()} ran and found nothing to do")
+    parts += [f"{run.job.name} failed: {run.job.error}" for run in ran if run.job.error]
+    if seconds_left() <= 0:
+        parts.append("the time was up; what else waits stays queued")
+    detail = "; ".join(parts) or "nothing was due"
     counts = {what.partition(" ")[2]: count for what, count in effects.items() if count}
-    return StageResult(JOBS, effects.total(), detail, seconds=perf_counter() - begun, counts=counts)
+    return StageResult(JOBS, effects.total(), detail, seconds=perf_counter() - began, counts=counts)
 
 
-# What a count is told as; any other as its own words and the number.
-_NAMES = {
+# The operation name of a count; other counts use their own name and number.
+_OPERATION_NAMES = {
     "merged": "removed_{}_duplicate_entries",
     "archived": "archived_{}_memories",
     "erased": "erased_{}_memories",
@@ -256,11 +265,11 @@ _NAMES = {
     "old jobs dropped": "dropped_{}_old_jobs",
     "expired notes dropped": "dropped_{}_expired_notes",
 }
-_FOUND = frozenset({"stale", "doubtful"})  # and not done
+_FINDINGS = frozenset({"stale", "doubtful"})  # reported, but nothing was changed
 
 
 class MaintainInput(Input):
-    """All steps unless some are named; without the backup where that is false. A dry run changes nothing."""
+    """All steps unless some are named; `backup=false` leaves out the backup. A dry run changes nothing."""
 
     dry_run: bool = Field(default=False, description="Only report what would be done.", examples=[True])
     steps: tuple[str, ...] = Field(default=(), description="Only these steps.")
@@ -273,7 +282,7 @@ class MaintainInput(Input):
 
 
 class StepView(Output):
-    """What one step did; `more`: it stopped at its bounds, and goes on from there the next time. `error`: it failed, and why."""
+    """What one step did. `more`: it stopped at a limit and continues the next time. `error`: why it failed."""
 
     step: str = Field(examples=["consolidate"])
     changed: int = Field(examples=[20])
@@ -300,7 +309,7 @@ class StepView(Output):
 
 
 class MaintainResult(Output):
-    """Every step that ran; `operations` are the changes by name, empty when there was nothing to do."""
+    """Every step that ran. `operations` names the changes; it is empty when there was nothing to do."""
 
     steps: list[StepView] = Field(description="The steps that ran.")
     operations: list[str] = Field(examples=[["removed_20_duplicate_entries"]])
@@ -313,8 +322,8 @@ class MaintainResult(Output):
 
 
 async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:
-    """Do all the upkeep in one run."""
-    begun = perf_counter()
+    """Run all maintenance steps."""
+    began = perf_counter()
     limit = context.engine.settings.maintenance.seconds if request.seconds is None else request.seconds
     until = monotonic() + limit
     with_jobs = not request.dry_run and not request.steps
@@ -330,7 +339,7 @@ async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:
     if with_jobs and not report.notice:
         context.progress(JOBS, len(steps), len(steps) + 1)
         steps.append(StepResult(await run_due_jobs(context, until=until)))
-    return _maintain_result(report, steps, seconds=perf_counter() - begun)
+    return _maintain_result(report, steps, seconds=perf_counter() - began)
 
 
 MAINTAIN = operation("maintain", _maintain, writes=True, owner_only=True, erases=True)
@@ -341,7 +350,7 @@ def _maintain_result(
 ) -> MaintainResult:
     return MaintainResult(
         steps=[StepView.of(step) for step in steps],
-        operations=[told for step in steps for told in _told(step)],
+        operations=[operation_name for step in steps for operation_name in _operation_names(step)],
         failed=report.failed,
         seconds=round(seconds, 3),
         dry_run=report.dry,
@@ -349,12 +358,12 @@ def _maintain_result(
     )
 
 
-def _told(step: StepResult) -> Iterator[str]:
-    """`removed_20_duplicate_entries`, `compacted_db`; by the step's name where it counts nothing by name."""
+def _operation_names(step: StepResult) -> Iterator[str]:
+    """Names such as `removed_20_duplicate_entries` and `compacted_db`; the step's name if it has no counts."""
     stage = step.stage
-    counts = {what: number for what, number in stage.counts.items() if number and what not in _FOUND}
+    counts = {what: number for what, number in stage.counts.items() if number and what not in _FINDINGS}
     for what, number in counts.items():
-        usual = f"{what}_{number}"
-        yield _NAMES.get(what, usual).format(number).replace(" ", "_")
+        default = f"{what}_{number}"
+        yield _OPERATION_NAMES.get(what, default).format(number).replace(" ", "_")
     if stage.changed and not counts:
         yield f"{stage.name}_{stage.changed}"

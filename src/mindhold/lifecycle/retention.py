@@ -17,7 +17,7 @@ from mindhold.lifecycle import duplicates, sweep
 from mindhold.lifecycle.archive import archive
 from mindhold.lifecycle.audit import RETENTION, AuditJournal
 from mindhold.lifecycle.stages import (
-    MOST_GONE,
+    MAX_REMOVALS,
     NOTHING,
     StageExample,
     StageLimits,
@@ -44,27 +44,27 @@ from mindhold.text.noise import is_noise
 
 
 class CoveredMessages(Protocol):
-    """Which of these messages an active summary stands for."""
+    """Returns which of the given messages an active recap covers."""
 
     def __call__(self, engine: Engine, ids: Sequence[str], /) -> Awaitable[AbstractSet[str]]: ...
 
 
 class RecapWriter(Protocol):
-    """Write the summary of a conversation, as far as there is none."""
+    """Writes the recap of a conversation that has none."""
 
     def __call__(self, engine: Engine, conversation: str, /, *, scope: str, agent: str) -> Awaitable[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecapPort:
-    """Both; where nobody writes summaries, those that are there still count."""
+    """The recap functions that retention uses. Without a writer, existing recaps still count."""
 
     covering: CoveredMessages
     recap: RecapWriter | None = None
 
 
 def default_recaps() -> RecapPort:
-    """Those of the engine."""
+    """The functions of the conversations feature."""
     from mindhold.conversations.recap_creation import recap_conversation
     from mindhold.conversations.recap_records import covered_messages
 
@@ -72,62 +72,62 @@ def default_recaps() -> RecapPort:
 
 
 async def covered_by_lineage(engine: Engine, ids: Sequence[str], /) -> set[str]:
-    """By what each summary says that it was made of."""
-    wanted = set(ids)
-    made = await engine.store.derived_from(list(ids)) if ids else []
+    """The messages that recaps name as their sources."""
+    requested = set(ids)
+    recaps = await engine.store.derived_from(list(ids)) if ids else []
     return {
         source
-        for one in made
-        if one.status is Status.ACTIVE and is_summary_of_others(one)
-        for source in one.merged_from
-        if source in wanted
+        for recap in recaps
+        if recap.status is Status.ACTIVE and is_summary_of_others(recap)
+        for source in recap.merged_from
+        if source in requested
     }
 
 
 MEGABYTE = 1_000_000
-WHAT = "room for memories"
+ROOM_FINDING = "room for memories"
 
 
 async def room_of(engine: Engine) -> StorageUsage:
-    """Of everybody's memories. Cheap."""
-    chosen = engine.settings.retention
+    """How much of the allowed room all memories take. Cheap."""
+    limits = engine.settings.retention
     return StorageUsage(
         items=await engine.store.count(Filter(viewer="system")),
         all_items=await engine.store.count(Filter(viewer="system", statuses=ANY_STATUS)),
         bytes_used=(await engine.store.facts()).bytes_used,
-        most_items=chosen.most_items,
-        most_bytes=chosen.most_megabytes * MEGABYTE,
+        most_items=limits.most_items,
+        most_bytes=limits.most_megabytes * MEGABYTE,
     )
 
 
 async def room_finding(engine: Engine) -> StoreFinding:
-    """Healthy where no limit is near, or where upkeep will see to it."""
+    """Healthy if no limit is near, or if maintenance will make room."""
     try:
         room = await room_of(engine)
-    except StoreAway as error:  # a project's own store: how much is in it can't be told now
-        return StoreFinding(WHAT, True, f"not known: {error.message}")
+    except StoreAway as error:  # a project's own store is unreachable
+        return StoreFinding(ROOM_FINDING, True, f"not known: {error.message}")
     return StoreFinding(
-        WHAT, not room.tight, _counted_room(room), advice=_advice(engine) if room.tight else ""
+        ROOM_FINDING, not room.tight, _describe_room(room), advice=_room_advice(engine) if room.tight else ""
     )
 
 
 async def room_notice(engine: Engine) -> str:
-    """For a status: empty where there is room."""
-    found = await room_finding(engine)
-    return "" if found.healthy else f"Little room is left: {found.detail}. {found.advice}"
+    """A notice for the status; empty if there is room."""
+    finding = await room_finding(engine)
+    return "" if finding.healthy else f"Little room is left: {finding.detail}. {finding.advice}"
 
 
-def _counted_room(room: StorageUsage) -> str:
+def _describe_room(room: StorageUsage) -> str:
     items = f"{room.items:,}" + (f" of {room.most_items:,}" if room.most_items else "") + " active memories"
     megabytes = f"{room.active_bytes / MEGABYTE:,.0f}"
     if room.most_bytes:
         megabytes += f" of {room.most_bytes / MEGABYTE:,.0f}"
-    beside = room.bytes_used - room.active_bytes
-    told = f", {beside / MEGABYTE:,.0f} more in the archive" if beside >= MEGABYTE else ""
-    return f"{items}, {megabytes} MB{told}"
+    archived_bytes = room.bytes_used - room.active_bytes
+    archived = f", {archived_bytes / MEGABYTE:,.0f} more in the archive" if archived_bytes >= MEGABYTE else ""
+    return f"{items}, {megabytes} MB{archived}"
 
 
-def _advice(engine: Engine) -> str:
+def _room_advice(engine: Engine) -> str:
     if not engine.settings.retention.prunes:
         return "Nothing goes by itself (retention.level is keep-all): retire a scope, or allow more (retention.most_items, most_megabytes)."
     return (
@@ -142,56 +142,58 @@ RETENTION_STAGE = "retention"
 async def archive_by_rule(
     engine: Engine, memories: Sequence[Memory], *, why: str, within: StageLimits, read: datetime
 ) -> list[StageExample]:
-    """Archive these; those that went. What somebody used or changed meanwhile stays."""
-    leaving = {memory.id: (memory, _away(memory, read)) for memory in memories}
-    told = [StageExample(name, Fate.ARCHIVED, why) for name in leaving]
-    if within.dry or not told:
-        return told
-    await within.before(told)
-    gone = await archive(engine, leaving, read=read)
-    return [one for one in told if one.memory_id in gone]
+    """Archive memories and return an example for each. What somebody used or changed meanwhile stays."""
+    leaving = {memory.id: (memory, _archived_copy(memory, read)) for memory in memories}
+    examples = [StageExample(memory_id, Fate.ARCHIVED, why) for memory_id in leaving]
+    if within.dry or not examples:
+        return examples
+    await within.before(examples)
+    archived = await archive(engine, leaving, read=read)
+    return [example for example in examples if example.memory_id in archived]
 
 
 async def with_parts(engine: Engine, messages: Sequence[Memory], *, now: datetime) -> list[Memory]:
-    """Long messages go whole, or not at all: with one that has to stay, all of it stays."""
-    whole: list[Memory] = []
+    """The messages with all their parts. If one part has to stay, the whole message stays."""
+    complete: list[Memory] = []
     for message in messages:
-        others = await _parts(engine, message) if PARTS_KEY in message.metadata else []
-        if all(may_be_pruned(part, now) for part in others):
-            whole += [message, *others]
-    return whole
+        parts = await _parts(engine, message) if PARTS_KEY in message.metadata else []
+        if all(may_be_pruned(part, now) for part in parts):
+            complete += [message, *parts]
+    return complete
 
 
-def staged(told: Sequence[StageExample], words: str, *, looked: int = 0, more: bool = False) -> StageResult:
-    """What a step did, in words."""
-    counts = {str(Fate.ARCHIVED): len(told)} if told else {}
+def staged(
+    examples: Sequence[StageExample], detail: str, *, looked: int = 0, more: bool = False
+) -> StageResult:
+    """The result of a step, described by `words`."""
+    counts = {str(Fate.ARCHIVED): len(examples)} if examples else {}
     return StageResult(
         RETENTION_STAGE,
-        len(told),
-        words if told else NOTHING,
+        len(examples),
+        detail if examples else NOTHING,
         more=more,
         looked=looked,
-        examples=tuple(told),
+        examples=tuple(examples),
         counts=counts,
     )
 
 
 async def _parts(engine: Engine, message: Memory) -> list[Memory]:
-    """The later ones stand at the place of the first."""
-    place = message.provenance.position
-    if place is None:
+    """The later parts of a message, which have the position of the first."""
+    position = message.provenance.position
+    if position is None:
         return []
     where = Filter(
         viewer="system",
         scopes=(message.scope,),
         conversation=message.provenance.conversation,
-        positions=(place, place),
+        positions=(position, position),
     )
-    found = await engine.store.find(where, limit=int(message.metadata[PARTS_KEY]) + 50)
-    return [one for one in found if PART_KEY in one.metadata and one.agent == message.agent]
+    memories = await engine.store.find(where, limit=int(message.metadata[PARTS_KEY]) + 50)
+    return [memory for memory in memories if PART_KEY in memory.metadata and memory.agent == message.agent]
 
 
-def _away(memory: Memory, read: datetime) -> Memory:
+def _archived_copy(memory: Memory, read: datetime) -> Memory:
     return replace(memory, status=Status.ARCHIVED, previous_status=memory.status, updated=read)
 
 
@@ -199,37 +201,39 @@ REPEATED_REASON = "an acknowledgement that says nothing"
 
 
 def says_nothing(message: Memory) -> bool:
-    """ "ok" and "thanks" are kept in a log as they were said, and not for ever: no summary has to stand for them."""
+    """Whether a message is a mere "ok" or "thanks", which needs no recap before it goes."""
     return is_noise(message.content)
 
 
 async def merge_repeated(engine: Engine, within: StageLimits, _recaps: RecapPort) -> StageResult:
-    """As a consolidation does: a number, name, date or negation that differs makes another fact."""
+    """Merge duplicates as a consolidation does. A different number, name, date or negation makes a different fact."""
     stage = await duplicates.run_duplicates(engine, within)
     count = stage.changed
     return replace(stage, detail=f"merged {count} that said the same" if count else NOTHING)
 
 
-ASKED = "retention:asked"  # the cursor that says up to when summaries were asked for
-WHERE = "retention:talk"  # the one that says where a run broke off
-COVERED = "older than {days} days, and a summary stands for it"
+RECAPS_REQUESTED = "retention:asked"  # the cursor with the time up to which recaps were requested
+POSITION_CURSOR = "retention:talk"  # the cursor with the position where a run stopped
+COVERED_REASON = "older than {days} days, and a summary stands for it"
 
 
 async def archive_old_messages(engine: Engine, within: StageLimits, recaps: RecapPort) -> StageResult:
-    """Conversations without a summary get one first, the oldest first."""
-    talk = OldMessages(engine, within, recaps, after=engine.settings.retention.message_window, goes_on=True)
-    told = [one async for some in talk.leaving() for one in some]
-    empty = sum(one.why == REPEATED_REASON for one in told)
-    words = ", ".join(
+    """Archive old messages, oldest first. Conversations without a recap get one before."""
+    old_messages = OldMessages(
+        engine, within, recaps, after=engine.settings.retention.message_window, goes_on=True
+    )
+    examples = [example async for batch in old_messages.leaving() for example in batch]
+    empty = sum(example.why == REPEATED_REASON for example in examples)
+    detail = ", ".join(
         filter(
             None,
             (
-                _count_text(len(told) - empty, "that summaries stand for"),
+                _count_text(len(examples) - empty, "that summaries stand for"),
                 _count_text(empty, "that say nothing" if empty > 1 else "that says nothing"),
             ),
         )
     )
-    return staged(told, words, looked=talk.looked, more=talk.more)
+    return staged(examples, detail, looked=old_messages.looked, more=old_messages.more)
 
 
 def _count_text(count: int, which: str) -> str:
@@ -237,9 +241,9 @@ def _count_text(count: int, which: str) -> str:
 
 
 class OldMessages:
-    """Messages at rest for so long, oldest first, a batch at a time; about so many of them at most.
+    """Archives messages that are older than `after`, oldest first, in batches, up to about `most` messages.
 
-    Where the time was up, the next one that `goes_on` begins there.
+    With `goes_on` it starts where the last run stopped.
     """
 
     def __init__(
@@ -249,7 +253,7 @@ class OldMessages:
         recaps: RecapPort,
         *,
         after: timedelta,
-        most: int = MOST_GONE,
+        most: int = MAX_REMOVALS,
         goes_on: bool = False,
     ) -> None:
         self._engine = engine
@@ -258,101 +262,107 @@ class OldMessages:
         self._after = after
         self._left = most
         self._goes_on = goes_on and not within.dry
-        self._asked: set[tuple[str, str, str]] = set()  # conversations that a summary was asked of
+        self._requested: set[tuple[str, str, str]] = set()  # conversations a recap was requested for
         self.looked = 0
         self.more = False
 
     async def leaving(self) -> AsyncIterator[list[StageExample]]:
-        """Those that went, batch by batch."""
+        """Archive batch by batch and yield the archived ones."""
         async for page, ended in self._pages():
             now = self._engine.clock()
-            ready = [one for one in page if may_be_pruned(one, now, after=self._after)]
-            empty = [one for one in ready if says_nothing(one)][: self._left]
-            told = await archive_by_rule(
+            ready = [message for message in page if may_be_pruned(message, now, after=self._after)]
+            empty = [message for message in ready if says_nothing(message)][: self._left]
+            examples = await archive_by_rule(
                 self._engine, empty, why=REPEATED_REASON, within=self._within, read=now
             )
-            rest = [one for one in ready if not says_nothing(one)]
+            rest = [message for message in ready if not says_nothing(message)]
             covered = await self._covered(rest)
-            chosen = [one for one in rest if one.id in covered][: max(0, self._left - len(told))]
-            whole = await with_parts(self._engine, chosen, now=now)
-            why = COVERED.format(days=self._after.days)
-            told += await archive_by_rule(self._engine, whole, why=why, within=self._within, read=now)
-            yield told
-            self._left -= len(told)
+            archivable = [message for message in rest if message.id in covered][
+                : max(0, self._left - len(examples))
+            ]
+            whole = await with_parts(self._engine, archivable, now=now)
+            why = COVERED_REASON.format(days=self._after.days)
+            examples += await archive_by_rule(self._engine, whole, why=why, within=self._within, read=now)
+            yield examples
+            self._left -= len(examples)
             if self._left <= 0 or self._within.over:
                 self.more = True
-                await self._note(ended)
+                await self._save_position(ended)
                 return
-        await self._note(None)
+        await self._save_position(None)
 
     async def _pages(self) -> AsyncIterator[tuple[list[Memory], PagePosition]]:
-        """The first parts of messages, and where the page ended."""
+        """Pages of first parts of messages, and the position of the page's end."""
         where = Filter(viewer="system", kinds=(Kind.EPISODE,), until=self._engine.clock() - self._after)
-        after = _spot(await self._engine.store.cursor(WHERE)) if self._goes_on else None
+        after = _parse_position(await self._engine.store.cursor(POSITION_CURSOR)) if self._goes_on else None
         while page := await self._engine.store.find(
             where, order=Order.OLDEST, limit=self._within.batch, after=after
         ):
             after = PagePosition.of(page[-1], Order.OLDEST)
             self.looked += len(page)
-            yield [one for one in page if is_message(one) and PART_KEY not in one.metadata], after
+            yield (
+                [message for message in page if is_message(message) and PART_KEY not in message.metadata],
+                after,
+            )
 
-    async def _note(self, ended: PagePosition | None) -> None:
+    async def _save_position(self, ended: PagePosition | None) -> None:
         if self._goes_on:
-            noted = (
+            position = (
                 f"{ended.value.isoformat()} {ended.id}"
                 if ended and isinstance(ended.value, datetime)
                 else None
             )
-            await self._engine.store.set_cursor(WHERE, noted)
+            await self._engine.store.set_cursor(POSITION_CURSOR, position)
 
     async def _covered(self, messages: Sequence[Memory]) -> set[str]:
-        ids = [one.id for one in messages]
+        ids = [message.id for message in messages]
         covered = set(await self._recaps.covering(self._engine, ids)) if ids else set()
-        bare = [one for one in messages if one.id not in covered]
-        if not bare or not await self._recapped(bare):
+        uncovered = [message for message in messages if message.id not in covered]
+        if not uncovered or not await self._request_recaps(uncovered):
             return covered
         return set(await self._recaps.covering(self._engine, ids))
 
-    async def _recapped(self, messages: Sequence[Memory]) -> bool:
-        """Whether a summary was asked for: once of each conversation that came of age, and not in a dry run.
+    async def _request_recaps(self, messages: Sequence[Memory]) -> bool:
+        """Whether a recap was requested: once per conversation that is old enough, and not in a dry run.
 
-        Of what is too short to be told in short there never is one: nobody asks for it every day.
+        Conversations that are too short never get one and are not requested again every day.
         """
         if self._recaps.recap is None or self._within.dry:
             return False
-        noted = await self._engine.store.cursor(ASKED)
-        since = datetime.fromisoformat(noted) if noted else None
-        fresh = [one for one in messages if since is None or one.occurred > since]
-        for one in fresh:
-            key = (one.scope, one.agent, one.provenance.conversation or "")
-            if key in self._asked:
+        cursor = await self._engine.store.cursor(RECAPS_REQUESTED)
+        since = datetime.fromisoformat(cursor) if cursor else None
+        fresh = [message for message in messages if since is None or message.occurred > since]
+        for message in fresh:
+            key = (message.scope, message.agent, message.provenance.conversation or "")
+            if key in self._requested:
                 continue
-            self._asked.add(key)
+            self._requested.add(key)
             scope, agent, conversation = key
-            with suppress(
-                Changed
-            ):  # somebody took messages away meanwhile: it is written without them another time
+            # Somebody took messages away meanwhile: it is written without them another time.
+            with suppress(Changed):
                 await self._recaps.recap(self._engine, conversation, scope=scope, agent=agent)
         if fresh:
-            await self._engine.store.set_cursor(ASKED, max(one.occurred for one in fresh).isoformat())
+            await self._engine.store.set_cursor(
+                RECAPS_REQUESTED, max(message.occurred for message in fresh).isoformat()
+            )
         return bool(fresh)
 
 
-def _spot(noted: str | None) -> PagePosition | None:
-    if noted is None:
+def _parse_position(cursor: str | None) -> PagePosition | None:
+    if cursor is None:
         return None
-    moment, _, name = noted.partition(" ")
-    return PagePosition(datetime.fromisoformat(moment), name)
+    moment, _, memory_id = cursor.partition(" ")
+    return PagePosition(datetime.fromisoformat(moment), memory_id)
 
 
 async def archive_unused(engine: Engine, within: StageLimits, _recaps: RecapPort) -> StageResult:
-    """Of that which is due; what a consolidation has done already is done."""
+    """Archive due memories that nobody used; nothing is left to do after a consolidation."""
     stage = await sweep.run_expiry(engine, within)
     archived, erased = stage.counts.get(Fate.ARCHIVED, 0), stage.counts.get(Fate.ERASED, 0)
-    said = [f"archived {archived} that nobody used"] if archived else []
+    parts = [f"archived {archived} that nobody used"] if archived else []
     if erased:
-        said.append(f"removed {erased} whose time in the archive was over, to a file in backups/")
-    return replace(stage, detail="; ".join(said) or NOTHING)
+        parts.append(f"removed {erased} whose time in the archive was over, to a file in backups/")
+    return replace(stage, detail="; ".join(parts) or NOTHING)
 
 
 MOST_AT_ONCE = 10_000
@@ -360,117 +370,122 @@ SIZE_REASON = "there is little room, and of all it was worth least"
 
 
 async def make_room(engine: Engine, within: StageLimits, recaps: RecapPort) -> StageResult:
-    """Where 90 % of a limit is taken: until 80 % is, or nothing is left that may go."""
+    """From 90 % of a limit on, archive until 80 % are used or nothing more may go."""
     room = await room_of(engine)
-    wanted = room.to_free()
-    if not wanted:
+    count = room.to_free()
+    if not count:
         return staged([], "")
-    talk = OldMessages(engine, within, recaps, after=YOUNGEST, most=wanted)
-    told = [one async for some in talk.leaving() for one in some]
-    least, looked, more = await _least_put_away(engine, within, wanted - len(told), besides=told)
-    told += least
-    words = f"archived {len(told)} to make room ({_why(room)})" if told else ""
-    return staged(told, words, looked=talk.looked + looked, more=more or within.over)
+    old_messages = OldMessages(engine, within, recaps, after=YOUNGEST, most=count)
+    examples = [example async for batch in old_messages.leaving() for example in batch]
+    least, looked, more = await _archive_least_valuable(
+        engine, within, count - len(examples), besides=examples
+    )
+    examples += least
+    detail = f"archived {len(examples)} to make room ({_fullness(room)})" if examples else ""
+    return staged(examples, detail, looked=old_messages.looked + looked, more=more or within.over)
 
 
-async def _least_put_away(
-    engine: Engine, within: StageLimits, wanted: int, *, besides: Sequence[StageExample]
+async def _archive_least_valuable(
+    engine: Engine, within: StageLimits, count: int, *, besides: Sequence[StageExample]
 ) -> tuple[list[StageExample], int, bool]:
-    """The least valuable of what may go alone; how many were looked at, and whether the time was up before."""
-    if wanted <= 0:
+    """Archive the least valuable memories. Returns them, how many were examined, and whether the time was up."""
+    if count <= 0:
         return [], 0, False
-    gone = {one.memory_id for one in besides}  # in a dry run they are there still
-    least, looked = await _least(engine, min(wanted, MOST_AT_ONCE), besides=gone)
-    told: list[StageExample] = []
-    for first in range(0, len(least), within.batch):
-        if first and within.over:
-            return told, looked, True
-        some = least[first : first + within.batch]
-        told += await archive_by_rule(engine, some, why=SIZE_REASON, within=within, read=engine.clock())
-    return told, looked, False
+    excluded = {example.memory_id for example in besides}  # a dry run still finds them active
+    least, looked = await _least_valuable(engine, min(count, MOST_AT_ONCE), besides=excluded)
+    examples: list[StageExample] = []
+    for start in range(0, len(least), within.batch):
+        if start and within.over:
+            return examples, looked, True
+        batch = least[start : start + within.batch]
+        examples += await archive_by_rule(engine, batch, why=SIZE_REASON, within=within, read=engine.clock())
+    return examples, looked, False
 
 
-async def _least(engine: Engine, wanted: int, *, besides: set[str]) -> tuple[list[Memory], int]:
-    """A batch at a time, so that there is never more than twice as much in memory as is wanted."""
+async def _least_valuable(engine: Engine, count: int, *, besides: set[str]) -> tuple[list[Memory], int]:
+    """The least valuable memories that may go. It scans in batches and never holds more than twice `wanted` plus a batch."""
     least: list[Memory] = []
     looked = 0
     async for batch in engine.store.scan(Filter(viewer="system")):
         now = engine.clock()
         looked += len(batch)
         ready = [
-            one
-            for one in batch
-            if one.id not in besides and may_be_removed_alone(one) and may_be_pruned(one, now)
+            memory
+            for memory in batch
+            if memory.id not in besides and may_be_removed_alone(memory) and may_be_pruned(memory, now)
         ]
-        least = nsmallest(wanted, [*least, *ready], key=retention_key)
+        least = nsmallest(count, [*least, *ready], key=retention_key)
     return least, looked
 
 
-def _why(room: StorageUsage) -> str:
+def _fullness(room: StorageUsage) -> str:
     return f"{room.fullest:.0%} of what is allowed was taken"
 
 
 RETENTION_STEP = RETENTION
-KEPT_ALL = "retention.level is keep-all: nothing goes by itself"
+KEEP_ALL_NOTICE = "retention.level is keep-all: nothing goes by itself"
 Step = Callable[[Engine, StageLimits, RecapPort], Awaitable[StageResult]]
 STEPS: tuple[Step, ...] = (archive_old_messages, merge_repeated, archive_unused, make_room)
-OF_LIFE: tuple[Step, ...] = (merge_repeated, archive_unused)  # what a consolidation does as well
+# Steps that a consolidation does as well.
+CONSOLIDATION_STEPS: tuple[Step, ...] = (merge_repeated, archive_unused)
 
 
 async def run_retention(
     engine: Engine, within: StageLimits, *, recaps: RecapPort | None = None, consolidated: bool = False
 ) -> StageResult:
-    """All that retention asks for now; run again at once it does nothing. Of two at once one does it.
+    """Run all retention steps. A second run at once does nothing; of two parallel runs one does the work.
 
-    `consolidated`: a consolidation has just done its part. What goes is in the audit trail before it goes. Raises the
+    `consolidated`: a consolidation has just done its part. The audit trail names what goes before it goes. Raises the
     store's errors.
     """
     if not engine.settings.retention.prunes:
-        return StageResult(RETENTION_STEP, 0, KEPT_ALL)
-    known = recaps or default_recaps()
-    steps = [step for step in STEPS if not (consolidated and step in OF_LIFE)]
+        return StageResult(RETENTION_STEP, 0, KEEP_ALL_NOTICE)
+    recap_port = recaps or default_recaps()
+    steps = [step for step in STEPS if not (consolidated and step in CONSOLIDATION_STEPS)]
     if within.dry:
-        return _together([await step(engine, within, known) for step in steps])
-    async with claim(engine, RETENTION_STEP) as mine:
-        if not mine:
+        return _combine([await step(engine, within, recap_port) for step in steps])
+    async with claim(engine, RETENTION_STEP) as acquired:
+        if not acquired:
             return StageResult(RETENTION_STEP, 0, "another process is at it")
         journal = AuditJournal(engine, RETENTION)
-        done: list[StageResult] = []
-        noted = replace(within, before=journal.before)
+        results: list[StageResult] = []
+        journalled = replace(within, before=journal.before)
         for number, step in enumerate(steps):
             if journal.full:
-                done.append(StageResult(RETENTION_STEP, 0, "", more=True))
+                results.append(StageResult(RETENTION_STEP, 0, "", more=True))
                 break
-            done.append(
-                await _stepped(step, engine, share_of_limits(noted, 1 / (len(steps) - number)), known)
+            results.append(
+                await _run_step(
+                    step, engine, share_of_limits(journalled, 1 / (len(steps) - number)), recap_port
+                )
             )
-        whole = _together(done)
-        operations = [stage.detail for stage in done if stage.changed]
+        whole = _combine(results)
+        operations = [stage.detail for stage in results if stage.changed]
         await journal.close(whole.examples, operations=operations, counts=whole.counts)
     return whole
 
 
-async def _stepped(step: Step, engine: Engine, within: StageLimits, recaps: RecapPort) -> StageResult:
-    """A model that fails keeps no other step from its work."""
-    begun = perf_counter()
+async def _run_step(step: Step, engine: Engine, within: StageLimits, recaps: RecapPort) -> StageResult:
+    """Run one step. A model that fails doesn't stop the other steps."""
+    began = perf_counter()
     try:
         stage = await step(engine, within, recaps)
     except ModelError as error:
         stage = StageResult(RETENTION_STEP, 0, f"failed: {error.message}")
-    return replace(stage, seconds=perf_counter() - begun)
+    return replace(stage, seconds=perf_counter() - began)
 
 
-def _together(done: list[StageResult]) -> StageResult:
-    """`detail` has what each step did, by semicolons."""
-    counts = sum((Counter(stage.counts) for stage in done), Counter[str]())
+def _combine(results: list[StageResult]) -> StageResult:
+    """One result of all steps; `detail` joins theirs by semicolons."""
+    counts = sum((Counter(stage.counts) for stage in results), Counter[str]())
     return StageResult(
         RETENTION_STEP,
-        changed=sum(stage.changed for stage in done),
-        detail="; ".join(stage.detail for stage in done if stage.detail and stage.detail != NOTHING)
+        changed=sum(stage.changed for stage in results),
+        detail="; ".join(stage.detail for stage in results if stage.detail and stage.detail != NOTHING)
         or NOTHING,
-        seconds=sum(stage.seconds for stage in done),
-        more=any(stage.more for stage in done),
-        looked=sum(stage.looked for stage in done),
-        examples=tuple(told for stage in done for told in stage.examples),
+        seconds=sum(stage.seconds for stage in results),
+        more=any(stage.more for stage in results),
+        looked=sum(stage.looked for stage in results),
+        examples=tuple(example for stage in results for example in stage.examples),
         counts=dict(counts),
     )

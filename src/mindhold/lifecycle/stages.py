@@ -16,15 +16,15 @@ from mindhold.model.lifecycle import Fate
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order
 
-MOST_TOLD = 20  # memories that a stage names
-MOST_GONE = 10_000  # of those that it took away: of what is erased nothing else is left to tell
+MAX_EXAMPLES = 20  # memories that a stage names
+MAX_REMOVALS = 10_000  # memories named in a report of removals: it is all that is left of erased ones
 NOTHING = "nothing to do"
-STALE = "stale"  # what is told of a memory, and no change of it
+STALE = "stale"  # reported for a memory without changing it
 
 
 @dataclass(frozen=True, slots=True)
 class StageExample:
-    """One memory that a stage did something to: what that was (archived, erased, merged ...), and why."""
+    """One memory that a stage changed, what was done (archived, erased, merged ...), and why."""
 
     memory_id: str
     what: str
@@ -34,21 +34,19 @@ class StageExample:
 Before = Callable[[Sequence[StageExample]], Awaitable[None]]
 
 
-async def _untold(_leaving: Sequence[StageExample]) -> None:
-    """For those who keep no book."""
+async def _no_journal(_leaving: Sequence[StageExample]) -> None:
+    """The default of `StageLimits.before`: records nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageLimits:
-    """How far a stage may go. It stops at a batch's end once `over`, and says that there is more."""
+    """The limits of a stage. It stops after a batch once `over`, and reports that there is `more`."""
 
-    dry: bool = False  # nothing at all is changed: the stage tells what it would do
+    dry: bool = False  # change nothing and report what would be done
     deadline: float = float("inf")  # by `ticks`
     batch: int = 500
     ticks: Callable[[], float] = monotonic
-    before: Before = (
-        _untold  # told what is about to be archived, so that a run that breaks off leaves word of it
-    )
+    before: Before = _no_journal  # called with what goes next, so that a broken-off run leaves a record
 
     @property
     def over(self) -> bool:
@@ -58,82 +56,82 @@ class StageLimits:
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What one stage did; run again at once it would do nothing. `detail` is a sentence, also when it did nothing."""
+    """What one stage did. Run again at once, it would do nothing. `detail` is always a sentence."""
 
     name: str
     changed: int
     detail: str
     seconds: float = 0.0
-    more: bool = False  # it stopped at a bound, and goes on from there next time
-    looked: int = 0  # memories that it looked at
+    more: bool = False  # it stopped at a limit and continues the next time
+    looked: int = 0  # memories examined
     examples: tuple[StageExample, ...] = ()  # a few of each `what`
-    counts: Mapping[str, int] = field(default_factory=dict)  # of each `what`, how many there were in all
+    counts: Mapping[str, int] = field(default_factory=dict)  # all of each `what`
 
 
-def combine_stages(one: StageResult, other: StageResult) -> StageResult:
-    """Two parts of the same stage as one."""
-    details = [part.detail for part in (one, other) if part.detail and part.detail != NOTHING]
+def combine_stages(first: StageResult, second: StageResult) -> StageResult:
+    """Combine two parts of the same stage."""
+    details = [part.detail for part in (first, second) if part.detail and part.detail != NOTHING]
     return StageResult(
-        one.name,
-        changed=one.changed + other.changed,
+        first.name,
+        changed=first.changed + second.changed,
         detail="; ".join(details) or NOTHING,
-        seconds=one.seconds + other.seconds,
-        more=one.more or other.more,
-        looked=one.looked + other.looked,
-        examples=(*one.examples, *other.examples),
-        counts={**one.counts, **other.counts},
+        seconds=first.seconds + second.seconds,
+        more=first.more or second.more,
+        looked=first.looked + second.looked,
+        examples=(*first.examples, *second.examples),
+        counts={**first.counts, **second.counts},
     )
 
 
 def share_of_limits(within: StageLimits, share: float) -> StageLimits:
-    """So that no stage takes the time of all that follow."""
+    """The limits with a share of the remaining time, so that no stage takes the time of those after it."""
     left = max(0.0, within.deadline - within.ticks())
     return replace(within, deadline=within.ticks() + left * share)
 
 
 @dataclass(frozen=True, slots=True)
 class DuePage:
-    """Records that are due, as they were then."""
+    """Due memories and the time when they were read."""
 
     memories: list[Memory]
     read: datetime
 
 
 class DuePages:
-    """Until all that was due at the beginning was seen once, or the time is up; `more` says which."""
+    """Pages of the memories due at the start, each memory once, until the end or the deadline; `more` says which."""
 
     def __init__(self, engine: Engine, within: StageLimits, *, moving: bool) -> None:
-        """`moving`: those on a page are due no more when the next one is asked for."""
+        """`moving`: memories of a page are no longer due when the next page is read."""
         self._engine = engine
         self._within = within
         self._moving = moving
         self._due = Filter(viewer="system", statuses=(), due=engine.clock())
-        self._before: str | None = None  # where the last page began, and where the next one does
+        self._before: str | None = None  # the start of the last page; `_after` is the start of the next
         self._after: str | None = None
         self._last: list[Memory] = []
-        self._lost = False  # where the next page begins
+        self._lost = False  # whether the position of the next page was lost
         self.looked = 0
         self.more = False
 
     async def next(self, *, enough: bool = False) -> DuePage | None:
-        """None at the end, and where that is `enough` for one run."""
+        """The next page; None at the end, or if the run has done `enough`."""
         if self.looked and (enough or self._within.over):
             self.more = bool(await self._find(limit=1)) or self._lost
             return None
         read = self._engine.clock()
-        found = await self._find(limit=self._within.batch)
-        # One that somebody uses all the time stays due, at the head of every page: it isn't tried again.
+        memories = await self._find(limit=self._within.batch)
+        # A memory in constant use stays due and heads every page: it isn't tried again.
         seen = {memory.id for memory in self._last}
-        fresh = [memory for memory in found if memory.id not in seen]
+        fresh = [memory for memory in memories if memory.id not in seen]
         if not fresh:
-            self.more = bool(found) or self._lost
+            self.more = bool(memories) or self._lost
             return None
         self.looked += len(fresh)
-        self._last, self._before, self._after = found, self._after, found[-1].id
+        self._last, self._before, self._after = memories, self._after, memories[-1].id
         return DuePage(fresh, read)
 
     def moved(self, ids: Collection[str]) -> None:
-        """These of the last page have got another date: the next page begins after one that hasn't."""
+        """Tell that these memories of the last page have another due date now."""
         stayed = [memory.id for memory in self._last if memory.id not in ids]
         self._after = stayed[-1] if stayed else self._before
 
@@ -141,20 +139,20 @@ class DuePages:
         after = None if self._moving else self._after
         try:
             return await self._engine.store.find(self._due, order=Order.DUE, limit=limit, after=after)
-        except MemoryNotFound:  # the last one was erased meanwhile; the next run has the rest
+        except MemoryNotFound:  # the last memory was erased meanwhile; the next run continues
             self._lost = True
             return []
 
 
 REPORT_NAMESPACE = "consolidations"
-TOLD_FOR = timedelta(days=365)
+REPORTS_SHOWN_FOR = timedelta(days=365)
 KEPT = timedelta(days=5 * 365)  # for the audit trail
 CURSOR = "consolidated"
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationReport:
-    """Every stage that ran. `notice` says why none did."""
+    """The stages of a run. `notice` says why nothing ran."""
 
     started: datetime
     seconds: float
@@ -164,26 +162,26 @@ class ConsolidationReport:
 
     @property
     def more(self) -> bool:
-        """Whether something was left for the next time."""
+        """Whether work is left for the next run."""
         return any(stage.more for stage in self.stages)
 
     @property
     def changed(self) -> int:
-        """How much was."""
+        """The number of changes."""
         return sum(stage.changed for stage in self.stages)
 
-    def told(self, what: str) -> list[StageExample]:
-        """The memories that were archived, erased, merged, ...: the first of them."""
-        return [told for stage in self.stages for told in stage.examples if told.what == what]
+    def examples_of(self, what: str) -> list[StageExample]:
+        """The first memories that were archived, erased, merged, ..."""
+        return [example for stage in self.stages for example in stage.examples if example.what == what]
 
     def counts(self) -> Counter[str]:
-        """How many were archived, erased, merged, ...: all of them."""
+        """The number of all memories that were archived, erased, merged, ..."""
         return sum((Counter(stage.counts) for stage in self.stages), Counter[str]())
 
 
 @dataclass(slots=True)
 class ArchiveNotes:
-    """What a run is about to archive, written down first: if it breaks off, that is its report."""
+    """Records what a run archives before it does; a run that breaks off leaves this as its report."""
 
     engine: Engine
     key: str
@@ -191,7 +189,7 @@ class ArchiveNotes:
     leaving: list[StageExample] = field(default_factory=list)
 
     async def before(self, leaving: Sequence[StageExample]) -> None:
-        """These go next."""
+        """Record that these are archived next."""
         self.leaving += leaving
         stage = StageResult(
             "expiry",
@@ -204,12 +202,12 @@ class ArchiveNotes:
 
 
 async def save_report(engine: Engine, report: ConsolidationReport, *, key: str) -> None:
-    """For those who ask later, if something was changed; what is erased is named in none but the one that says so."""
+    """Save the report if anything changed. An erased memory is named only in the report of its erasure."""
     await engine.store.set_cursor(CURSOR, engine.clock().isoformat())
     if report.changed:
         await _put(engine, key, report)
     else:
-        await engine.store.drop_entry(REPORT_NAMESPACE, key)  # what was about to go, and stayed
+        await engine.store.drop_entry(REPORT_NAMESPACE, key)  # the notes of what was about to go, and stayed
 
 
 async def _put(engine: Engine, key: str, report: ConsolidationReport) -> None:
@@ -223,18 +221,18 @@ async def _put(engine: Engine, key: str, report: ConsolidationReport) -> None:
 
 
 async def list_reports(engine: Engine, *, limit: int) -> list[ConsolidationReport]:
-    """Of the last year, the newest first."""
+    """The reports of the last year, newest first."""
     now = engine.clock()
-    found = [
+    reports = [
         report_of(entry.value) for entry in await engine.store.entries(REPORT_NAMESPACE, now=now, limit=limit)
     ]
-    return [report for report in found if report.started > now - TOLD_FOR]
+    return [report for report in reports if report.started > now - REPORTS_SHOWN_FOR]
 
 
 async def last_consolidated(engine: Engine) -> datetime | None:
-    """None when it never was."""
-    noted = await engine.store.cursor(CURSOR)
-    return datetime.fromisoformat(noted) if noted else None
+    """When a consolidation last ran; None if never."""
+    cursor = await engine.store.cursor(CURSOR)
+    return datetime.fromisoformat(cursor) if cursor else None
 
 
 def _stage_value(stage: StageResult) -> dict[str, Any]:
@@ -246,16 +244,18 @@ def _stage_value(stage: StageResult) -> dict[str, Any]:
         "more": stage.more,
         "looked": stage.looked,
         "counts": dict(stage.counts),
-        "examples": [{"id": told.memory_id, "what": told.what, "why": told.why} for told in stage.examples],
+        "examples": [
+            {"id": example.memory_id, "what": example.what, "why": example.why} for example in stage.examples
+        ],
     }
 
 
 def report_of(value: Mapping[str, Any]) -> ConsolidationReport:
-    """As it was kept."""
+    """Parse a stored report."""
     return ConsolidationReport(
         started=datetime.fromisoformat(value["started"]),
         seconds=value["seconds"],
-        stages=tuple(_stage(one) for one in value["stages"] or ()),
+        stages=tuple(_stage(stage) for stage in value["stages"] or ()),
     )
 
 
@@ -268,9 +268,9 @@ def _stage(value: Mapping[str, Any]) -> StageResult:
         more=value["more"],
         looked=value["looked"],
         examples=tuple(
-            StageExample(one["id"], one["what"], one["why"])
-            for one in value.get("examples") or ()
-            if "id" in one  # erased since, it is named no more
+            StageExample(example["id"], example["what"], example["why"])
+            for example in value.get("examples") or ()
+            if "id" in example  # without an id: erased since
         ),
         counts=value.get("counts") or {},
     )

@@ -35,13 +35,13 @@ from mindhold.ports.llm import ModelLevel, levels_of
 from mindhold.ports.store import Capability, StoreFacts, StoreFinding
 from mindhold.projects.storage import OK, StoreState, reachable_scopes, storages, stores_without_vectors
 
-LITTLE_ROOM = 200 * 1024 * 1024
+LOW_DISK_BYTES = 200 * 1024 * 1024
 MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """What `mindhold status` tells."""
+    """The values that `mindhold status` shows."""
 
     store: StoreFacts
     memories: int
@@ -53,22 +53,22 @@ class StatusReport:
     dead_jobs: tuple[str, ...]
     model: str | None
     models: tuple[ModelCard, ...]
-    rung: str
+    level: str  # how recall searches
     notice: str
-    services: ModelSpend  # what embedding services were asked for today
-    language_model: str | None  # the one that was configured
-    fallbacks: tuple[str, ...]  # who is asked where it fails
-    unready: tuple[str, ...]  # what of all these is missing
-    asked: ModelSpend  # what language models were asked for today
-    classifier: str  # what tells contradictions, and why it fails where it does
-    beside: SidecarFacts  # what stands beside the store
-    activity: tuple[ActiveConversation, ...]  # conversations that it knows of
-    storage: tuple[StoreState, ...]  # the stores in use; what is in one that doesn't answer is not counted
-    reached: tuple[str, ...]  # the scopes that are counted; empty when all are
+    services: ModelSpend  # calls of embedding services today
+    language_model: str | None  # the configured one
+    fallbacks: tuple[str, ...]  # models used when it fails
+    unready: tuple[str, ...]  # what is missing to use these models
+    asked: ModelSpend  # calls of language models today
+    classifier: str  # the contradiction classifier, and why it fails if it does
+    sidecar: SidecarFacts
+    activity: tuple[ActiveConversation, ...]  # conversations that the sidecar knows
+    storage: tuple[StoreState, ...]  # the stores in use; memories of an unreachable one are not counted
+    reached: tuple[str, ...]  # the scopes that are counted; empty for all
 
 
 async def status(engine: Engine, *, agent: str) -> StatusReport:
-    """Counts, the rung that recall stands on, and jobs that wait or died."""
+    """Counts, the search level of recall, and jobs that wait or failed."""
     store = engine.store
     storage = await storages(engine)
     reached = await reachable_scopes(engine, storage)
@@ -77,8 +77,12 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
     vectors = await store.tally(active, "embedded_by")
     dead = await store.jobs(states=(JobState.DEAD,), limit=10)
     model = engine.vector_source.model
-    bare = await stores_without_vectors(engine, [one.mode for one in storage if one.state == OK])
-    missing = bare.pop(engine.store_registry.home, "") or await asyncio.to_thread(_model_notice, engine)
+    without_vectors = await stores_without_vectors(
+        engine, [store_state.mode for store_state in storage if store_state.state == OK]
+    )
+    missing = without_vectors.pop(engine.store_registry.home, "") or await asyncio.to_thread(
+        _model_notice, engine
+    )
     return StatusReport(
         store=await store.facts(),
         memories=by_status.get(Status.ACTIVE, 0),
@@ -90,22 +94,24 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         dead_jobs=tuple(f"{job.name} {job.id}: {job.error}" for job in dead),
         model=model,
         models=tuple(await asyncio.to_thread(engine.models.installed)),
-        rung="full text" if missing else engine.vector_source.rung,
-        notice=" ".join(filter(None, (missing, *(f"{mode}: {why}" for mode, why in bare.items())))),
+        level="full text" if missing else engine.vector_source.rung,
+        notice=" ".join(
+            filter(None, (missing, *(f"{mode}: {why}" for mode, why in without_vectors.items())))
+        ),
         services=await spent_today(engine, EMBEDDING),
         language_model=engine.llm.name if engine.llm else None,
-        fallbacks=tuple(rung.model.name for rung in _rungs(engine)[1:]),
-        unready=tuple(rung.missing for rung in _rungs(engine) if rung.missing),
+        fallbacks=tuple(level.model.name for level in _llm_levels(engine)[1:]),
+        unready=tuple(level.missing for level in _llm_levels(engine) if level.missing),
         asked=await spent_today(engine),
-        classifier=await _judging(engine),
-        beside=await engine.sidecar.facts(),
+        classifier=await _describe_classifier(engine),
+        sidecar=await engine.sidecar.facts(),
         activity=tuple(await engine.sidecar.activity.recent(viewer=agent)),
         storage=tuple(storage),
         reached=reached,
     )
 
 
-async def _judging(engine: Engine) -> str:
+async def _describe_classifier(engine: Engine) -> str:
     if engine.classifier is None:
         return ""
     failure = await last_failure(engine)
@@ -113,7 +119,7 @@ async def _judging(engine: Engine) -> str:
 
 
 def _model_notice(engine: Engine) -> str:
-    """Why recall stands lower than it was meant to; empty when it doesn't."""
+    """Why recall works on a lower level than configured; empty if it doesn't."""
     model = engine.vector_source.model
     if model is None or engine.settings.embedding.provider != "local":
         return engine.vector_source.reason
@@ -124,19 +130,19 @@ def _model_notice(engine: Engine) -> str:
 
 
 async def examine(engine: Engine) -> list[StoreFinding]:
-    """Everything that can be looked at: database, models, folders, disk, jobs."""
+    """Examine database, models, folders, disk and jobs."""
     findings = list(await engine.store.check())
     if Capability.VECTORS in engine.store.capabilities:  # else no model helps; the store says why
-        findings.extend(await asyncio.to_thread(_models, engine))
-    findings.append(await asyncio.to_thread(_folder, engine.settings.home))
-    findings.append(_disk(engine.settings.home))
+        findings.extend(await asyncio.to_thread(_model_findings, engine))
+    findings.append(await asyncio.to_thread(_folder_finding, engine.settings.home))
+    findings.append(_disk_finding(engine.settings.home))
     findings.append(await room_finding(engine))
     findings.extend(await backup_findings(engine))
     findings.extend(await asyncio.to_thread(hooks_finding, engine.settings.home, now=engine.clock()))
-    findings.extend(await _vectors(engine))
+    findings.extend(await _vector_findings(engine))
     findings.extend(await _sidecar_findings(engine))
-    findings.extend(await _language_models(engine))
-    findings.extend(await _classifier(engine))
+    findings.extend(await _language_model_findings(engine))
+    findings.extend(await _classifier_findings(engine))
     findings.extend(await history_findings(engine))
     tally = await engine.store.tally_jobs()
     dead = tally.get(JobState.DEAD, 0)
@@ -154,13 +160,13 @@ async def examine(engine: Engine) -> list[StoreFinding]:
 
 
 async def repair_derived(engine: Engine) -> list[str]:
-    """Rebuild what is derived: index rows, codes, missing vectors. Says what it did."""
-    done = await engine.store.repair()
+    """Rebuild derived data: index rows, codes, missing vectors. Returns what was done."""
+    actions = await engine.store.repair()
     embedded = await embed_missing(engine)
-    return [*done, f"embedded {embedded} memories that had no vector"] if embedded else done
+    return [*actions, f"embedded {embedded} memories that had no vector"] if embedded else actions
 
 
-def _models(engine: Engine) -> list[StoreFinding]:
+def _model_findings(engine: Engine) -> list[StoreFinding]:
     installed = engine.models.installed()
     if not installed and engine.settings.embedding.provider != "local":
         return []
@@ -187,26 +193,26 @@ def _models(engine: Engine) -> list[StoreFinding]:
     return findings
 
 
-async def _classifier(engine: Engine) -> list[StoreFinding]:
-    """Whether the model that tells contradictions does: by one pair, which the rules leave to it."""
+async def _classifier_findings(engine: Engine) -> list[StoreFinding]:
+    """Test the classifier's model with one pair that the rules leave to it."""
     if engine.classifier is None or engine.classifier.name == RULES:
         return []
     what = "model of contradictions"
     try:
         await engine.classifier.judge([("The mill grinds rye.", "Barley is what the mill likes best.")])
     except ModelError as error:
-        said = f"{engine.classifier.name}: {error.message}"
-        return [StoreFinding(what, False, f"{said} The rules alone judge.", error.advice)]
+        problem = f"{engine.classifier.name}: {error.message}"
+        return [StoreFinding(what, False, f"{problem} The rules alone judge.", error.advice)]
     return [StoreFinding(what, True, f"{engine.classifier.name} answers")]
 
 
-async def _language_models(engine: Engine) -> list[StoreFinding]:
-    """Whether each that was configured answers: by one short call, within its wait and the day's budget."""
+async def _language_model_findings(engine: Engine) -> list[StoreFinding]:
+    """Test each configured model with one short call, within its time limit and the daily budget."""
     findings: list[StoreFinding] = []
-    for rung in _rungs(engine):
-        what, name = "fallback model" if findings else "language model", rung.model.name
+    for level in _llm_levels(engine):
+        what, name = "fallback model" if findings else "language model", level.model.name
         try:
-            await Metered(engine, (rung,), purpose=CHECK).complete(
+            await Metered(engine, (level,), purpose=CHECK).complete(
                 "Are you there?",
                 system="You are asked for a sign of life. Reply with the word OK.",
                 most_tokens=100,
@@ -218,7 +224,7 @@ async def _language_models(engine: Engine) -> list[StoreFinding]:
     return findings
 
 
-def _rungs(engine: Engine) -> tuple[ModelLevel, ...]:
+def _llm_levels(engine: Engine) -> tuple[ModelLevel, ...]:
     return levels_of(engine.llm) if engine.llm else ()
 
 
@@ -226,43 +232,44 @@ async def _sidecar_findings(engine: Engine) -> list[StoreFinding]:
     facts = await engine.sidecar.facts()
     if facts.kind == "none":
         return []
-    told = f"{facts.location}: {facts.state}, keyword sets {facts.keywords}"
-    return [StoreFinding(facts.kind, facts.state == "ok" and not facts.detail, told, advice=facts.detail)]
+    detail = f"{facts.location}: {facts.state}, keyword sets {facts.keywords}"
+    return [StoreFinding(facts.kind, facts.state == "ok" and not facts.detail, detail, advice=facts.detail)]
 
 
-async def _vectors(engine: Engine) -> list[StoreFinding]:
-    """Of the stores that can keep them."""
+async def _vector_findings(engine: Engine) -> list[StoreFinding]:
     model, home = engine.vector_source.model, engine.store_registry.home
     storage = await storages(engine)
-    bare = await stores_without_vectors(engine, [one.mode for one in storage if one.state == OK])
+    without_vectors = await stores_without_vectors(
+        engine, [store_state.mode for store_state in storage if store_state.state == OK]
+    )
     reached = await reachable_scopes(engine, storage)
-    lacking = [StoreFinding(f"vectors in {mode}", False, why) for mode, why in bare.items()]
-    if bare:
+    findings = [StoreFinding(f"vectors in {mode}", False, why) for mode, why in without_vectors.items()]
+    if without_vectors:
         places = await engine.store_registry.places()
-        known = reached or [scope.name for scope in await engine.store.scopes()]
-        mode_of = {name: places[name].mode if name in places else home for name in known}
-        reached = tuple(name for name, mode in mode_of.items() if mode not in bare)
+        scope_names = reached or [scope.name for scope in await engine.store.scopes()]
+        mode_of = {name: places[name].mode if name in places else home for name in scope_names}
+        reached = tuple(name for name, mode in mode_of.items() if mode not in without_vectors)
         if not reached:
-            return lacking
+            return findings
     where = Filter(viewer="system", scopes=reached)
     counts: dict[str, Any] = await engine.store.tally(where, "embedded_by")
     total = sum(counts.values())
     with_vector = counts.get(model, 0) if model else 0
-    whole = model is None or with_vector == total
+    complete = model is None or with_vector == total
     refused = await engine.vector_source.refusal()
     advice = refused.advice if refused else "`mindhold jobs run` makes the missing ones."
-    told = f"{with_vector} of {total} active memories have a vector of {model or 'no model'}"
-    return [*lacking, StoreFinding("vectors", whole, told, advice="" if whole else advice)]
+    detail = f"{with_vector} of {total} active memories have a vector of {model or 'no model'}"
+    return [*findings, StoreFinding("vectors", complete, detail, advice="" if complete else advice)]
 
 
-def _folder(home: Path) -> StoreFinding:
-    """With all that others must not read in it. What could be mended was, when the store was opened."""
+def _folder_finding(home: Path) -> StoreFinding:
+    """Check that nothing in the home folder is readable by others. Opening the store already fixed what it could."""
     mode, open_to_others = home.stat().st_mode & 0o777, exposed_paths(str(home))
     if not open_to_others:
         return StoreFinding(
             "home folder", True, f"{home} is {mode:o}, and what it holds is its owner's alone"
         )
-    named = ", ".join(str(one) for one in open_to_others[:MOST_NAMED])
+    named = ", ".join(str(path) for path in open_to_others[:MOST_NAMED])
     more = len(open_to_others) - MOST_NAMED
     return StoreFinding(
         "home folder",
@@ -272,18 +279,18 @@ def _folder(home: Path) -> StoreFinding:
     )
 
 
-def _disk(home: Path) -> StoreFinding:
+def _disk_finding(home: Path) -> StoreFinding:
     free = shutil.disk_usage(home).free
-    enough = free > LITTLE_ROOM
+    enough = free > LOW_DISK_BYTES
     return StoreFinding("disk", enough, f"{free / 1e9:.1f} GB free", advice="" if enough else "Make room.")
 
 
 class StatusInput(Input):
-    """Nothing to say."""
+    """No input."""
 
 
 class StatusResult(Output):
-    """How things are."""
+    """The state of the store, models, jobs and backups."""
 
     version: str = Field(description="The version.", examples=["0.1.0"])
     store: dict[str, Any] = Field(examples=[{"kind": "sqlite"}])
@@ -303,19 +310,20 @@ class StatusResult(Output):
     service_calls: int = 0  # of embedding services, today
     service_tokens: int = 0
     service_dollars: float = 0.0
-    language_model: str | None = None  # the one that was configured
-    fallback_models: list[str] = []  # who is asked where it fails, in order
-    unready_models: list[str] = []  # what of all these is missing
+    language_model: str | None = None  # the configured one
+    fallback_models: list[str] = []  # models used when it fails, in order
+    unready_models: list[str] = []  # what is missing to use these models
     language_calls: int = 0  # of language models, today
     language_tokens: int = 0
-    daily_tokens: int = 0  # that they may be asked for
+    daily_tokens: int = 0  # the daily limit
     language_dollars: float = 0.0
-    daily_dollars: float = 0.0  # that they may cost; 0 is no limit
-    classifier: str = ""  # what tells contradictions
-    beside: dict[str, str] = {}  # what stands beside the store, if anything does
-    conversations: int = 0  # that something was done in lately, as far as that is known
-    activity: dict[str, int] = {}  # in all of them
-    storage: dict[str, dict[str, Any]] = {}  # by mode, the stores in use: state, detail, projects, copies
+    daily_dollars: float = 0.0  # the daily limit; 0 is no limit
+    classifier: str = ""  # the contradiction classifier
+    beside: dict[str, str] = {}  # the sidecar, if there is one
+    conversations: int = 0  # recently active ones, as far as known
+    activity: dict[str, int] = {}  # summed over these conversations
+    storage: dict[str, dict[str, Any]] = {}  # the stores in use by mode: state, detail, projects, copies
+    # The last backup, its file, the number of files, problems, and data that restores replaced.
     backup: dict[str, Any] = Field(
         default={},
         description="State of the backups.",
@@ -323,7 +331,7 @@ class StatusResult(Output):
 
 
 class DoctorInput(Input):
-    """`repair` rebuilds what is derived; `scrub` rewrites the files and looks for the phrases in them."""
+    """`repair` rebuilds derived data; `scrub` rewrites the files and searches them for the phrases."""
 
     repair: bool = False
     scrub: bool = False
@@ -331,7 +339,7 @@ class DoctorInput(Input):
 
 
 class DoctorResult(Output):
-    """What was found, what was done."""
+    """The findings, and what was repaired or scrubbed."""
 
     healthy: bool
     findings: list[FindingView]
@@ -339,23 +347,23 @@ class DoctorResult(Output):
     scrubbed: ReceiptView | None = None
 
 
-async def _status(context: Context, _given: StatusInput) -> StatusResult:
-    """How things are, at a glance."""
+async def _status(context: Context, _request: StatusInput) -> StatusResult:
+    """Show the state of the store, models and jobs."""
     from mindhold import __version__
 
     report = await status(context.engine, agent=context.agent)
-    told = _status_of(context, report, version=__version__)
+    result = _to_result(context, report, version=__version__)
     if not context.owner:
-        return told.model_copy(update=_untold(report))
-    notice = " ".join(filter(None, (told.notice, await room_notice(context.engine))))
-    state = _backup(await backup_state(context.engine))
-    return told.model_copy(update={"notice": notice, "backup": state})
+        return result.model_copy(update=_redactions(report))
+    notice = " ".join(filter(None, (result.notice, await room_notice(context.engine))))
+    state = _backup_view(await backup_state(context.engine))
+    return result.model_copy(update={"notice": notice, "backup": state})
 
 
 STATUS = operation("status", _status, reads=True)
 
 
-def _backup(state: BackupState) -> dict[str, Any]:
+def _backup_view(state: BackupState) -> dict[str, Any]:
     return {
         "last": state.last.isoformat() if state.last else None,
         "file": state.file,
@@ -365,17 +373,18 @@ def _backup(state: BackupState) -> dict[str, Any]:
     }
 
 
-def _untold(report: StatusReport) -> dict[str, Any]:
-    """What tells how much others keep and do."""
-    spent = ("service_calls", "service_tokens", "service_dollars", "language_calls", "language_tokens")
-    money = dict.fromkeys((*spent, "language_dollars"), 0)
-    beside = {name: told for name, told in _sidecar_view(report).items() if name in ("kind", "state")}
-    storage = {mode: {**one, "detail": ""} for mode, one in _storage(report).items()}  # it may name a server
-    untold = {"store": {"kind": report.store.kind}, "beside": beside, "storage": storage}
-    return {**untold, "jobs": {}, "dead_jobs": [], **money}
+def _redactions(report: StatusReport) -> dict[str, Any]:
+    """The fields to overwrite for a caller who is not the owner: they reveal what others store and do."""
+    call_fields = ("service_calls", "service_tokens", "service_dollars", "language_calls", "language_tokens")
+    money = dict.fromkeys((*call_fields, "language_dollars"), 0)
+    sidecar = {name: value for name, value in _sidecar_view(report).items() if name in ("kind", "state")}
+    # The detail may name a server.
+    storage = {mode: {**store_state, "detail": ""} for mode, store_state in _storage_view(report).items()}
+    public = {"store": {"kind": report.store.kind}, "beside": sidecar, "storage": storage}
+    return {**public, "jobs": {}, "dead_jobs": [], **money}
 
 
-def _status_of(context: Context, report: StatusReport, *, version: str) -> StatusResult:
+def _to_result(context: Context, report: StatusReport, *, version: str) -> StatusResult:
     facts = report.store
     return StatusResult(
         version=version,
@@ -393,7 +402,7 @@ def _status_of(context: Context, report: StatusReport, *, version: str) -> Statu
         embedded=report.embedded,
         model=report.model,
         models=[card.name for card in report.models],
-        rung=report.rung,
+        rung=report.level,
         jobs=dict(report.jobs),
         dead_jobs=list(report.dead_jobs),
         notice=report.notice,
@@ -411,33 +420,33 @@ def _status_of(context: Context, report: StatusReport, *, version: str) -> Statu
         classifier=report.classifier,
         beside=_sidecar_view(report),
         conversations=len(report.activity),
-        activity=dict(sum((Counter(one.counts) for one in report.activity), Counter())),
-        storage=_storage(report),
+        activity=dict(sum((Counter(conversation.counts) for conversation in report.activity), Counter())),
+        storage=_storage_view(report),
     )
 
 
-def _storage(report: StatusReport) -> dict[str, dict[str, Any]]:
+def _storage_view(report: StatusReport) -> dict[str, dict[str, Any]]:
     return {
-        one.mode: {
-            "state": one.state,
-            "detail": one.detail,
-            "projects": list(one.projects),
-            "copies": one.copies,
+        store_state.mode: {
+            "state": store_state.state,
+            "detail": store_state.detail,
+            "projects": list(store_state.projects),
+            "copies": store_state.copies,
         }
-        for one in report.storage
+        for store_state in report.storage
     }
 
 
 def _sidecar_view(report: StatusReport) -> dict[str, str]:
-    facts = report.beside
+    facts = report.sidecar
     if facts.kind == "none":
         return {}
-    told = {"kind": facts.kind, "state": facts.state, "keywords": facts.keywords, "detail": facts.detail}
-    return told | {"location": facts.location} if report.store.location else told | {"detail": ""}
+    view = {"kind": facts.kind, "state": facts.state, "keywords": facts.keywords, "detail": facts.detail}
+    return view | {"location": facts.location} if report.store.location else view | {"detail": ""}
 
 
 async def _doctor(context: Context, request: DoctorInput) -> DoctorResult:
-    """Look closely; repair what is derived; prove erasure."""
+    """Examine the store, repair derived data, and prove erasure."""
     repaired = await repair_derived(context.engine) if request.repair else []
     scrubbed = await context.engine.store.scrub(request.phrases) if request.scrub else None
     if scrubbed is not None:

@@ -14,8 +14,8 @@ from mindhold.engine import Engine
 from mindhold.lifecycle.archive import archive, erase
 from mindhold.lifecycle.duplicates import DUPLICATES_STAGE, merge_duplicates
 from mindhold.lifecycle.stages import (
-    MOST_GONE,
-    MOST_TOLD,
+    MAX_EXAMPLES,
+    MAX_REMOVALS,
     NOTHING,
     STALE,
     DuePage,
@@ -44,7 +44,7 @@ from mindhold.model.memory import Memory, Status
 from mindhold.ports.store import Change, Tend
 
 
-def _judge_tier(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
+def _apply_tier(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
     tier = tier_at(memory, now, life)
     if tier is memory.tier:
         return RuleVerdict(memory)
@@ -53,7 +53,7 @@ def _judge_tier(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerd
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """What a rule says of a record: as it should be (None: not at all), what was done to it, and why."""
+    """What a rule decides: the changed memory (None: erase it), what was done, and why."""
 
     memory: Memory | None
     what: str = ""
@@ -62,150 +62,150 @@ class RuleVerdict:
 
 @dataclass(frozen=True, slots=True)
 class SweepRule:
-    """What one stage does to one record. Pure, and the second time it changes nothing."""
+    """One stage's rule for one memory. It is pure, and applying it again changes nothing."""
 
     name: str
-    turn: Callable[[Memory, datetime, LifecycleRules], RuleVerdict]
+    apply: Callable[[Memory, datetime, LifecycleRules], RuleVerdict]
 
 
-TIERS_RULE = SweepRule("tiers", _judge_tier)
+TIERS_RULE = SweepRule("tiers", _apply_tier)
 
 
 async def run_tiers(engine: Engine, within: StageLimits) -> StageResult:
-    """This stage alone."""
+    """Run this stage alone."""
     return await sweep_by(engine, within, TIERS_RULE)
 
 
-def _judge_decay(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
+def _apply_decay(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
     left = faded_importance(memory, now, life)
-    seen = replace(memory, importance=left, decayed=max(now, memory.decayed or now))
-    return RuleVerdict(seen, "faded" if left != memory.importance else "")
+    decayed = replace(memory, importance=left, decayed=max(now, memory.decayed or now))
+    return RuleVerdict(decayed, "faded" if left != memory.importance else "")
 
 
-DECAY_RULE = SweepRule("decay", _judge_decay)
+DECAY_RULE = SweepRule("decay", _apply_decay)
 
 
 async def run_decay(engine: Engine, within: StageLimits) -> StageResult:
-    """This stage alone."""
+    """Run this stage alone."""
     return await sweep_by(engine, within, DECAY_RULE)
 
 
-def _judge_expiry(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
+def _apply_expiry(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
     fate, why = fate_of(memory, now, life)
     if fate is Fate.STAYS:
         return RuleVerdict(memory)
     if fate is Fate.ERASED:
         return RuleVerdict(None, fate, why)
-    away = replace(memory, status=Status.ARCHIVED, previous_status=memory.status, updated=now)
-    return RuleVerdict(away, fate, why)
+    archived = replace(memory, status=Status.ARCHIVED, previous_status=memory.status, updated=now)
+    return RuleVerdict(archived, fate, why)
 
 
-EXPIRY_RULE = SweepRule("expiry", _judge_expiry)
+EXPIRY_RULE = SweepRule("expiry", _apply_expiry)
 
 
 async def run_expiry(engine: Engine, within: StageLimits) -> StageResult:
-    """This stage alone."""
+    """Run this stage alone."""
     return await sweep_by(engine, within, EXPIRY_RULE)
 
 
-def _judge_utility(memory: Memory, _now: datetime, _life: LifecycleRules) -> RuleVerdict:
+def _apply_utility(memory: Memory, _now: datetime, _life: LifecycleRules) -> RuleVerdict:
     worth = utility(memory.importance, memory.uses)
     if memory.status is not Status.ACTIVE or isclose(worth, memory.utility, rel_tol=1e-6):
         return RuleVerdict(memory)
     return RuleVerdict(replace(memory, utility=worth), "worked out anew")
 
 
-UTILITY_RULE = SweepRule("utility", _judge_utility)
+UTILITY_RULE = SweepRule("utility", _apply_utility)
 
 
 async def run_utility(engine: Engine, within: StageLimits) -> StageResult:
-    """This stage alone."""
+    """Run this stage alone."""
     return await sweep_by(engine, within, UTILITY_RULE)
 
 
-def _judge_anchor(memory: Memory, _now: datetime, life: LifecycleRules) -> RuleVerdict:
+def _apply_anchor(memory: Memory, _now: datetime, life: LifecycleRules) -> RuleVerdict:
     if not earns_anchor(memory, life):
         return RuleVerdict(memory)
     why = f"used {memory.uses} times, importance {memory.importance:.2f}"
     return RuleVerdict(replace(memory, anchor=True), "anchored", why)
 
 
-ANCHORS_RULE = SweepRule("anchors", _judge_anchor)
+ANCHORS_RULE = SweepRule("anchors", _apply_anchor)
 
 
 async def run_anchors(engine: Engine, within: StageLimits) -> StageResult:
-    """This stage alone."""
+    """Run this stage alone."""
     return await sweep_by(engine, within, ANCHORS_RULE)
 
 
-def _judge_feedback(memory: Memory, _now: datetime, _life: LifecycleRules) -> RuleVerdict:
+def _apply_feedback(memory: Memory, _now: datetime, _life: LifecycleRules) -> RuleVerdict:
     low = lowered_usefulness(memory)
     if memory.status is not Status.ACTIVE or low == memory.usefulness:
         return RuleVerdict(memory)
     return RuleVerdict(replace(memory, usefulness=low), "sunk", f"shown {memory.shown} times and never used")
 
 
-FEEDBACK_RULE = SweepRule("feedback", _judge_feedback)
+FEEDBACK_RULE = SweepRule("feedback", _apply_feedback)
 
 
 async def run_feedback(engine: Engine, within: StageLimits) -> StageResult:
-    """This stage alone."""
+    """Run this stage alone."""
     return combine_stages(
         await sweep_by(engine, within, FEEDBACK_RULE), await report_feedback(engine, within)
     )
 
 
 async def report_feedback(engine: Engine, _within: StageLimits) -> StageResult:
-    """How useful each tool was found to be."""
-    begun = perf_counter()
-    found = await feedback_report(engine, agent="system")
-    told = [
-        f"{tool} {one.whole.relevant} of {one.whole.count} relevant, {one.whole.sufficient} sufficient"
-        for tool, one in found.tools.items()
+    """Report how useful the results of each tool were."""
+    began = perf_counter()
+    report = await feedback_report(engine, agent="system")
+    parts = [
+        f"{tool} {ratings.whole.relevant} of {ratings.whole.count} relevant, {ratings.whole.sufficient} sufficient"
+        for tool, ratings in report.tools.items()
     ]
-    if found.tasks.count:
-        told.append(f"{found.tasks.succeeded} of {found.tasks.count} tasks succeeded")
-    return StageResult(FEEDBACK_RULE.name, 0, "; ".join(told), perf_counter() - begun)
+    if report.tasks.count:
+        parts.append(f"{report.tasks.succeeded} of {report.tasks.count} tasks succeeded")
+    return StageResult(FEEDBACK_RULE.name, 0, "; ".join(parts), perf_counter() - began)
 
 
-OPTIMISED = "optimised"  # the cursor that says when
-OPTIMISE_EVERY = timedelta(hours=20)  # so that a daily run never just misses it
+OPTIMISED = "optimised"  # the cursor with the time of the last optimisation
+OPTIMISE_EVERY = timedelta(hours=20)  # less than a day, so that a daily run never just misses it
 
 
-def _judge_staleness(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
+def _apply_staleness(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
     if not is_stale(memory, now, life):
         return RuleVerdict(memory)
     return RuleVerdict(memory, STALE, f"unused for {(now - unused_since(memory)).days} days")
 
 
-INDEX_RULE = SweepRule("index", _judge_staleness)
+INDEX_RULE = SweepRule("index", _apply_staleness)
 
 
 async def run_index(engine: Engine, within: StageLimits) -> StageResult:
-    """This stage alone."""
+    """Run this stage alone."""
     return combine_stages(await sweep_by(engine, within, INDEX_RULE), await tidy_index(engine, within))
 
 
 async def tidy_index(engine: Engine, within: StageLimits) -> StageResult:
-    """Entries that expired, the store's own files. Conversations that fell silent have a job of their own.
+    """Drop expired entries and optimise the store's files.
 
-    The keyword sets beside the store need nothing: they follow each write, and are made anew every day.
+    Silent conversations have a job of their own. The keyword sets of the sidecar follow each write.
     """
     if within.dry:
         return StageResult(INDEX_RULE.name, 0, "")
-    begun = perf_counter()
-    done = {
+    began = perf_counter()
+    results = {
         "expired entries dropped": await engine.store.drop_expired(engine.clock()),
-        "bytes freed": await _optimised(engine),
+        "bytes freed": await _optimise_daily(engine),
     }
-    counts = {what: count for what, count in done.items() if count}
+    counts = {what: count for what, count in results.items() if count}
     changed = sum(1 if what == "bytes freed" else count for what, count in counts.items())
     detail = ", ".join(f"{count} {what}" for what, count in counts.items())
-    return StageResult(INDEX_RULE.name, changed, detail, perf_counter() - begun, counts=counts)
+    return StageResult(INDEX_RULE.name, changed, detail, perf_counter() - began, counts=counts)
 
 
-async def _optimised(engine: Engine) -> int:
-    """It costs the same however little was changed: once a day is enough."""
+async def _optimise_daily(engine: Engine) -> int:
+    """Optimise at most once a day: it costs the same however little changed."""
     now, last = engine.clock(), await engine.store.cursor(OPTIMISED)
     if last is not None and timedelta(0) <= now - datetime.fromisoformat(last) < OPTIMISE_EVERY:
         return 0
@@ -217,8 +217,8 @@ EMBEDDINGS_STAGE = "embeddings"
 
 
 async def run_embeddings(engine: Engine, within: StageLimits) -> StageResult:
-    """As far as the time goes; a model that fails is told, and tried another time."""
-    begun = perf_counter()
+    """Embed memories without a vector until the time is up. A failing model is reported and tried again later."""
+    began = perf_counter()
     model = engine.vector_source.model
     if model is None:
         return StageResult(EMBEDDINGS_STAGE, 0, engine.vector_source.reason or "there is no model")
@@ -226,23 +226,25 @@ async def run_embeddings(engine: Engine, within: StageLimits) -> StageResult:
         lacking = len(await engine.store.unembedded(model, limit=within.batch))
         least = "at least " if lacking == within.batch else ""
         detail = f"{least}{lacking} lack a vector" if lacking else NOTHING
-        return StageResult(EMBEDDINGS_STAGE, lacking, detail, perf_counter() - begun, looked=lacking)
-    done = await embed_missing(engine, enough=lambda: within.over)
+        return StageResult(EMBEDDINGS_STAGE, lacking, detail, perf_counter() - began, looked=lacking)
+    embedded = await embed_missing(engine, enough=lambda: within.over)
     more = within.over and bool(await engine.store.unembedded(model, limit=1))
-    detail = f"{done} got the vector that they lacked" if done else NOTHING
+    detail = f"{embedded} got the vector that they lacked" if embedded else NOTHING
     return StageResult(
         EMBEDDINGS_STAGE,
-        done,
+        embedded,
         engine.vector_source.reason or detail,
-        perf_counter() - begun,
+        perf_counter() - began,
         more=more,
-        looked=done,
+        looked=embedded,
     )
 
 
-AGAIN = timedelta(days=1)  # when one is tried again that was to be erased, and could not be
-_GONE = (Fate.ARCHIVED, Fate.ERASED)
-_TENDED = tuple(one.name for one in fields(Tend) if one.name not in ("memory_id", "unless_since", "review"))
+RETRY_AFTER = timedelta(days=1)  # for a memory that could not be erased
+_REMOVALS = (Fate.ARCHIVED, Fate.ERASED)
+_CHANGEABLE = tuple(
+    field_.name for field_ in fields(Tend) if field_.name not in ("memory_id", "unless_since", "review")
+)
 
 
 @dataclass(slots=True)
@@ -254,32 +256,32 @@ class _Count:
     counts: Counter[str] = field(default_factory=Counter)
     examples: list[StageExample] = field(default_factory=list)
 
-    def add(self, told: StageExample) -> None:
-        self.counts[told.what] += 1
-        most = MOST_GONE if told.what in _GONE else MOST_TOLD
-        if told.why and self.counts[told.what] <= most:
-            self.examples.append(told)
+    def add(self, example: StageExample) -> None:
+        self.counts[example.what] += 1
+        most = MAX_REMOVALS if example.what in _REMOVALS else MAX_EXAMPLES
+        if example.why and self.counts[example.what] <= most:
+            self.examples.append(example)
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What the rules make of a page."""
+class _PageVerdicts:
+    """What the rules decided for a page."""
 
     before: dict[str, Memory]
     after: dict[str, Memory]
-    doomed: list[str] = field(default_factory=list)
-    told: list[tuple[_Count, StageExample]] = field(default_factory=list)
+    to_erase: list[str] = field(default_factory=list)
+    examples: list[tuple[_Count, StageExample]] = field(default_factory=list)
 
 
 async def sweep(
     engine: Engine, within: StageLimits, rules: Sequence[SweepRule], *, whole: bool
 ) -> list[StageResult]:
-    """Do all that these rules say. `whole`: they are all there are, duplicates too, so that what was seen is done with."""
+    """Apply the rules. `whole`: they are all rules, duplicates included, so that the memories are no longer due."""
     return await _Sweep(engine, within, rules, whole=whole).run()
 
 
 async def sweep_by(engine: Engine, within: StageLimits, rule: SweepRule) -> StageResult:
-    """By one rule alone; what was due stays due for the others."""
+    """Apply one rule alone; memories stay due for the others."""
     [stage] = await sweep(engine, within, [rule], whole=False)
     return stage
 
@@ -292,107 +294,113 @@ class _Sweep:
         self._within = within
         self._rules = [(rule, _Count(rule.name)) for rule in rules]
         self._whole = whole
-        self._merging = _Count(DUPLICATES_STAGE)
+        self._duplicates = _Count(DUPLICATES_STAGE)
         self._archived = 0
-        self._retired: set[str] = set()  # by merging, also in a dry run, where they stay as they are
+        self._retired: set[str] = set()  # merged memories; a dry run leaves them unchanged
 
     async def run(self) -> list[StageResult]:
-        begun = perf_counter()
+        began = perf_counter()
         pages = DuePages(self._engine, self._within, moving=self._whole and not self._within.dry)
-        while (page := await pages.next(enough=self._archived >= MOST_GONE)) is not None:
-            memories = await self._merged(page) if self._whole else page.memories
-            # In a thread, for those who are served meanwhile.
-            seen = await asyncio.to_thread(self._judged, memories, page.read)
-            gone = set() if self._within.dry else await self._written(seen, page)
-            pages.moved(gone)
-            for count, told in seen.told:
-                if told.what not in _GONE or told.memory_id in gone or self._within.dry:
-                    count.add(told)
-        return self._stages(pages, perf_counter() - begun)
+        while (page := await pages.next(enough=self._archived >= MAX_REMOVALS)) is not None:
+            memories = await self._merge(page) if self._whole else page.memories
+            # In a thread, so that other requests are served meanwhile.
+            verdicts = await asyncio.to_thread(self._apply_rules, memories, page.read)
+            removed = set() if self._within.dry else await self._write(verdicts, page)
+            pages.moved(removed)
+            for count, example in verdicts.examples:
+                if example.what not in _REMOVALS or example.memory_id in removed or self._within.dry:
+                    count.add(example)
+        return self._stages(pages, perf_counter() - began)
 
-    async def _merged(self, page: DuePage) -> list[Memory]:
-        """The page without what repeats something else; what it was merged into is read anew."""
-        begun = perf_counter()
+    async def _merge(self, page: DuePage) -> list[Memory]:
+        """The page without duplicates; survivors are read again."""
+        began = perf_counter()
         merged = await merge_duplicates(
             self._engine, page.memories, read=page.read, dry=self._within.dry, besides=self._retired
         )
         self._retired |= merged.retired
-        for told in merged.told:
-            self._merging.add(told)
+        for example in merged.examples:
+            self._duplicates.add(example)
         memories = [memory for memory in page.memories if memory.id not in self._retired]
-        if merged.kept and not self._within.dry:
-            anew = await self._engine.store.get_many(list(merged.kept), viewer="system")
-            memories = [anew.get(memory.id, memory) for memory in memories]
-        self._merging.seconds += perf_counter() - begun
+        if merged.survivors and not self._within.dry:
+            survivors = await self._engine.store.get_many(list(merged.survivors), viewer="system")
+            memories = [survivors.get(memory.id, memory) for memory in memories]
+        self._duplicates.seconds += perf_counter() - began
         return memories
 
-    def _judged(self, memories: Sequence[Memory], now: datetime) -> _Seen:
+    def _apply_rules(self, memories: Sequence[Memory], now: datetime) -> _PageVerdicts:
         life = self._engine.settings.lifecycle_rules
         before = {memory.id: memory for memory in memories}
-        seen = _Seen(before, dict(before))
+        verdicts = _PageVerdicts(before, dict(before))
         for rule, count in self._rules:
-            begun = perf_counter()
-            for memory in list(seen.after.values()):
-                verdict = rule.turn(memory, now, life)
+            began = perf_counter()
+            for memory in list(verdicts.after.values()):
+                verdict = rule.apply(memory, now, life)
                 if verdict.what:
-                    seen.told.append((count, StageExample(memory.id, verdict.what, verdict.why)))
+                    verdicts.examples.append((count, StageExample(memory.id, verdict.what, verdict.why)))
                 if verdict.memory is None:
-                    seen.doomed.append(memory.id)
-                    del seen.after[memory.id]
+                    verdicts.to_erase.append(memory.id)
+                    del verdicts.after[memory.id]
                 else:
-                    seen.after[memory.id] = verdict.memory
-            count.seconds += perf_counter() - begun
-        return seen
+                    verdicts.after[memory.id] = verdict.memory
+            count.seconds += perf_counter() - began
+        return verdicts
 
-    async def _written(self, seen: _Seen, page: DuePage) -> set[str]:
-        """Those that went: archived, or erased. Broken off at any point, what isn't done with is due still."""
+    async def _write(self, verdicts: _PageVerdicts, page: DuePage) -> set[str]:
+        """Write the changes and return the ids of archived and erased memories. After a crash, unfinished ones are still due."""
         leaving = {
-            name: (seen.before[name], after)
-            for name, after in seen.after.items()
-            if after.status is not seen.before[name].status
+            memory_id: (verdicts.before[memory_id], after)
+            for memory_id, after in verdicts.after.items()
+            if after.status is not verdicts.before[memory_id].status
         }
         changes: list[Change] = []
-        for name, after in seen.after.items():
+        for memory_id, after in verdicts.after.items():
             review = None
-            if self._whole and name not in leaving:
+            if self._whole and memory_id not in leaving:
                 review = next_review(after, page.read, self._engine.settings.lifecycle_rules)
-            tend = _tend(seen.before[name], after, review=review, read=page.read)
+            tend = _tend(verdicts.before[memory_id], after, review=review, read=page.read)
             if tend is not None:
                 changes.append(tend)
         await self._engine.store.apply(changes)
-        gone: set[str] = set()
+        removed: set[str] = set()
         if leaving:
-            await self._within.before([told for _, told in seen.told if told.memory_id in leaving])
-            gone = await archive(self._engine, leaving, read=page.read)
-            self._archived += len(gone)
-        return gone | await self._erased(seen.doomed, read=page.read)
+            await self._within.before(
+                [example for _, example in verdicts.examples if example.memory_id in leaving]
+            )
+            removed = await archive(self._engine, leaving, read=page.read)
+            self._archived += len(removed)
+        return removed | await self._erase(verdicts.to_erase, read=page.read)
 
-    async def _erased(self, doomed: Sequence[str], *, read: datetime) -> set[str]:
-        begun = perf_counter()
-        gone = await erase(self._engine, doomed)
-        if self._whole and len(gone) < len(doomed):
-            again = [Tend(name, review=read + AGAIN) for name in doomed if name not in gone]
-            await self._engine.store.apply(list[Change](again))
+    async def _erase(self, to_erase: Sequence[str], *, read: datetime) -> set[str]:
+        began = perf_counter()
+        erased = await erase(self._engine, to_erase)
+        if self._whole and len(erased) < len(to_erase):
+            retries = [
+                Tend(memory_id, review=read + RETRY_AFTER)
+                for memory_id in to_erase
+                if memory_id not in erased
+            ]
+            await self._engine.store.apply(list[Change](retries))
         for rule, count in self._rules:
             if rule.name == "expiry":
-                count.seconds += perf_counter() - begun
-        return gone
+                count.seconds += perf_counter() - began
+        return erased
 
     def _stages(self, pages: DuePages, seconds: float) -> list[StageResult]:
         counts = [count for _, count in self._rules]
         if self._whole:
-            counts.append(self._merging)
-        # Reading and writing is done for all of them together.
+            counts.append(self._duplicates)
+        # Time for reading and writing is shared by all stages.
         share = max(0.0, seconds - sum(count.seconds for count in counts)) / len(counts)
         return [_stage(count, looked=pages.looked, more=pages.more, share=share) for count in counts]
 
 
 def _stage(count: _Count, *, looked: int, more: bool, share: float) -> StageResult:
-    told = ", ".join(f"{number} {what}" for what, number in sorted(count.counts.items()))
+    detail = ", ".join(f"{number} {what}" for what, number in sorted(count.counts.items()))
     return StageResult(
         count.name,
         changed=count.counts.total() - count.counts[STALE],
-        detail=told or NOTHING,
+        detail=detail or NOTHING,
         seconds=count.seconds + share,
         more=more,
         looked=looked,
@@ -402,9 +410,8 @@ def _stage(count: _Count, *, looked: int, more: bool, share: float) -> StageResu
 
 
 def _tend(before: Memory, after: Memory, *, review: datetime | None, read: datetime) -> Tend | None:
-    """What upkeep changed; None where that is nothing."""
     changed = {
-        name: getattr(after, name) for name in _TENDED if getattr(after, name) != getattr(before, name)
+        name: getattr(after, name) for name in _CHANGEABLE if getattr(after, name) != getattr(before, name)
     }
     if review is None and not changed:
         return None

@@ -16,7 +16,7 @@ from mindhold.lifecycle.contradiction_records import (
     TYPE,
     ExportedPair,
     import_pairs,
-    is_taken_back,
+    is_dismissed_link,
     parse_exported_pair,
 )
 from mindhold.memories.export import BATCH, FORMAT
@@ -327,7 +327,7 @@ class _Import:
         drawn = await self._engine.store.links_of(list(present), viewer=self._agent)
         here = present.keys() | self._new
         missing = [link for link in links if link not in drawn and {link.origin, link.target} <= here]
-        return [link for link in missing if not await is_taken_back(self._engine, link, present)]
+        return [link for link in missing if not await is_dismissed_link(self._engine, link, present)]
 
     async def _puts(self, memories: Sequence[Memory]) -> list[Change]:
         matrix = await self._engine.vector_source.embed([memory.content for memory in memories])

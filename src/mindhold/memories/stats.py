@@ -135,7 +135,7 @@ async def _stats(context: Context, _given: StatsInput) -> StatsResult:
         bytes_used=size,
         megabytes=round(size / 1e6, 2),
         model=report.model,
-        rung=report.rung,
+        rung=report.level,
         jobs=dict(report.jobs),
         models_today=SpendView(
             calls=spent.calls,

@@ -17,103 +17,103 @@ from mindhold.text.profile_values import Section, profile_key, profile_sentence
 
 TAG = "profile"
 SOURCE = "user_profile"
-# Not "key", which is what secrets are called.
+# Not "key", which is a name for secrets.
 KEY, LABEL, VALUE, WRITTEN = "profile_entry", "profile_label", "profile_value", "profile_written"
-Slot = tuple[str, str]  # a section and a key
-MOST_ENTRIES = 500  # of one agent
-SHORTEST_TOLD = 3  # tokens: what is left below that is room for nothing
-LONGEST_TOLD = 40  # tokens of one value in a context
+Slot = tuple[str, str]  # section and key
+MOST_ENTRIES = 500  # per agent
+LEAST_TOKENS = 3  # tokens; less is no room for another entry
+LONGEST_VALUE_TOKENS = 40  # tokens of one value in a context
 HEADING = "Profile of the user:"
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileEntry:
-    """One thing that is known; `shared` where it is everybody's and not the agent's own."""
+    """One profile entry; `shared` if it belongs to everybody and not to the agent alone."""
 
     section: Section
     key: str
-    label: str  # as it was called; of a contact, the name
-    value: str  # of a contact, what they are to the person
+    label: str  # as the user called it; the name of a contact
+    value: str  # for a contact, the relation to the user
     memory: Memory
     shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Section by section; within one, in the order of their keys, and notes in that of their writing."""
+    """The entries by section; within one by key, notes by time."""
 
     agent: str
     entries: tuple[ProfileEntry, ...]
 
     @property
     def name(self) -> str | None:
-        return next((one.value for one in self.of(Section.NAME)), None)
+        return next((entry.value for entry in self.of(Section.NAME)), None)
 
     @property
     def preferences(self) -> dict[str, str]:
-        return {one.key: one.value for one in self.of(Section.PREFERENCES)}
+        return {entry.key: entry.value for entry in self.of(Section.PREFERENCES)}
 
     @property
     def facts(self) -> dict[str, str]:
-        return {one.key: one.value for one in self.of(Section.FACTS)}
+        return {entry.key: entry.value for entry in self.of(Section.FACTS)}
 
     @property
     def contacts(self) -> list[tuple[str, str]]:
-        return [(one.label, one.value) for one in self.of(Section.CONTACTS)]
+        return [(entry.label, entry.value) for entry in self.of(Section.CONTACTS)]
 
     @property
     def notes(self) -> list[str]:
-        return [one.value for one in self.of(Section.NOTES)]
+        return [entry.value for entry in self.of(Section.NOTES)]
 
     def of(self, section: Section) -> list[ProfileEntry]:
-        return [one for one in self.entries if one.section is section]
+        return [entry for entry in self.entries if entry.section is section]
 
 
 async def profile(engine: Engine, agent: str) -> Profile:
-    """All that the agent is to know of the person."""
-    found: dict[tuple[Section, str], ProfileEntry] = {}
-    # The agent's own come last, and of two for one place the one that was written last.
+    """The profile that the agent sees."""
+    entries: dict[tuple[Section, str], ProfileEntry] = {}
+    # The agent's own entries override shared ones, and later ones override earlier ones.
     for memory in sorted(
-        await records(engine, agent), key=lambda one: (one.agent == agent, one.updated, one.id)
+        await profile_memories(engine, agent), key=lambda item: (item.agent == agent, item.updated, item.id)
     ):
         entry = entry_of(memory, agent=agent)
-        found[entry.section, entry.key] = entry
+        entries[entry.section, entry.key] = entry
     order = list(Section)
     return Profile(
-        agent, tuple(sorted(found.values(), key=lambda one: (order.index(one.section), *_place(one))))
+        agent, tuple(sorted(entries.values(), key=lambda item: (order.index(item.section), *_sort_key(item))))
     )
 
 
 async def count_profile(engine: Engine, agent: str) -> dict[str, int]:
-    """How many entries each section has."""
-    known = await profile(engine, agent)
-    return {section.value: len(known.of(section)) for section in Section}
+    """The number of entries in each section."""
+    current = await profile(engine, agent)
+    return {section.value: len(current.of(section)) for section in Section}
 
 
-def outline_profile(known: Profile, room: int) -> tuple[str, frozenset[str]]:
-    """The profile in a few lines within so many tokens, and the memories that are told by them: what comes first fits first."""
-    told: list[ProfileEntry] = []
+def outline_profile(user_profile: Profile, room: int) -> tuple[str, frozenset[str]]:
+    """The profile in a few lines of at most `room` tokens, and the ids of the memories in it. Earlier entries come first."""
+    included: list[ProfileEntry] = []
     text = ""
-    for entry in known.entries:
-        longer = _outline([*told, entry])
+    for entry in user_profile.entries:
+        longer = _outline([*included, entry])
         if count_tokens(longer) > room:
             continue
-        told.append(entry)
+        included.append(entry)
         text = longer
-        if count_tokens(text) > room - SHORTEST_TOLD:
+        if count_tokens(text) > room - LEAST_TOKENS:
             break
-    return text, frozenset(entry.memory.id for entry in told)
+    return text, frozenset(entry.memory.id for entry in included)
 
 
 def _outline(entries: Sequence[ProfileEntry]) -> str:
     sections: dict[Section, list[str]] = {}
     for entry in entries:
-        sections.setdefault(entry.section, []).append(_told(entry))
-    return "\n".join([HEADING, *(f"- {section}: {'; '.join(told)}" for section, told in sections.items())])
+        sections.setdefault(entry.section, []).append(_entry_text(entry))
+    return "\n".join([HEADING, *(f"- {section}: {'; '.join(texts)}" for section, texts in sections.items())])
 
 
-def _told(entry: ProfileEntry) -> str:
-    value = truncate_to_tokens(" ".join(entry.value.split()), LONGEST_TOLD)
+def _entry_text(entry: ProfileEntry) -> str:
+    value = truncate_to_tokens(" ".join(entry.value.split()), LONGEST_VALUE_TOKENS)
     match entry.section:
         case Section.NAME | Section.NOTES:
             return value
@@ -123,27 +123,31 @@ def _told(entry: ProfileEntry) -> str:
             return value if value == entry.label else f"{entry.label} = {value}"
 
 
-def _place(entry: ProfileEntry) -> tuple[str, str]:
+def _sort_key(entry: ProfileEntry) -> tuple[str, str]:
     return (
         (entry.memory.created.isoformat(), entry.key) if entry.section is Section.NOTES else (entry.key, "")
     )
 
 
 def parse_entry_name(name: str) -> tuple[Section | None, str]:
-    """The section, where one is named, and the key. Raises InvalidInput."""
+    """The section, if one is named, and the key. Raises InvalidInput."""
     before, dot, after = name.strip().partition(".")
-    section = next((one for one in Section if one == before.strip().lower()), None) if dot else None
+    section = (
+        next((candidate for candidate in Section if candidate == before.strip().lower()), None)
+        if dot
+        else None
+    )
     if section is None and name.strip().lower() == Section.NAME:
         return Section.NAME, Section.NAME.value
     return section, profile_key(after if section is not None else name)
 
 
-def no_entry(name: str) -> NotFound:
+def entry_not_found(name: str) -> NotFound:
     return NotFound(f"The profile has no {name!r}.", advice="`mindhold profile` shows what there is.")
 
 
-async def records(engine: Engine, agent: str, *, own: bool = False) -> list[Memory]:
-    """The memories that hold it: the agent's own, and unless only these are asked for everybody's."""
+async def profile_memories(engine: Engine, agent: str, *, own: bool = False) -> list[Memory]:
+    """The memories of a profile: the agent's own, and shared ones unless `own`."""
     where = Filter(
         viewer=agent,
         agents=(agent,) if own else tuple({agent, DEFAULT_AGENT}),
@@ -151,12 +155,12 @@ async def records(engine: Engine, agent: str, *, own: bool = False) -> list[Memo
         tags=(TAG,),
         minimum_trust=LEAST_TRUST,
     )
-    found = await engine.store.find(where, order=Order.NEWEST, limit=4 * MOST_ENTRIES)
-    return [memory for memory in found if is_entry(memory)]
+    memories = await engine.store.find(where, order=Order.NEWEST, limit=4 * MOST_ENTRIES)
+    return [memory for memory in memories if is_entry(memory)]
 
 
 def is_entry(memory: Memory) -> bool:
-    """Whether it is an entry of a profile."""
+    """Whether the memory is a profile entry."""
     metadata = memory.metadata
     return metadata.get(PROFILE_SECTION_KEY) in set(Section) and isinstance(metadata.get(KEY), str)
 
@@ -167,14 +171,14 @@ def entry_of(memory: Memory, *, agent: str) -> ProfileEntry:
         section=Section(metadata[PROFILE_SECTION_KEY]),
         key=str(metadata[KEY]),
         label=str(metadata.get(LABEL) or metadata[KEY]),
-        value=value_of(memory),
+        value=entry_value(memory),
         memory=memory,
         shared=memory.agent != agent,
     )
 
 
-def value_of(record: Memory | Version) -> str:
-    """Where somebody amended the memory by hand, what its sentence says now."""
+def entry_value(record: Memory | Version) -> str:
+    """The value of an entry; if somebody amended the memory, what its sentence says now."""
     metadata, content = record.metadata, record.content
     if metadata.get(WRITTEN) == content_hash(content):
         return str(metadata.get(VALUE, ""))
@@ -186,10 +190,10 @@ def value_of(record: Memory | Version) -> str:
 
 
 def by_slot(memories: Iterable[Memory]) -> Mapping[Slot, list[Memory]]:
-    """By section and key, what was written last first."""
-    found: dict[Slot, list[Memory]] = {}
-    for memory in sorted(memories, key=lambda one: (one.updated, one.id), reverse=True):
-        found.setdefault((str(memory.metadata[PROFILE_SECTION_KEY]), str(memory.metadata[KEY])), []).append(
+    """The memories by section and key, the latest first."""
+    slots: dict[Slot, list[Memory]] = {}
+    for memory in sorted(memories, key=lambda item: (item.updated, item.id), reverse=True):
+        slots.setdefault((str(memory.metadata[PROFILE_SECTION_KEY]), str(memory.metadata[KEY])), []).append(
             memory
         )
-    return found
+    return slots

@@ -32,9 +32,9 @@ from mindhold.profile.entries import (
     WRITTEN,
     Slot,
     by_slot,
+    entry_not_found,
     entry_of,
-    no_entry,
-    records,
+    profile_memories,
 )
 from mindhold.text.injection import suspicion
 from mindhold.text.profile_values import Section, other_spellings, profile_sentence
@@ -42,7 +42,7 @@ from mindhold.text.redaction import redact_metadata
 
 LONGEST_VALUE, LONGEST_NOTE = 500, 2_000
 IMPORTANCE = 0.9
-PATIENCE = 15.0  # seconds for which others may be faster, again and again
+PATIENCE = 15.0  # seconds to retry while other writers are faster
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 0.5  # seconds
 What = Literal["set", "replaced", "removed", "unchanged"]
 _KINDS = {
@@ -56,7 +56,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class WantedEntry:
-    """What an entry is to say from now on; None: it is to go. `sentence` says it where no pattern would."""
+    """The wanted value of an entry; None removes it. `sentence` is its text if no pattern fits."""
 
     section: Section
     key: str
@@ -71,7 +71,7 @@ class WantedEntry:
 
 @dataclass(frozen=True, slots=True)
 class EntryChange:
-    """What became of a wish; `memory` is the one that holds the entry, or held it."""
+    """What happened to a wanted entry; `memory` is the one that has or had it."""
 
     section: Section
     key: str
@@ -87,39 +87,43 @@ class EntryChange:
 
 
 def note(text: str) -> WantedEntry:
-    """A note is known by its words: the same one again is the same entry."""
-    said = " ".join(text.split())
-    return WantedEntry(Section.NOTES, content_hash(said)[:12], "note", said)
+    """A wanted note. Its key is a hash of its words, so that the same note is the same entry."""
+    words = " ".join(text.split())
+    return WantedEntry(Section.NOTES, content_hash(words)[:12], "note", words)
 
 
 async def change_entries(
-    engine: Engine, wishes: Sequence[WantedEntry], *, agent: str, conversation: str | None = None
+    engine: Engine, entries: Sequence[WantedEntry], *, agent: str, conversation: str | None = None
 ) -> list[EntryChange]:
-    """All of them or none; where somebody else was faster, it is looked at anew.
+    """Apply all changes or none; retries if another writer was faster.
 
     Raises InvalidInput, ContentTooLarge, Refused and the store's errors.
     """
-    checked = [_checked(engine, wish) for wish in wishes]
-    if len({wish.slot for wish in checked}) < len(checked):
+    checked = [_check(engine, entry) for entry in entries]
+    if len({entry.slot for entry in checked}) < len(checked):
         raise InvalidInput("An entry is named twice.", advice="Say once what becomes of it.")
-    done = await run_uncancelled(_changed(_roomy(engine), checked, agent=agent, conversation=conversation))
-    if any(one.what == "removed" or one.what == "replaced" for one in done):
+    changes = await run_uncancelled(
+        _apply(_without_split(engine), checked, agent=agent, conversation=conversation)
+    )
+    if any(change.what == "removed" or change.what == "replaced" for change in changes):
         await blank_hook_caches(engine)
-    return done
+    return changes
 
 
-async def _changed(
-    engine: Engine, wishes: Sequence[WantedEntry], *, agent: str, conversation: str | None
+async def _apply(
+    engine: Engine, entries: Sequence[WantedEntry], *, agent: str, conversation: str | None
 ) -> list[EntryChange]:
     clock = asyncio.get_running_loop().time
     until, pause = clock() + PATIENCE, SHORTEST_PAUSE
-    settled: dict[Slot, EntryChange] = {}
-    left = list(wishes)
-    while left:
-        known = by_slot(await records(engine, agent, own=True))
-        _check_room(known.keys() | {wish.slot for wish in left if wish.value is not None})
+    results: dict[Slot, EntryChange] = {}
+    remaining = list(entries)
+    while remaining:
+        memories = by_slot(await profile_memories(engine, agent, own=True))
+        _check_room(memories.keys() | {entry.slot for entry in remaining if entry.value is not None})
         try:
-            changes, done = await _planned(engine, left, known, agent=agent, conversation=conversation)
+            changes, applied = await _plan(
+                engine, remaining, memories, agent=agent, conversation=conversation
+            )
             if changes:
                 await engine.store.apply(changes)
         except (Conflict, MemoryNotFound):
@@ -128,181 +132,180 @@ async def _changed(
             await asyncio.sleep(random.uniform(0, pause))
             pause = min(2 * pause, LONGEST_PAUSE)
             continue
-        settled |= {one.slot: one for one in done}
-        doubled = await _doubled(engine, done, agent=agent)
-        left = [wish for wish in left if wish.slot in doubled]
-    return [settled[wish.slot] for wish in wishes]
+        results |= {change.slot: change for change in applied}
+        collisions = await _undo_collisions(engine, applied, agent=agent)
+        remaining = [entry for entry in remaining if entry.slot in collisions]
+    return [results[entry.slot] for entry in entries]
 
 
-async def _planned(
+async def _plan(
     engine: Engine,
-    wishes: Sequence[WantedEntry],
-    known: Mapping[Slot, list[Memory]],
+    entries: Sequence[WantedEntry],
+    memories: Mapping[Slot, list[Memory]],
     *,
     agent: str,
     conversation: str | None,
 ) -> tuple[list[Change], list[EntryChange]]:
     changes: list[Change] = []
-    done: list[EntryChange] = []
-    for wish in wishes:
-        active = known.get(wish.slot, [])
-        held, others = (active[0], active[1:]) if active else (None, [])
-        previous = entry_of(held, agent=agent).value if held is not None else None
+    results: list[EntryChange] = []
+    for entry in entries:
+        active = memories.get(entry.slot, [])
+        current, others = (active[0], active[1:]) if active else (None, [])
+        previous = entry_of(current, agent=agent).value if current is not None else None
         what: What = "set"
-        memory = held
-        if wish.value is None:
-            if held is None:
-                raise no_entry(f"{wish.section}.{wish.key}")
+        memory = current
+        if entry.value is None:
+            if current is None:
+                raise entry_not_found(f"{entry.section}.{entry.key}")
             what = "removed"
-            changes += [_forgetting(engine, one) for one in active]
-        elif held is None:
-            put = await _begun(engine, wish, agent=agent, conversation=conversation)
+            changes += [_forget_mark(engine, old) for old in active]
+        elif current is None:
+            put = await _new_entry(engine, entry, agent=agent, conversation=conversation)
             memory = put.memory
             changes.append(put)
         else:
-            what = "unchanged" if previous == wish.value else "replaced"
+            what = "unchanged" if previous == entry.value else "replaced"
             if what == "replaced":
-                put, amended = await _amended(engine, held, wish, agent=agent)
+                put, amended = await _amend_entry(engine, current, entry, agent=agent)
                 memory = put.memory
                 changes += amended
-            changes += superseding(held, others, now=engine.clock())
+            changes += superseding(current, others, now=engine.clock())
         assert memory is not None
-        done.append(EntryChange(wish.section, wish.key, wish.label, wish.value, previous, what, memory))
-    return changes, done
+        results.append(
+            EntryChange(entry.section, entry.key, entry.label, entry.value, previous, what, memory)
+        )
+    return changes, results
 
 
-async def _doubled(engine: Engine, done: Sequence[EntryChange], *, agent: str) -> set[Slot]:
-    """The places that another one has taken at the same moment: one that was amended since has another hash.
-
-    What was begun there goes again, and the other one is to be amended.
-    """
-    begun = {one.slot: one.memory.id for one in done if one.what == "set"}
-    if not begun:
+async def _undo_collisions(engine: Engine, changes: Sequence[EntryChange], *, agent: str) -> set[Slot]:
+    """The slots that another writer filled at the same moment; the memories created here are erased again."""
+    created = {item.slot: item.memory.id for item in changes if item.what == "set"}
+    if not created:
         return set()
-    known = by_slot(await records(engine, agent, own=True))
-    twice = {slot: own for slot, own in begun.items() if any(one.id != own for one in known.get(slot, ()))}
-    if twice:
-        await engine.store.erase(list(twice.values()))
-    return set(twice)
+    memories = by_slot(await profile_memories(engine, agent, own=True))
+    collisions = {
+        slot: memory_id
+        for slot, memory_id in created.items()
+        if any(item.id != memory_id for item in memories.get(slot, ()))
+    }
+    if collisions:
+        await engine.store.erase(list(collisions.values()))
+    return set(collisions)
 
 
-async def _begun(engine: Engine, wish: WantedEntry, *, agent: str, conversation: str | None) -> Put:
-    content = _content(engine, wish)
+async def _new_entry(engine: Engine, entry: WantedEntry, *, agent: str, conversation: str | None) -> Put:
+    content = _content(engine, entry)
     request = RememberInput(
         content=content,
-        kind=_KINDS[wish.section],
+        kind=_KINDS[entry.section],
         scope=GLOBAL,
         tags=[TAG],
-        keywords=list(_keywords(wish, content)),
+        keywords=list(_keywords(entry, content)),
         importance=IMPORTANCE,
         permanent=True,
         dialect=TAG,
         source=SOURCE,
         conversation=conversation,
-        metadata=_metadata(wish, content),
+        metadata=_metadata(entry, content),
         keep_noise=True,
     )
     [prepared] = prepare(engine, request, agent=agent)
-    return _settled(engine, await prepared.embedded_put(engine), _place(wish))
+    return _finalize(engine, await prepared.embedded_put(engine), _slot_hash(entry))
 
 
-async def _amended(
-    engine: Engine, held: Memory, wish: WantedEntry, *, agent: str
+async def _amend_entry(
+    engine: Engine, current: Memory, entry: WantedEntry, *, agent: str
 ) -> tuple[Put, list[Change]]:
-    content = _content(engine, wish)
+    content = _content(engine, entry)
     request = AmendInput(
-        id=held.id,
+        id=current.id,
         content=content,
-        keywords=list(_keywords(wish, content)) or None,
+        keywords=list(_keywords(entry, content)) or None,
         permanent=True,
         occurred=engine.clock(),
-        metadata=_metadata(wish, content),
+        metadata=_metadata(entry, content),
     )
-    put, changes = await amending(engine, held, request, agent=agent)
-    put = _settled(engine, put, _place(wish, content))
+    put, changes = await amending(engine, current, request, agent=agent)
+    put = _finalize(engine, put, _slot_hash(entry, content))
     return put, [put, changes[1]]
 
 
-def _settled(engine: Engine, put: Put, digest: str) -> Put:
-    """It waits for nobody's judgement: the person said so. Under its own hash it is no repetition of another memory."""
+def _finalize(engine: Engine, put: Put, digest: str) -> Put:
+    """Set the slot's hash, so that it repeats no other memory, and mark it as judged: the user said so."""
     now = engine.clock()
     return replace(put, memory=replace(put.memory, content_hash=digest, verified=now, examined=now))
 
 
-def _place(wish: WantedEntry, *said: str) -> str:
-    return name_hash(" ".join((TAG, *wish.slot, *said)))
+def _slot_hash(entry: WantedEntry, *texts: str) -> str:
+    return name_hash(" ".join((TAG, *entry.slot, *texts)))
 
 
-def _forgetting(engine: Engine, memory: Memory) -> Mark:
+def _forget_mark(engine: Engine, memory: Memory) -> Mark:
     return Mark(
-        memory.id,
-        Status.FORGOTTEN,
-        previous=memory.status,
-        updated=engine.clock(),
-        only_from=memory.status,
+        memory.id, Status.FORGOTTEN, previous=memory.status, updated=engine.clock(), only_from=memory.status
     )
 
 
-def _content(engine: Engine, wish: WantedEntry) -> str:
-    said = wish.sentence or profile_sentence(wish.section, wish.label, wish.value or "")
-    return safe_text(engine, said)
+def _content(engine: Engine, entry: WantedEntry) -> str:
+    sentence = entry.sentence or profile_sentence(entry.section, entry.label, entry.value or "")
+    return safe_text(engine, sentence)
 
 
-def _keywords(wish: WantedEntry, content: str) -> tuple[str, ...]:
-    """None but those that it has by itself, unless a word of its name is written in two ways."""
-    others = other_spellings(wish.label)
+def _keywords(entry: WantedEntry, content: str) -> tuple[str, ...]:
+    """Additional keywords if a word of the label has other spellings; else none."""
+    others = other_spellings(entry.label)
     return (*own_keywords(content, {}), *others) if others else ()
 
 
-def _metadata(wish: WantedEntry, content: str) -> dict[str, Any]:
+def _metadata(entry: WantedEntry, content: str) -> dict[str, Any]:
     return {
-        PROFILE_SECTION_KEY: wish.section.value,
-        KEY: wish.key,
-        LABEL: wish.label,
-        VALUE: wish.value,
+        PROFILE_SECTION_KEY: entry.section.value,
+        KEY: entry.key,
+        LABEL: entry.label,
+        VALUE: entry.value,
         WRITTEN: content_hash(content),
     }
 
 
-def _checked(engine: Engine, wish: WantedEntry) -> WantedEntry:
-    """Safe, on one line, bounded, and nothing that instructs its reader: a profile is given to every conversation."""
-    if wish.value is None:
-        return wish
-    value, label = " ".join(wish.value.split()), " ".join(wish.label.split())
-    longest = LONGEST_NOTE if wish.section is Section.NOTES else LONGEST_VALUE
+def _check(engine: Engine, entry: WantedEntry) -> WantedEntry:
+    """The entry on one line, or an error if it is too long or reads like an instruction."""
+    if entry.value is None:
+        return entry
+    value, label = " ".join(entry.value.split()), " ".join(entry.label.split())
+    longest = LONGEST_NOTE if entry.section is Section.NOTES else LONGEST_VALUE
     if not value:
         raise InvalidInput(
-            f"{wish.key} has no value.", advice=f"`mindhold profile unset {wish.key}` removes one."
+            f"{entry.key} has no value.", advice=f"`mindhold profile unset {entry.key}` removes one."
         )
     if len(value) > longest or len(label) > LONGEST_VALUE:
         raise ContentTooLarge(
-            f"{wish.key} has {max(len(value), len(label)):,} characters; an entry takes {longest:,}.",
+            f"{entry.key} has {max(len(value), len(label)):,} characters; an entry takes {longest:,}.",
             advice="Shorten it, or remember it as a memory.",
         )
-    doubt = suspicion(f"{label}: {wish.sentence or value}")
+    doubt = suspicion(f"{label}: {entry.sentence or value}")
     if doubt.score >= QUARANTINE_FROM:
         raise Refused(
             f"The text reads like instructions to whoever is given it ({', '.join(doubt.reasons)}).",
             advice="Say what is so of the person, not what a reader is to do.",
         )
-    if safe_text(engine, wish.key) != wish.key:
+    if safe_text(engine, entry.key) != entry.key:
         raise InvalidInput("The name of an entry can't hold a secret.", advice="Choose another name.")
-    return _redacted(engine, replace(wish, value=value, label=label))
+    return _redact(engine, replace(entry, value=value, label=label))
 
 
-def _redacted(engine: Engine, wish: WantedEntry) -> WantedEntry:
-    """Without secrets: some are known only by what they are called, "password is ..."."""
-    value, label = safe_text(engine, wish.value or ""), safe_text(engine, wish.label)
-    if wish.section is Section.NOTES:
+def _redact(engine: Engine, entry: WantedEntry) -> WantedEntry:
+    """Remove secrets. Some are recognized only by their label, such as "password is ..."."""
+    value, label = safe_text(engine, entry.value or ""), safe_text(engine, entry.label)
+    if entry.section is Section.NOTES:
         return note(value)
     if engine.settings.intake.redact:
-        told = redact_metadata({wish.label: value}).value
-        value = next(iter(told.values()), value)
-        said = safe_text(engine, f"{wish.label}: {value}")
-        if value not in said:
-            value = said.partition(": ")[2] or said
-    same = value == wish.value and label == wish.label
-    return replace(wish, value=value, label=label, sentence=wish.sentence if same else "")
+        redacted = redact_metadata({entry.label: value}).value
+        value = next(iter(redacted.values()), value)
+        line = safe_text(engine, f"{entry.label}: {value}")
+        if value not in line:
+            value = line.partition(": ")[2] or line
+    unchanged = value == entry.value and label == entry.label
+    return replace(entry, value=value, label=label, sentence=entry.sentence if unchanged else "")
 
 
 def _check_room(slots: AbstractSet[Slot]) -> None:
@@ -312,7 +315,7 @@ def _check_room(slots: AbstractSet[Slot]) -> None:
         )
 
 
-def _roomy(engine: Engine) -> Engine:
-    """An entry is one memory, however short other texts are before they are split."""
+def _without_split(engine: Engine) -> Engine:
+    """An engine that stores an entry as one memory, whatever the length at which other texts are split."""
     length = max(engine.settings.intake.part_length, LONGEST_NOTE + LONGEST_VALUE + 200)
     return engine.with_settings(intake=replace(engine.settings.intake, part_length=length))
