@@ -14,9 +14,9 @@ from mindhold.settings.loader import load_settings
 
 async def _said(shell: Shell, texts: list[str]) -> None:
     async with AppLauncher().open(load_settings({"home": shell.home})) as running:
-        desk = OpenSession(running, CliSession(AppLauncher(), Console()))
+        session = OpenSession(running, CliSession(AppLauncher(), Console()))
         for text in texts:
-            await desk.run(
+            await session.run(
                 "save_message", message_type="user", content=text, conversation="abc-123", project="shop"
             )
 

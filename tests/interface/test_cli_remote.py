@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 from cli_shell import Answer, Shell
 from mcp_clients import HttpServer
 from scripted_server import ScriptedServer, Told
 
 from everywhere import as_environment
-from mindhold.interfaces.cli.command import OF_THIS_MACHINE, SERVED, SERVED_PARTS
-from mindhold.interfaces.cli.main import COMMANDS
+from mindhold.interfaces.cli.command import Command, Group
+from mindhold.interfaces.cli.main import COMMANDS, cli
 
 if TYPE_CHECKING:
     from everywhere import House
@@ -204,7 +205,13 @@ def test_an_export_is_brought_here(both: Both, filled: str, tmp_path: Path) -> N
     assert (refused.status, "JSON lines" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - SERVED))
+def _declared(name: str) -> Command | Group:
+    found = cli.get_command(click.Context(cli), name)
+    assert isinstance(found, Command | Group)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(name for name in COMMANDS if not _declared(name).remote))
 def test_what_needs_this_machine_says_so(both: Both, name: str) -> None:
     words = {
         "import": ["x.jsonl"],
@@ -226,10 +233,13 @@ def test_what_needs_this_machine_says_so(both: Both, name: str) -> None:
     assert not both.away.exists()
 
 
-def test_every_command_is_sorted() -> None:
-    parts = {name.split()[0] for name in SERVED_PARTS}
-    assert set(COMMANDS) >= SERVED | OF_THIS_MACHINE | parts
-    assert not SERVED & (OF_THIS_MACHINE | parts)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_command_is_remote_and_local(name: str) -> None:
+    declared = _declared(name)
+    assert not (declared.remote and declared.local)
+    if isinstance(declared, Group):
+        parts = [declared.get_command(click.Context(declared), part) for part in declared.where]
+        assert not declared.remote or not any(part.remote for part in parts if isinstance(part, Command))
 
 
 def test_past_conversations_are_asked_of_the_server(both: Both, filled: str) -> None:

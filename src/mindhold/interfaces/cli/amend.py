@@ -21,6 +21,7 @@ RELATIONS = [relation.value for relation in Relation]
 
 @command(
     "amend",
+    remote=True,
     examples=[
         'mindhold amend 01jxq3k --content "The staging database listens on port 5434"',
         "mindhold amend 01jxq3k --tag staging,db --importance 0.9",
@@ -41,7 +42,7 @@ RELATIONS = [relation.value for relation in Relation]
 @click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="This metadata instead; repeat.")
 @with_open_session
 async def amend(
-    desk: OpenSession,
+    session: OpenSession,
     /,
     *,
     id: str,
@@ -57,23 +58,24 @@ async def amend(
 
     if no_tags and tags:
         raise click.UsageError("Give --tag or --no-tags, not both.")
-    result = await desk.run(
+    result = await session.run(
         AMEND,
         id=id,
-        content=None if content is None else text_or_stdin(desk, (content,)),
+        content=None if content is None else text_or_stdin(session, (content,)),
         tags=[] if no_tags else tags,
-        occurred=await desk.instant(when) if when else None,
+        occurred=await session.instant(when) if when else None,
         metadata=pairs(metadata) or None,
         **given,
     )
-    if desk.console.json:
-        desk.console.document(result)
+    if session.console.json:
+        session.console.document(result)
     else:
-        desk.console.line(f"Amended {result.memory.id}: {one_line(result.memory.content)}")
+        session.console.line(f"Amended {result.memory.id}: {one_line(result.memory.content)}")
 
 
 @command(
     "link",
+    remote=True,
     examples=[
         "mindhold link 01jxq3k 01jxq4m --relation caused_by",
         "mindhold link 01jxq3k 01jxq4m --remove",
@@ -84,20 +86,22 @@ async def amend(
 @click.option("--relation", "-r", type=click.Choice(RELATIONS), help="What ORIGIN is to TARGET (related).")
 @click.option("--remove", is_flag=True, help="Remove the link; every relation unless one is named.")
 @with_open_session
-async def link(desk: OpenSession, /, *, origin: str, target: str, relation: str | None, remove: bool) -> None:
+async def link(
+    session: OpenSession, /, *, origin: str, target: str, relation: str | None, remove: bool
+) -> None:
     """Say how two memories relate."""
     from mindhold.memories.links import LINK, UNLINK
 
-    console = desk.console
+    console = session.console
     ends = {"origin": origin, "target": target, "relation": relation}
     if remove:
-        removed = await desk.run(UNLINK, **ends)
+        removed = await session.run(UNLINK, **ends)
         if console.json:
             console.document(removed)
         else:
             console.line(f"Removed {plural(len(removed.removed), 'link')}.")
         return
-    made = await desk.run(LINK, **ends)
+    made = await session.run(LINK, **ends)
     if console.json:
         console.document(made)
     else:

@@ -66,7 +66,7 @@ def backup() -> None:
 @words("--without", metavar="STORE", help="Leave out this store, where projects live, if it doesn't answer.")
 @with_session
 async def make(
-    session: CliSession,
+    cli: CliSession,
     /,
     *,
     name: str | None,
@@ -77,16 +77,16 @@ async def make(
     """Make a backup now. `mindhold backup NAME` is the same."""
     from mindhold.backup.create import BACKUP
 
-    wanted = session.loaded().settings.backup.encrypt if encrypt is None else encrypt
-    secret = _secret(session, passphrase_file, again=True) if wanted else {}
-    async with session.open(**secret) as desk:
-        made = await desk.run(BACKUP, name=name, encrypt=encrypt, without=without)
-    if session.console.json:
-        session.console.document(made)
+    wanted = cli.loaded().settings.backup.encrypt if encrypt is None else encrypt
+    secret = _secret(cli, passphrase_file, again=True) if wanted else {}
+    async with cli.open(**secret) as session:
+        made = await session.run(BACKUP, name=name, encrypt=encrypt, without=without)
+    if cli.console.json:
+        cli.console.document(made)
         return
     sealed = ", encrypted" if made.encrypted else ""
-    session.console.line(f"{neutral(made.path)}  {megabytes(made.bytes)}{sealed}")
-    session.console.note(
+    cli.console.line(f"{neutral(made.path)}  {megabytes(made.bytes)}{sealed}")
+    cli.console.note(
         f"{plural(made.memories, 'memory')}, {made.vectors:,} with a vector, {made.versions:,} earlier versions, "
         f"{plural(made.links, 'link')}, {plural(made.scopes, 'scope')}; read back, and whole."
     )
@@ -94,12 +94,12 @@ async def make(
 
 @backup.command("list", examples=["mindhold backup list", "mindhold backup list --json"])
 @with_open_session
-async def list_backups(desk: OpenSession) -> None:
+async def list_backups(session: OpenSession) -> None:
     """The backups that there are, the newest first."""
     from mindhold.backup.create import LIST_BACKUPS
 
-    result = await desk.run(LIST_BACKUPS)
-    console = desk.console
+    result = await session.run(LIST_BACKUPS)
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -110,7 +110,7 @@ async def list_backups(desk: OpenSession) -> None:
     rows = [
         (
             neutral(one.file),
-            local_time(one.created, desk.zone),
+            local_time(one.created, session.zone),
             megabytes(one.bytes),
             ", ".join(filter(None, (one.made, "encrypted" * one.encrypted, "no sum" * (one.sha256 is None)))),
         )
@@ -131,15 +131,13 @@ async def list_backups(desk: OpenSession) -> None:
 @click.option("--all", "every", is_flag=True, help="All that there are.")
 @with_passphrase
 @with_session
-async def verify(
-    session: CliSession, /, *, file: str | None, every: bool, passphrase_file: Path | None
-) -> int:
+async def verify(cli: CliSession, /, *, file: str | None, every: bool, passphrase_file: Path | None) -> int:
     """Prove a backup, or the newest: restore it to a temporary place, and count and compare. Status 1 if one is bad."""
     from mindhold.backup.verify import VERIFY_BACKUPS
 
-    async with session.open(**_given_secret(session, passphrase_file)) as desk:
-        result = await desk.run(VERIFY_BACKUPS, file=file, all=every)
-    console = session.console
+    async with cli.open(**_given_secret(cli, passphrase_file)) as session:
+        result = await session.run(VERIFY_BACKUPS, file=file, all=every)
+    console = cli.console
     if console.json:
         console.document(result)
     else:
@@ -156,17 +154,17 @@ async def verify(
 @click.argument("file")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @with_open_session
-async def drop(desk: OpenSession, /, *, file: str, yes: bool) -> None:
+async def drop(session: OpenSession, /, *, file: str, yes: bool) -> None:
     """Remove a backup for good."""
     from mindhold.backup.create import DROP_BACKUP
 
     if not yes:
-        confirm(desk.console, f"Remove the backup {file} for good?")
-    result = await desk.run(DROP_BACKUP, file=file)
-    if desk.console.json:
-        desk.console.document(result)
+        confirm(session.console, f"Remove the backup {file} for good?")
+    result = await session.run(DROP_BACKUP, file=file)
+    if session.console.json:
+        session.console.document(result)
     else:
-        desk.console.line(f"Removed {neutral(result.dropped.file)}.")
+        session.console.line(f"Removed {neutral(result.dropped.file)}.")
 
 
 @command(
@@ -185,7 +183,7 @@ async def drop(desk: OpenSession, /, *, file: str, yes: bool) -> None:
 @with_passphrase
 @with_session
 async def restore(
-    session: CliSession,
+    cli: CliSession,
     /,
     *,
     file: str | None,
@@ -202,20 +200,20 @@ async def restore(
     if merge and drop_old:
         raise click.UsageError("--merge and --drop-old are two things: give one.")
     if drop_old:
-        await _drop_old(session, file, yes=yes)
+        await _drop_old(cli, file, yes=yes)
     elif merge:
-        await _merge(session, file, passphrase_file)
+        await _merge(cli, file, passphrase_file)
     else:
-        await _replace(session, file, passphrase_file, yes=yes)
+        await _replace(cli, file, passphrase_file, yes=yes)
 
 
-async def _replace(session: CliSession, file: str | None, secret: Path | None, *, yes: bool) -> None:
-    console = session.console
+async def _replace(cli: CliSession, file: str | None, secret: Path | None, *, yes: bool) -> None:
+    console = cli.console
     if not yes:
         confirm(console, f"Put {file or 'the newest backup'} in the place of everything that is there now?")
-    loaded = session.loaded(**_given_secret(session, secret))
+    loaded = cli.loaded(**_given_secret(cli, secret))
     with console.progress() as told:
-        result: ReplaceResult = await _asked_again(session, loaded, file, told)
+        result: ReplaceResult = await _asked_again(cli, loaded, file, told)
     if console.json:
         console.document(result)
         return
@@ -228,23 +226,23 @@ async def _replace(session: CliSession, file: str | None, secret: Path | None, *
         console.warn(problem)
 
 
-async def _asked_again(session: CliSession, loaded: Any, file: str | None, told: Any) -> ReplaceResult:
+async def _asked_again(cli: CliSession, loaded: Any, file: str | None, told: Any) -> ReplaceResult:
     """With the passphrase of the person, where it is wanted and nobody has given one."""
     try:
-        return await session.launcher.restore(loaded, file, told=told)
+        return await cli.launcher.restore(loaded, file, told=told)
     except Refused as error:
         if loaded.settings.backup.passphrase or "is encrypted" not in error.message or not sys.stdin.isatty():
             raise
-    loaded = session.loaded(**{PASSPHRASE: _typed(again=False)})
-    return await session.launcher.restore(loaded, file, told=told)
+    loaded = cli.loaded(**{PASSPHRASE: _typed(again=False)})
+    return await cli.launcher.restore(loaded, file, told=told)
 
 
-async def _merge(session: CliSession, file: str | None, secret: Path | None) -> None:
+async def _merge(cli: CliSession, file: str | None, secret: Path | None) -> None:
     from mindhold.backup.restore import RESTORE
 
-    async with session.open(**_given_secret(session, secret)) as desk:
-        result = await desk.run(RESTORE, file=file)
-    console = session.console
+    async with cli.open(**_given_secret(cli, secret)) as session:
+        result = await session.run(RESTORE, file=file)
+    console = cli.console
     if console.json:
         console.document(result)
         return
@@ -256,11 +254,11 @@ async def _merge(session: CliSession, file: str | None, secret: Path | None) -> 
     console.note(result.note)
 
 
-async def _drop_old(session: CliSession, name: str | None, *, yes: bool) -> None:
-    console = session.console
+async def _drop_old(cli: CliSession, name: str | None, *, yes: bool) -> None:
+    console = cli.console
     if not yes:
         confirm(console, f"Remove {name or 'all that restores have put aside'} for good?")
-    result = await session.launcher.drop_old(session.loaded(), name)
+    result = await cli.launcher.drop_old(cli.loaded(), name)
     if console.json:
         console.document(result)
         return
@@ -268,16 +266,16 @@ async def _drop_old(session: CliSession, name: str | None, *, yes: bool) -> None
         console.line(f"Removed {neutral(old.location)}, {megabytes(old.bytes)}.")
 
 
-def _given_secret(session: CliSession, file: Path | None) -> dict[str, str]:
+def _given_secret(cli: CliSession, file: Path | None) -> dict[str, str]:
     """What a file says; nothing where none is named: then the settings may know."""
     return {} if file is None else {PASSPHRASE: _of_file(file)}
 
 
-def _secret(session: CliSession, file: Path | None, *, again: bool) -> dict[str, str]:
+def _secret(cli: CliSession, file: Path | None, *, again: bool) -> dict[str, str]:
     """What a file says, or the settings know, or a person types. Raises Refused."""
     if file is not None:
         return {PASSPHRASE: _of_file(file)}
-    if session.loaded().settings.backup.read_passphrase() or not sys.stdin.isatty():
+    if cli.loaded().settings.backup.read_passphrase() or not sys.stdin.isatty():
         return {}
     return {PASSPHRASE: _typed(again=again)}
 

@@ -42,21 +42,21 @@ OUTCOMES = {
     help="The project's folder; by default the one that each conversation was held in.",
 )
 @with_open_session
-async def capture(desk: OpenSession, /, *, files: tuple[Path, ...], folder: Path | None) -> int:
+async def capture(session: OpenSession, /, *, files: tuple[Path, ...], folder: Path | None) -> int:
     """Keep what is worth keeping of Claude Code's conversations, now, as the hooks do by themselves.
 
     A conversation is read from where it was left the last time. One that can't be read is told, and the exit status is 1.
     """
     from mindhold.capture.capture import CAPTURE
 
-    desk.running.warm()
+    session.running.warm()
     done: list[dict[str, object]] = []
     failed = 0
     at = str(whole_path(folder)) if folder else ""
     for file in files:
         try:
             path = file.expanduser().absolute()
-            result = await desk.run(CAPTURE, file=str(path), folder=at)
+            result = await session.run(CAPTURE, file=str(path), folder=at)
         except (
             InvalidInput,
             NotFound,
@@ -65,19 +65,19 @@ async def capture(desk: OpenSession, /, *, files: tuple[Path, ...], folder: Path
         ) as error:  # of this file: the others are none the worse for it
             failed += 1
             done.append({"file": str(file), "outcome": "failed", "problem": str(error)})
-            desk.console.warn(f"{one_line(file.name, most=80)}: {error}")
+            session.console.warn(f"{one_line(file.name, most=80)}: {error}")
             continue
         failed += result.outcome == "gone"
         done.append({"file": str(file), **result.model_dump(mode="json")})
-        if not desk.console.json:
-            desk.console.line(_told(file, result))
+        if not session.console.json:
+            session.console.line(_told(file, result))
             if result.outcome != "gone":
-                desk.console.note(result.notice)
+                session.console.note(result.notice)
             for written in result.documents:
                 if written.problem:
-                    desk.console.warn(written.problem)
-    if desk.console.json:
-        desk.console.document({"captured": done})
+                    session.console.warn(written.problem)
+    if session.console.json:
+        session.console.document({"captured": done})
     return SOME_FAILED if failed else 0
 
 
@@ -94,14 +94,14 @@ def _told(file: Path, result: CaptureResult) -> str:
     return f"{name}: {stored}, of {plural(result.lines, 'line')}{known}{replaced}, by {result.rung}"
 
 
-def capture_facts(desk: OpenSession, result: CaptureStatusResult) -> list[tuple[str, str]]:
+def capture_facts(session: OpenSession, result: CaptureStatusResult) -> list[tuple[str, str]]:
     """For `status`: nothing where hooks were never used."""
     if not result.projects and not result.waiting and not result.given_up:
         return []
     state = f"by {result.extract_with}" if result.enabled else "switched off (capture.enabled)"
     left = f"; {plural(result.waiting, 'event')} to be worked off" if result.waiting else ""
     facts = [("capture", state + left)]
-    facts += [("", _project(desk, one)) for one in result.projects[:MOST_PROJECTS]]
+    facts += [("", _project(session, one)) for one in result.projects[:MOST_PROJECTS]]
     if len(result.projects) > MOST_PROJECTS:
         facts.append(("", f"and {len(result.projects) - MOST_PROJECTS} more projects"))
     return facts
@@ -133,8 +133,8 @@ def capture_problems(result: CaptureStatusResult) -> list[str]:
     return told
 
 
-def _project(desk: OpenSession, one: ProjectCaptures) -> str:
-    when = f"last {local_time(one.captured_at, desk.zone)}" if one.captured_at else "never"
+def _project(session: OpenSession, one: ProjectCaptures) -> str:
+    when = f"last {local_time(one.captured_at, session.zone)}" if one.captured_at else "never"
     by = f" by {one.rung}" if one.rung else ""
     return f"{one.project}: {plural(one.stored, 'memory')} captured, {when}{by}"
 
@@ -146,7 +146,7 @@ def _project(desk: OpenSession, one: ProjectCaptures) -> str:
 @click.argument("folder", required=False, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--scope", metavar="NAME", help="Whose memory, instead of the project's own.")
 @with_open_session
-async def sync(desk: OpenSession, /, *, folder: Path | None, scope: str | None) -> int:
+async def sync(session: OpenSession, /, *, folder: Path | None, scope: str | None) -> int:
     """Write what is remembered into a project's CLAUDE.md, AGENTS.md and GEMINI.md, where they have the markers.
 
     Each capture does it by itself. Nothing outside the markers is touched, and no file without them. Exit status 1 when
@@ -154,8 +154,8 @@ async def sync(desk: OpenSession, /, *, folder: Path | None, scope: str | None) 
     """
     from mindhold.capture.documents import WRITE_DOCUMENTS
 
-    result = await desk.run(WRITE_DOCUMENTS, folder=str(whole_path(folder)), scope=scope)
-    console = desk.console
+    result = await session.run(WRITE_DOCUMENTS, folder=str(whole_path(folder)), scope=scope)
+    console = session.console
     if console.json:
         console.document(result)
     elif not result.documents:

@@ -13,59 +13,36 @@ from mindhold.interfaces.cli.output import ReaderGone
 from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.model.errors import InvalidInput, SettingsError
 
-SERVED = frozenset(
-    "remember recall search ask list show amend link forget unarchive tags timeline versions reconstruct context conversations profile "
-    "reflect explore feedback scopes projects status stats spend consolidate audit contradictions jobs export".split()
-)
-# Of those that need this machine for the rest.
-SERVED_PARTS = frozenset({"history search", "history timeline", "history projects"})
-# They are about this machine by their nature: a server that the settings name is no reason not to do them here.
-OF_THIS_MACHINE = frozenset(
-    "config completion setup init uninstall connect mcp serve hook statusline models demo".split()
-)
 REMOTE_URL = "remote.url"
-
-
-def check_served(session: CliSession, name: str, *parts: str) -> None:
-    """Raises InvalidInput for a command that was asked of a server and needs this machine."""
-    words = " ".join((name, *parts))
-    if name in SERVED or words in SERVED_PARTS:
-        return
-    said: str | None = session.arguments.get(REMOTE_URL)
-    here = "leave --server out to have it done on this machine"
-    if said is None and name not in OF_THIS_MACHINE:
-        said, here = _from_settings(session), "`-o remote.url=` has it done on this machine"
-    if said:
-        raise InvalidInput(
-            f"`mindhold {words}` needs the machine that it is run on, and can't be asked of the server at {said}.",
-            advice=f"Run it there; {here}.",
-        )
-
-
-def _from_settings(session: CliSession) -> str:
-    try:
-        return session.loaded().settings.remote.url
-    except SettingsError:  # the command tells, in its own way
-        return ""
-
-
 P = ParamSpec("P")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class Command(click.Command):
-    """A command with examples. Takes the global options too, so that they may stand at the end."""
+    """A command with examples. It accepts the global options after its own.
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **given: Any) -> None:
-        given["params"] = [*(given.get("params") or []), *global_options(shown=False)]
-        given.setdefault("context_settings", SETTINGS)
-        super().__init__(*args, **given)
+    `remote` commands can run on a server. `local` commands concern this machine only, so they ignore the setting
+    `remote.url`. Both flags may be set on the command or on its group.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[str] = (),
+        remote: bool = False,
+        local: bool = False,
+        **options: Any,
+    ) -> None:
+        options["params"] = [*(options.get("params") or []), *global_options(shown=False)]
+        options.setdefault("context_settings", SETTINGS)
+        super().__init__(*args, **options)
         self.examples = tuple(examples)
+        self.remote, self.local = remote, local
 
     def invoke(self, ctx: click.Context) -> Any:
-        if session := ctx.find_object(CliSession):
-            check_served(session, *ctx.command_path.split()[1:])
+        if cli := ctx.find_object(CliSession):
+            check_remote(cli, ctx)
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:  # before click makes an exit status 1 of it
@@ -89,10 +66,13 @@ class Group(click.Group):
         where: Mapping[str, str] | None = None,
         headed: Mapping[str, str] | None = None,
         examples: Sequence[str] = (),
-        **given: Any,
+        remote: bool = False,
+        local: bool = False,
+        **options: Any,
     ) -> None:
-        given.setdefault("context_settings", SETTINGS)
-        super().__init__(*args, **given)
+        options.setdefault("context_settings", SETTINGS)
+        super().__init__(*args, **options)
+        self.remote, self.local = remote, local
         self.where = dict(where or {})
         self.headed = dict(headed or {})
         self.examples = tuple(examples)
@@ -132,9 +112,37 @@ class Group(click.Group):
         super().format_epilog(ctx, formatter)
 
 
-def command(name: str, *, examples: Sequence[str], **given: Any) -> Callable[[Callable[..., Any]], Command]:
-    """A command of its own; groups have `.command` with the same arguments."""
-    return click.command(name, cls=Command, examples=examples, **given)
+def command(name: str, *, examples: Sequence[str], **options: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Declare a command that belongs to no group; a group's `.command` takes the same arguments."""
+    return click.command(name, cls=Command, examples=examples, **options)
+
+
+def check_remote(cli: CliSession, ctx: click.Context) -> None:
+    """Raises InvalidInput if a server is chosen and the command can't run there."""
+    commands: list[click.Command] = []
+    context: click.Context | None = ctx
+    while context:
+        commands.append(context.command)
+        context = context.parent
+    if any(getattr(command, "remote", False) for command in commands):
+        return
+    url: str | None = cli.arguments.get(REMOTE_URL)
+    advice = "leave --server out to have it done on this machine"
+    if url is None and not any(getattr(command, "local", False) for command in commands):
+        url, advice = _url_from_settings(cli), "`-o remote.url=` has it done on this machine"
+    if url:
+        name = " ".join(ctx.command_path.split()[1:])
+        raise InvalidInput(
+            f"`mindhold {name}` needs the machine that it is run on, and can't be asked of the server at {url}.",
+            advice=f"Run it there; {advice}.",
+        )
+
+
+def _url_from_settings(cli: CliSession) -> str:
+    try:
+        return cli.loaded().settings.remote.url
+    except SettingsError:  # the command reports it in its own way
+        return ""
 
 
 def with_open_session(
@@ -144,12 +152,12 @@ def with_open_session(
 
     @click.pass_obj
     @functools.wraps(handler)
-    def callback(session: CliSession, /, *args: P.args, **given: P.kwargs) -> int | None:
+    def callback(cli: CliSession, /, *args: P.args, **given: P.kwargs) -> int | None:
         async def work() -> int | None:
-            async with session.open() as desk:
-                return await handler(desk, *args, **given)
+            async with cli.open() as session:
+                return await handler(session, *args, **given)
 
-        return session.perform(work())
+        return cli.perform(work())
 
     return callback
 
@@ -161,11 +169,11 @@ def with_session(
 
     @click.pass_obj
     @functools.wraps(handler)
-    def callback(session: CliSession, /, *args: P.args, **given: P.kwargs) -> int | None:
+    def callback(cli: CliSession, /, *args: P.args, **given: P.kwargs) -> int | None:
         async def work() -> int | None:
-            return await handler(session, *args, **given)
+            return await handler(cli, *args, **given)
 
-        return session.perform(work())
+        return cli.perform(work())
 
     return callback
 

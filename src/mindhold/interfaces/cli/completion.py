@@ -13,6 +13,7 @@ SHELLS = ["bash", "zsh", "fish"]
 
 @command(
     "completion",
+    local=True,
     examples=[
         'eval "$(mindhold completion bash)"    # in ~/.bashrc',
         'eval "$(mindhold completion zsh)"     # in ~/.zshrc',

@@ -266,6 +266,7 @@ VARIABLES = "In the environment a.b is MINDHOLD_A_B, and some have another name 
 @click.group(
     "config",
     cls=Group,
+    local=True,
     examples=[
         "mindhold config show",
         "mindhold config set recall.limit 5",

@@ -32,6 +32,7 @@ LONGEST_QUOTE = 60
 
 @command(
     "consolidate",
+    remote=True,
     examples=[
         "mindhold consolidate",
         "mindhold consolidate --dry-run",
@@ -49,7 +50,7 @@ LONGEST_QUOTE = 60
 @click.option("--scope", metavar="NAME", help="With --captured: of this scope.")
 @with_open_session
 async def consolidate(
-    desk: OpenSession,
+    session: OpenSession,
     /,
     *,
     dry_run: bool,
@@ -77,20 +78,20 @@ async def consolidate(
     if captured:
         if stages or seconds or reports:
             raise click.UsageError("--captured goes with --scope and --dry-run only.")
-        _print_condensed(desk, await desk.run(CONDENSE, scope=scope, dry_run=dry_run))
+        _print_condensed(session, await session.run(CONDENSE, scope=scope, dry_run=dry_run))
         return
     if reports:
-        await _print_reports(desk, await desk.run(CONSOLIDATION_REPORTS, limit=limit))
+        await _print_reports(session, await session.run(CONSOLIDATION_REPORTS, limit=limit))
         return
-    result = await desk.run(CONSOLIDATE, dry_run=dry_run, stages=stages, seconds=seconds)
-    if desk.console.json:
-        desk.console.document(result)
+    result = await session.run(CONSOLIDATE, dry_run=dry_run, stages=stages, seconds=seconds)
+    if session.console.json:
+        session.console.document(result)
     else:
-        await _print(desk, result)
+        await _print(session, result)
 
 
-def _print_condensed(desk: OpenSession, result: CondenseResult) -> None:
-    console = desk.console
+def _print_condensed(session: OpenSession, result: CondenseResult) -> None:
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -106,8 +107,8 @@ def _print_condensed(desk: OpenSession, result: CondenseResult) -> None:
         console.note(neutral(result.notice))
 
 
-async def _print(desk: OpenSession, result: ConsolidateResult) -> None:
-    console = desk.console
+async def _print(session: OpenSession, result: ConsolidateResult) -> None:
+    console = session.console
     if result.notice:
         console.line(result.notice)
         return
@@ -123,14 +124,14 @@ async def _print(desk: OpenSession, result: ConsolidateResult) -> None:
             for one in result.stages
         ],
     )
-    await _print_gone(desk, result)
+    await _print_gone(session, result)
     if result.dry_run:
         console.note("Nothing was changed.")
     elif any(one.more for one in result.stages):
         console.note("The time was up; the same call goes on from there.")
 
 
-async def _print_gone(desk: OpenSession, result: ConsolidateResult) -> None:
+async def _print_gone(session: OpenSession, result: ConsolidateResult) -> None:
     """Each with its beginning, as far as it is there and the caller's."""
     lists: dict[str, Sequence[ToldView]] = {
         "archived": result.archived,
@@ -138,41 +139,41 @@ async def _print_gone(desk: OpenSession, result: ConsolidateResult) -> None:
         "stale": result.stale,
     }
     lists |= {what: [one for one in result.others if one.what == what] for what in TOLD}
-    quoted = await _beginnings(desk, [one.id for told in lists.values() for one in told])
+    quoted = await _beginnings(session, [one.id for told in lists.values() for one in told])
     for what, told in lists.items():
         shown = f"would be {what}" if result.dry_run and what not in STATES else what
         for one in told:
             said = f": {quoted[one.id]}" if one.id in quoted else ""
-            desk.console.line(f"{shown} {one.id}  {neutral(one.why)}{said}")
+            session.console.line(f"{shown} {one.id}  {neutral(one.why)}{said}")
         more = result.counts.get(what, 0) - len(told)
         if more > 0:
-            desk.console.line(f"{shown} and {more:,} more")
+            session.console.line(f"{shown} and {more:,} more")
 
 
-async def _beginnings(desk: OpenSession, ids: Sequence[str]) -> dict[str, str]:
+async def _beginnings(session: OpenSession, ids: Sequence[str]) -> dict[str, str]:
     from mindhold.memories.filters import SHOW
 
     found: dict[str, str] = {}
     for one in list(dict.fromkeys(ids))[:MOST_QUOTED]:
         with suppress(NotFound):  # erased, or another agent's
-            shown = await desk.run(SHOW, id=one)
+            shown = await session.run(SHOW, id=one)
             found[one] = one_line(shown.memory.content, most=LONGEST_QUOTE)
     return found
 
 
-async def _print_reports(desk: OpenSession, result: ReportsResult) -> None:
-    if desk.console.json:
-        desk.console.document(result)
+async def _print_reports(session: OpenSession, result: ReportsResult) -> None:
+    if session.console.json:
+        session.console.document(result)
         return
     if not result.reports:
-        desk.console.line("Nothing was consolidated yet.")
+        session.console.line("Nothing was consolidated yet.")
     for one in result.reports:
         changes = plural(sum(stage.changed for stage in one.stages), "change")
-        when = local_time(one.started, desk.zone)
-        desk.console.line(desk.console.style(f"{when}  {changes}, {one.seconds:.1f} s", bold=True))
+        when = local_time(one.started, session.zone)
+        session.console.line(session.console.style(f"{when}  {changes}, {one.seconds:.1f} s", bold=True))
         for line in one.operations:
-            desk.console.line(f"  {neutral(line)}")
-        await _print_gone(desk, one)
+            session.console.line(f"  {neutral(line)}")
+        await _print_gone(session, one)
 
 
 SOME_FAILED = 1
@@ -193,7 +194,7 @@ SOME_FAILED = 1
 @click.option("--backup/--no-backup", default=True, help="Whether a backup that is due is made first.")
 @with_session
 async def maintain(
-    session: CliSession,
+    cli: CliSession,
     /,
     *,
     dry_run: bool,
@@ -208,16 +209,16 @@ async def maintain(
     """
     from mindhold.lifecycle.maintenance_operations import MAINTAIN
 
-    with logging_to(session.loaded().settings):
-        async with session.open() as desk:
-            result = await desk.run(MAINTAIN, dry_run=dry_run, steps=steps, seconds=seconds, backup=backup)
-    if session.console.json:
-        session.console.document(result)
+    with logging_to(cli.loaded().settings):
+        async with cli.open() as session:
+            result = await session.run(MAINTAIN, dry_run=dry_run, steps=steps, seconds=seconds, backup=backup)
+    if cli.console.json:
+        cli.console.document(result)
     else:
-        _print_maintenance(session.console, result)
+        _print_maintenance(cli.console, result)
     for one in result.steps:
         if one.error:  # also where the table goes nowhere: cron mails what stands here
-            session.console.warn(f"{one.step} failed, {one.code}: {neutral(one.error)}")
+            cli.console.warn(f"{one.step} failed, {one.code}: {neutral(one.error)}")
     return SOME_FAILED if result.failed else 0
 
 

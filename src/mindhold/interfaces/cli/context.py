@@ -23,6 +23,7 @@ LONGEST_CELL = 100
 
 @command(
     "context",
+    remote=True,
     examples=[
         "mindhold context",
         "mindhold context --budget 500 --kind preference,decision",
@@ -34,12 +35,12 @@ LONGEST_CELL = 100
 @click.option("--conversation", metavar="NAME", help="Whose working memory comes too.")
 @click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
 @with_open_session
-async def context(desk: OpenSession, /, **given: Any) -> None:
+async def context(session: OpenSession, /, **given: Any) -> None:
     """What an agent has in mind when a conversation begins."""
     from mindhold.memories.context import CONTEXT
 
-    result = await desk.run(CONTEXT, **given)
-    console = desk.console
+    result = await session.run(CONTEXT, **given)
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -55,6 +56,7 @@ async def context(desk: OpenSession, /, **given: Any) -> None:
 
 @command(
     "reflect",
+    remote=True,
     examples=[
         'mindhold reflect "We moved the archive to PostgreSQL" --decision "Backups stay with restic"',
         'mindhold reflect "Importer mended" --error "Empty lines: strip them first" --question "Who owns it?"',
@@ -83,7 +85,7 @@ async def context(desk: OpenSession, /, **given: Any) -> None:
 )
 @with_open_session
 async def reflect(
-    desk: OpenSession,
+    session: OpenSession,
     /,
     *,
     summary: tuple[str, ...],
@@ -102,13 +104,13 @@ async def reflect(
         "tool_highlights": list(highlights),
         "tool_pain_points": list(pain_points),
     }
-    result = await desk.run(
+    result = await session.run(
         REFLECT,
-        summary=text_or_stdin(desk, summary),
+        summary=text_or_stdin(session, summary),
         effectiveness=None if success is None else effect,
         **given,
     )
-    console = desk.console
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -123,6 +125,7 @@ async def reflect(
 
 @command(
     "explore",
+    remote=True,
     examples=[
         "mindhold explore 01jxq3k",
         "mindhold explore 01jxq3k --depth 3",
@@ -140,12 +143,12 @@ async def reflect(
 )
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many memories (50).")
 @with_open_session
-async def explore(desk: OpenSession, /, *, id: str, **given: Any) -> None:
+async def explore(session: OpenSession, /, *, id: str, **given: Any) -> None:
     """What caused a memory and what resolved it, link by link. The beginning of its id is enough."""
     from mindhold.memories.links import EXPLORE
 
-    result = await desk.run(EXPLORE, start=id, **given)
-    console = desk.console
+    result = await session.run(EXPLORE, start=id, **given)
+    console = session.console
     if console.json:
         console.document(result)
         return

@@ -23,6 +23,7 @@ LONGEST_CELL = 60
 @click.group(
     "conversations",
     cls=Group,
+    remote=True,
     params=global_options(shown=False),
     invoke_without_command=True,
     examples=["mindhold conversations", "mindhold conversations show abc-123"],
@@ -47,13 +48,13 @@ def conversations(ctx: click.Context) -> int | None:
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
 @with_open_session
 async def list_conversations(
-    desk: OpenSession, /, *, project: str | None = None, limit: int | None = None
+    session: OpenSession, /, *, project: str | None = None, limit: int | None = None
 ) -> None:
     """The conversations of the log, the latest first: how much was said, when, and what it came to."""
     from mindhold.conversations.recaps import LIST_CONVERSATIONS
 
-    result = await desk.run(LIST_CONVERSATIONS, project=project, limit=limit)
-    console = desk.console
+    result = await session.run(LIST_CONVERSATIONS, project=project, limit=limit)
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -67,7 +68,7 @@ async def list_conversations(
                 one_line(one.conversation, most=40),
                 one.scope,
                 str(one.messages),
-                local_time(one.last, desk.zone),
+                local_time(one.last, session.zone),
                 _gist(one.recap),
             ]
             for one in result.conversations
@@ -82,13 +83,15 @@ async def list_conversations(
 @click.option("--scope", "project", metavar="NAME", help="In this scope.")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many messages (50).")
 @with_open_session
-async def show(desk: OpenSession, /, *, conversation: str, project: str | None, limit: int | None) -> None:
+async def show(session: OpenSession, /, *, conversation: str, project: str | None, limit: int | None) -> None:
     """A conversation's summaries, and the messages that they stand for."""
     from mindhold.conversations.recaps import LIST_CONVERSATIONS, LIST_RECAPS
 
-    found = await desk.run(LIST_CONVERSATIONS, project=project, conversation=conversation)
-    told = await desk.run(LIST_RECAPS, project=project, conversation=conversation, archived=True, limit=200)
-    console = desk.console
+    found = await session.run(LIST_CONVERSATIONS, project=project, conversation=conversation)
+    told = await session.run(
+        LIST_RECAPS, project=project, conversation=conversation, archived=True, limit=200
+    )
+    console = session.console
     if console.json:
         console.document(found.model_dump(mode="json") | told.model_dump(mode="json", include={"recaps"}))
         return
@@ -97,10 +100,10 @@ async def show(desk: OpenSession, /, *, conversation: str, project: str | None, 
             "There is no message of that conversation. `mindhold conversations list` names those there are."
         )
     for one in found.conversations:
-        _print_heading(desk, one)
+        _print_heading(session, one)
         own = [recap for recap in told.recaps if recap.scope == one.scope]
         for recap in sorted(own, key=lambda recap: (recap.part is not None, recap.part or 0)):
-            await _print_recap(desk, recap, limit=limit)
+            await _print_recap(session, recap, limit=limit)
         if not own:
             console.note(f"It has no summary yet: `mindhold conversations recap {conversation}` makes one.")
 
@@ -112,12 +115,12 @@ async def show(desk: OpenSession, /, *, conversation: str, project: str | None, 
 @click.argument("conversation")
 @click.option("--scope", "project", metavar="NAME", help="In this scope.")
 @with_open_session
-async def recap(desk: OpenSession, /, *, conversation: str, project: str | None) -> None:
+async def recap(session: OpenSession, /, *, conversation: str, project: str | None) -> None:
     """Summarise a conversation now, or bring its summary up to date."""
     from mindhold.conversations.recaps import RECAP
 
-    result = await desk.run(RECAP, conversation=conversation, project=project)
-    console = desk.console
+    result = await session.run(RECAP, conversation=conversation, project=project)
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -131,25 +134,25 @@ async def recap(desk: OpenSession, /, *, conversation: str, project: str | None)
         )
 
 
-def _print_heading(desk: OpenSession, one: ConversationView) -> None:
-    times = f"{local_time(one.first, desk.zone)} to {local_time(one.last, desk.zone)}"
+def _print_heading(session: OpenSession, one: ConversationView) -> None:
+    times = f"{local_time(one.first, session.zone)} to {local_time(one.last, session.zone)}"
     head = f"{neutral(one.conversation)}  {neutral(one.scope)}, {plural(one.messages, 'message')}, {times}"
-    desk.console.line(desk.console.style(head, bold=True))
+    session.console.line(session.console.style(head, bold=True))
 
 
-async def _print_recap(desk: OpenSession, recap: RecapView, *, limit: int | None) -> None:
+async def _print_recap(session: OpenSession, recap: RecapView, *, limit: int | None) -> None:
     from mindhold.conversations.recaps import RECAP_MESSAGES
 
-    console = desk.console
+    console = session.console
     away = ", in the archive" if recap.archived else ""
     console.line(f"{recap.id}  level {recap.level}, by {recap.made_by}{away}")
     for line in console.paragraphs(recap.content, indent=2):
         console.line(f"  {line}")
     if recap.part is None:
         return
-    result = await desk.run(RECAP_MESSAGES, id=recap.id, limit=limit)
+    result = await session.run(RECAP_MESSAGES, id=recap.id, limit=limit)
     for message in result.messages:
-        when = local_time(message.timestamp, desk.zone)
+        when = local_time(message.timestamp, session.zone)
         console.line(f"    {when}  {message.message_type}: {one_line(message.content, most=160)}")
     if len(result.messages) < result.total:
         console.note(f"{len(result.messages)} of {result.total}; -n shows more.")

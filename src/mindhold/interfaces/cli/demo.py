@@ -52,20 +52,20 @@ QUESTIONS = (
 SECRET = "The deploy token is ghp_" + "x7Kp2Qm9Zt4Rv8Wn1Yb6Dc3Fh5Jg0LsAeUoI"
 
 
-@command("demo", examples=["mindhold demo", "mindhold demo --json"])
+@command("demo", local=True, examples=["mindhold demo", "mindhold demo --json"])
 @with_session
-async def demo(session: CliSession) -> None:
+async def demo(cli: CliSession) -> None:
     """A short guided tour.
 
     It has a database of its own, which is removed at the end.
     """
-    console = session.console
+    console = cli.console
     with tempfile.TemporaryDirectory(prefix="mindhold-demo-", ignore_cleanup_errors=True) as folder:
         own = {"store.path": str(Path(folder) / "demo.db"), "scope": "Global", "agent": "default"}
         own |= {"intake.redact": "true", "intake.noise_gate": "true"}
         own |= {"store.mode": "local", "redis.enabled": "false"}  # what is asked of a server stays there
-        async with session.open(**own) as desk:
-            told = Tour(desk)
+        async with cli.open(**own) as session:
+            told = Tour(session)
             await told.remember()
             await told.recall()
             await told.refuse()
@@ -74,7 +74,7 @@ async def demo(session: CliSession) -> None:
         if console.json:
             console.document({"steps": told.steps})
             return
-    settings = session.loaded().settings
+    settings = cli.loaded().settings
     place = f"{settings.home} and nowhere else" if settings.store.mode == "local" else settings.store.mode
     _heading(console, "Now yours")
     console.line('  mindhold remember "..."        store something of your own')
@@ -93,9 +93,9 @@ async def demo(session: CliSession) -> None:
 class Tour:
     """The steps, each told in plain words."""
 
-    def __init__(self, desk: OpenSession) -> None:
-        self._desk = desk
-        self._console = desk.console
+    def __init__(self, session: OpenSession) -> None:
+        self._desk = session
+        self._console = session.console
         self.steps: list[dict[str, Any]] = []
         self.by_meaning = False
 

@@ -23,6 +23,7 @@ PAGE = 1000
 
 @command(
     "forget",
+    remote=True,
     examples=[
         "mindhold forget 01jxq3k",
         "mindhold forget 01jxq3k --undo",
@@ -40,7 +41,7 @@ PAGE = 1000
 @click.option("--undo", is_flag=True, help="Bring back what was forgotten (not --hard) or archived.")
 @with_open_session
 async def forget(
-    desk: OpenSession,
+    session: OpenSession,
     /,
     *,
     ids: tuple[str, ...],
@@ -60,20 +61,22 @@ async def forget(
     if undo and hard:
         raise click.UsageError("What was removed --hard can't be brought back.")
     if undo:
-        await restore_memories(desk, list(ids) or await _matching(desk, status="forgotten", chosen=chosen))
+        await restore_memories(
+            session, list(ids) or await _matching(session, status="forgotten", chosen=chosen)
+        )
         return
     if (by_filter or hard) and not yes:
-        count = len(set(ids)) if ids else await count_of(desk, chosen, hidden=hard)
+        count = len(set(ids)) if ids else await count_of(session, chosen, hidden=hard)
         if count or hard:
-            confirm(desk.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
+            confirm(session.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
     try:
-        result = await desk.run(FORGET, ids=ids, hard=hard, force=force, confirm=True, **chosen)
+        result = await session.run(FORGET, ids=ids, hard=hard, force=force, confirm=True, **chosen)
     except Refused as error:
         raise type(error)(error.message, advice=error.advice.replace("`force`", "--force")) from error
-    if desk.console.json:
-        desk.console.document(result)
+    if session.console.json:
+        session.console.document(result)
         return
-    _print(desk.console, result)
+    _print(session.console, result)
 
 
 def confirm(console: Console, question: str) -> None:
@@ -84,14 +87,14 @@ def confirm(console: Console, question: str) -> None:
         raise Refused("The answer was no: nothing was done.")
 
 
-async def count_of(desk: OpenSession, chosen: dict[str, Any], *, hidden: bool) -> int:
+async def count_of(session: OpenSession, chosen: dict[str, Any], *, hidden: bool) -> int:
     """How many memories match; with those that recall doesn't find, if they are meant as well."""
     from mindhold.memories.filters import LIST
 
     if not any(chosen.values()):
         return 0
     statuses = list(Status) if hidden else [Status.ACTIVE]
-    found = await desk.run(LIST, everywhere=True, statuses=statuses, limit=1, **chosen)
+    found = await session.run(LIST, everywhere=True, statuses=statuses, limit=1, **chosen)
     return found.total
 
 
@@ -109,7 +112,7 @@ def print_receipt(console: Console, receipt: ReceiptView) -> None:
         console.line("Something is LEFT: run `mindhold doctor --scrub`." if left else "Nothing is left.")
 
 
-async def restore_memories(desk: OpenSession, ids: list[str]) -> None:
+async def restore_memories(session: OpenSession, ids: list[str]) -> None:
     """What was forgotten or archived."""
     from mindhold.memories.forget import UNFORGET
 
@@ -117,18 +120,18 @@ async def restore_memories(desk: OpenSession, ids: list[str]) -> None:
         raise click.UsageError(
             "Say which to bring back; `mindhold list --status forgotten` or `--archived` shows them."
         )
-    result = await desk.run(UNFORGET, ids=ids)
-    if desk.console.json:
-        desk.console.document(result)
+    result = await session.run(UNFORGET, ids=ids)
+    if session.console.json:
+        session.console.document(result)
         return
-    desk.console.line(f"Brought back {plural(len(result.memories), 'memory')}.")
+    session.console.line(f"Brought back {plural(len(result.memories), 'memory')}.")
     for memory in result.memories:
-        desk.console.line(f"  {memory.id}")
+        session.console.line(f"  {memory.id}")
     if result.notice:
-        desk.console.line(neutral(result.notice))
+        session.console.line(neutral(result.notice))
 
 
-async def _matching(desk: OpenSession, /, *, status: str, chosen: dict[str, Any]) -> list[str]:
+async def _matching(session: OpenSession, /, *, status: str, chosen: dict[str, Any]) -> list[str]:
     from mindhold.memories.filters import LIST
 
     if not any(chosen.values()):
@@ -136,7 +139,7 @@ async def _matching(desk: OpenSession, /, *, status: str, chosen: dict[str, Any]
     ids: list[str] = []
     after: str | None = None
     while True:
-        page = await desk.run(LIST, statuses=[status], limit=PAGE, after=after, **chosen)
+        page = await session.run(LIST, statuses=[status], limit=PAGE, after=after, **chosen)
         ids.extend(memory.id for memory in page.memories)
         after = page.next
         if after is None:
@@ -163,9 +166,9 @@ def _print(console: Console, result: ForgetResult) -> None:
         console.note(neutral(result.notice))
 
 
-@command("unarchive", examples=["mindhold unarchive 01jxq3k", "mindhold list --archived"])
+@command("unarchive", remote=True, examples=["mindhold unarchive 01jxq3k", "mindhold list --archived"])
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @with_open_session
-async def unarchive(desk: OpenSession, /, *, ids: tuple[str, ...]) -> None:
+async def unarchive(session: OpenSession, /, *, ids: tuple[str, ...]) -> None:
     """Bring memories back from the archive; the same as `mindhold forget --undo`."""
-    await restore_memories(desk, list(ids))
+    await restore_memories(session, list(ids))

@@ -187,7 +187,7 @@ def history() -> None:
 @click.option("--background", is_flag=True, help="Let another process do it, and return at once.")
 @with_session
 async def index(
-    session: CliSession, /, *, most_seconds: float | None, every: bool, no_vectors: bool, background: bool
+    cli: CliSession, /, *, most_seconds: float | None, every: bool, no_vectors: bool, background: bool
 ) -> None:
     """Read what is new in the transcripts, so that it can be searched.
 
@@ -197,40 +197,40 @@ async def index(
     from mindhold.history.vectors import EMBED_HISTORY
 
     if background:
-        _in_background(session)
+        _in_background(cli)
         return
     logging.getLogger("mindhold.history").addHandler(logging.NullHandler())  # it is told below
-    async with session.open() as desk:
-        done = await desk.run(INDEX_HISTORY, all=every, most_seconds=most_seconds)
+    async with cli.open() as session:
+        done = await session.run(INDEX_HISTORY, all=every, most_seconds=most_seconds)
         made: EmbedHistoryResult | None = None
         if not no_vectors and not done.busy and most_seconds is None:
-            desk.running.warm()
-            made = await desk.run(EMBED_HISTORY, most=MOST_VECTORS, seconds=VECTOR_SECONDS)
-        if desk.console.json:
+            session.running.warm()
+            made = await session.run(EMBED_HISTORY, most=MOST_VECTORS, seconds=VECTOR_SECONDS)
+        if session.console.json:
             vectors = made.model_dump(mode="json") if made else None
-            desk.console.document({**done.model_dump(mode="json"), "vectors": vectors})
+            session.console.document({**done.model_dump(mode="json"), "vectors": vectors})
             return
-        _told_index(desk, done)
+        _told_index(session, done)
         if made is not None:
-            _told_vectors(desk, made)
+            _told_vectors(session, made)
 
 
-def _in_background(session: CliSession) -> None:
+def _in_background(cli: CliSession) -> None:
     from mindhold.hooks.worker_start import start_indexer
 
-    started = start_indexer(str(session.loaded().settings.home))
-    if session.console.json:
-        session.console.document({"started": started})
+    started = start_indexer(str(cli.loaded().settings.home))
+    if cli.console.json:
+        cli.console.document({"started": started})
     elif started:
-        session.console.line("It goes on in the background; `mindhold history status` tells how far it is.")
+        cli.console.line("It goes on in the background; `mindhold history status` tells how far it is.")
     else:
-        session.console.line("Another process is at it already.")
+        cli.console.line("Another process is at it already.")
 
 
-def _told_index(desk: OpenSession, done: IndexHistoryResult) -> None:
+def _told_index(session: OpenSession, done: IndexHistoryResult) -> None:
     from mindhold.history.index import LEFT
 
-    console = desk.console
+    console = session.console
     if done.busy or (done.notice and not done.files):
         console.line(done.notice)
         return
@@ -268,16 +268,17 @@ def _lines(misread: Sequence[MisreadView]) -> str:
     return f":{numbers[0]}" + (f" and {plural(len(numbers) - 1, 'more line')}" if len(numbers) > 1 else "")
 
 
-def _told_vectors(desk: OpenSession, made: EmbedHistoryResult) -> None:
+def _told_vectors(session: OpenSession, made: EmbedHistoryResult) -> None:
     if made.embedded:
-        desk.console.line(f"Made vectors for {plural(made.embedded, 'passage')} that had none.")
+        session.console.line(f"Made vectors for {plural(made.embedded, 'passage')} that had none.")
     if made.left:
-        desk.console.note(f"{plural(made.left, 'passage')} have no vector yet: they come by and by.")
-    desk.console.note(made.notice)
+        session.console.note(f"{plural(made.left, 'passage')} have no vector yet: they come by and by.")
+    session.console.note(made.notice)
 
 
 @command(
     "search",
+    remote=True,
     examples=[
         'mindhold history search "how did I fix the flaky login test?"',
         "mindhold history search migration --project shop -n 10 --json",
@@ -288,24 +289,24 @@ def _told_vectors(desk: OpenSession, made: EmbedHistoryResult) -> None:
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many conversations (5).")
 @with_open_session
 async def search(
-    desk: OpenSession, /, *, query: tuple[str, ...], project: str | None, limit: int | None
+    session: OpenSession, /, *, query: tuple[str, ...], project: str | None, limit: int | None
 ) -> None:
     """Find what was said in past conversations: the words, and the file and line where they stand."""
     from mindhold.history.search import SEARCH_HISTORY
 
-    desk.running.warm()
-    result = await desk.run(
+    session.running.warm()
+    result = await session.run(
         SEARCH_HISTORY,
         query=" ".join(query),
-        project=project_named(project, server=desk.server),
+        project=project_named(project, server=session.server),
         limit=limit,
     )
-    console = desk.console
+    console = session.console
     if console.json:
         console.document(result)
         return
     for number, found in enumerate(result.results, 1):
-        head = f"{number}. {local_time(found.timestamp, desk.zone)}"
+        head = f"{number}. {local_time(found.timestamp, session.zone)}"
         called = one_line(found.title or found.summary, most=console.room(head, otherwise=LONGEST_CELL))
         console.line(console.style(f"{head}  {called}", bold=True))
         about = (found.session_id[:SHORT_ID] or found.memory_id, found.project, found.relevance)
@@ -331,7 +332,7 @@ async def search(
     )
     shows = (
         "; `mindhold history show SESSION --around LINE` shows one"
-        if not desk.server and result.results
+        if not session.server and result.results
         else ""
     )
     console.note(f"{searched}{shows}.")
@@ -339,6 +340,7 @@ async def search(
 
 @command(
     "timeline",
+    remote=True,
     examples=[
         "mindhold history timeline",
         "mindhold history timeline last month",
@@ -350,73 +352,73 @@ async def search(
 @click.option("--project", "-p", metavar="NAME", help="Only of this project; . is the folder you are in.")
 @with_open_session
 async def timeline(
-    desk: OpenSession, /, *, time: tuple[str, ...], days: int | None, project: str | None
+    session: OpenSession, /, *, time: tuple[str, ...], days: int | None, project: str | None
 ) -> None:
     """The conversations of the last days, or of a TIME in words, the newest first."""
     from mindhold.history.timeline import HISTORY_TIMELINE
 
     if time and days is not None:
         raise click.UsageError("Give a TIME or --days, not both.")
-    result = await desk.run(
+    result = await session.run(
         HISTORY_TIMELINE,
         days=days,
         when=" ".join(time) or None,
-        project=project_named(project, server=desk.server),
+        project=project_named(project, server=session.server),
     )
-    if desk.console.json:
-        desk.console.document(result)
+    if session.console.json:
+        session.console.document(result)
         return
     if result.sessions:
-        longest = desk.console.room(otherwise=5 * LONGEST_CELL) // 5
+        longest = session.console.room(otherwise=5 * LONGEST_CELL) // 5
         names = folder_names((one.project for one in result.sessions), longest=longest)
         rows = [
-            [one.session_id[:SHORT_ID], local_time(one.timestamp, desk.zone), names[one.project]]
+            [one.session_id[:SHORT_ID], local_time(one.timestamp, session.zone), names[one.project]]
             for one in result.sessions
         ]
         beside = [max(column, key=display_width) for column in zip(_TIMELINE[:-1], *rows, strict=True)]
-        room = desk.console.room(*beside, otherwise=LONGEST_CELL)
+        room = session.console.room(*beside, otherwise=LONGEST_CELL)
         about = [one_line(one.title or one.summary, most=room) for one in result.sessions]
-        desk.console.table(_TIMELINE, [[*row, told] for row, told in zip(rows, about, strict=True)])
-        desk.console.note(result.suggestion or "")
+        session.console.table(_TIMELINE, [[*row, told] for row, told in zip(rows, about, strict=True)])
+        session.console.note(result.suggestion or "")
     else:
-        desk.console.line(result.suggestion or "No conversation.")
-    more = "; `mindhold history show SESSION` shows one" if not desk.server and result.sessions else ""
-    desk.console.note(f"{plural(result.total_sessions, 'conversation')}, {result.date_range}{more}.")
+        session.console.line(result.suggestion or "No conversation.")
+    more = "; `mindhold history show SESSION` shows one" if not session.server and result.sessions else ""
+    session.console.note(f"{plural(result.total_sessions, 'conversation')}, {result.date_range}{more}.")
 
 
 _TIMELINE = ("session", "when", "project", "about")
 
 
-@command("projects", examples=["mindhold history projects", "mindhold history projects --json"])
+@command("projects", remote=True, examples=["mindhold history projects", "mindhold history projects --json"])
 @with_open_session
-async def projects(desk: OpenSession) -> None:
+async def projects(session: OpenSession) -> None:
     """The projects that there are conversations of, the one used last first."""
     from mindhold.history.projects import HISTORY_PROJECTS
 
-    result = await desk.run(HISTORY_PROJECTS)
-    if desk.console.json:
-        desk.console.document(result)
+    result = await session.run(HISTORY_PROJECTS)
+    if session.console.json:
+        session.console.document(result)
         return
     if result.projects:
-        desk.console.table(
+        session.console.table(
             ["project", "conversations", "last used", "size"],
             [
                 [
                     one.path,
                     one.session_count,
-                    local_time(one.last_used, desk.zone),
+                    local_time(one.last_used, session.zone),
                     megabytes(int(one.total_size_mb * 1e6)),
                 ]
                 for one in result.projects
             ],
         )
     else:
-        desk.console.line("No conversation is known.")
-    desk.console.note(result.suggestion or "")
+        session.console.line("No conversation is known.")
+    session.console.note(result.suggestion or "")
     if result.projects:
         size = megabytes(round(sum(one.total_size_mb for one in result.projects) * 1e6))
         held = plural(result.total_sessions, "conversation")
-        desk.console.note(f"{plural(result.total_projects, 'project')}, {held}, {size}.")
+        session.console.note(f"{plural(result.total_projects, 'project')}, {held}, {size}.")
 
 
 @command(
@@ -435,7 +437,7 @@ async def projects(desk: OpenSession) -> None:
 )
 @with_open_session
 async def show(
-    desk: OpenSession, /, *, session: str, around: int | None, after: int | None, limit: int | None
+    opened: OpenSession, /, *, session: str, around: int | None, after: int | None, limit: int | None
 ) -> None:
     """A conversation as it was, without secrets: from its file, else from the archive or the index.
 
@@ -448,19 +450,19 @@ async def show(
             "--around shows what stands around a line, --after what follows one: give one."
         )
     most = 10 if limit is None and around else limit
-    shown = await desk.run(SHOW_CONVERSATION, session=session, around=around, after=after, limit=most)
-    if desk.console.json:
-        desk.console.document(shown)
+    shown = await opened.run(SHOW_CONVERSATION, session=session, around=around, after=after, limit=most)
+    if opened.console.json:
+        opened.console.document(shown)
         return
-    print_heading(desk.console, shown.conversation, desk.zone)
-    print_stretch(desk.console, shown, marked=around)
+    print_heading(opened.console, shown.conversation, opened.zone)
+    print_stretch(opened.console, shown, marked=around)
     last = shown.utterances[-1].line if shown.utterances else 0
     if around is not None and around > last:
-        desk.console.warn(f"There is no line {around}: what was said ends on line {last}.")
+        opened.console.warn(f"There is no line {around}: what was said ends on line {last}.")
     if after is not None and not shown.utterances:
-        desk.console.warn(f"Nothing was said behind line {after}.")
+        opened.console.warn(f"Nothing was said behind line {after}.")
     if shown.after is not None:
-        desk.console.note(f"There is more: --after {shown.after} shows it.")
+        opened.console.note(f"There is more: --after {shown.after} shows it.")
 
 
 @command(
@@ -469,19 +471,19 @@ async def show(
 )
 @click.argument("session")
 @with_open_session
-async def summarize(desk: OpenSession, /, *, session: str) -> None:
+async def summarize(opened: OpenSession, /, *, session: str) -> None:
     """Sum a conversation up, and keep that: by an RLM server or a language model where one is set up, else in its own words."""
     from mindhold.history.summary import SUMMARIZE_CONVERSATION
 
-    result = await desk.run(SUMMARIZE_CONVERSATION, session=session)
-    if desk.console.json:
-        desk.console.document(result)
+    result = await opened.run(SUMMARIZE_CONVERSATION, session=session)
+    if opened.console.json:
+        opened.console.document(result)
         return
-    print_heading(desk.console, result.conversation, desk.zone)
-    for line in desk.console.paragraphs(result.conversation.summary, indent=2):
-        desk.console.line(f"  {line}")
+    print_heading(opened.console, result.conversation, opened.zone)
+    for line in opened.console.paragraphs(result.conversation.summary, indent=2):
+        opened.console.line(f"  {line}")
     by = _BY.get(result.conversation.summary_by, "")
-    desk.console.note(f"{by}. {result.notice}".strip(". ") + ".")
+    opened.console.note(f"{by}. {result.notice}".strip(". ") + ".")
 
 
 _BY = {

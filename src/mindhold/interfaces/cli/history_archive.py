@@ -45,7 +45,7 @@ LONGEST_CELL = 72
 @click.option("--to", type=click.Path(path_type=Path), help="A new file for --restore, or a folder.")
 @with_session
 async def archive(
-    session: CliSession, /, *, how: str | None, yes: bool, restore: str | None, to: Path | None
+    cli: CliSession, /, *, how: str | None, yes: bool, restore: str | None, to: Path | None
 ) -> int:
     """Keep transcripts when the program that wrote them deletes them: Claude Code does so after 30 days.
 
@@ -59,73 +59,73 @@ async def archive(
     if restore is not None and how is not None:
         raise click.UsageError(f"--restore writes one transcript, --{how} is about the archive: give one.")
     if restore is not None and to is not None:
-        await _restore(session, restore, to)
+        await _restore(cli, restore, to)
         return 0
     if how == "off":
-        _set(session, on=False)
+        _set(cli, on=False)
         return 0
-    if not session.loaded().settings.history.enabled:
+    if not cli.loaded().settings.history.enabled:
         raise InvalidInput(
             "Past conversations are switched off: nothing would be copied.",
             advice="`mindhold config set history.enabled true` switches them on.",
         )
-    consented = bool(session.loaded().settings.history.archive)
+    consented = bool(cli.loaded().settings.history.archive)
     if not consented and how != "once":
         if not yes:
-            _explain(session)
-            confirm(session.console, "Keep copies of past conversations from now on?")
-        _set(session, on=True, told=not session.console.json)
-    async with session.open() as desk:
-        result = await desk.run(ARCHIVE_HISTORY)
-    if session.console.json:
-        session.console.document(result)
+            _explain(cli)
+            confirm(cli.console, "Keep copies of past conversations from now on?")
+        _set(cli, on=True, told=not cli.console.json)
+    async with cli.open() as session:
+        result = await session.run(ARCHIVE_HISTORY)
+    if cli.console.json:
+        cli.console.document(result)
     else:
-        _told(session, result)
+        _told(cli, result)
     return 1 if result.problems else 0
 
 
-def _explain(session: CliSession) -> None:
-    settings = session.loaded().settings
-    session.console.note(
+def _explain(cli: CliSession) -> None:
+    settings = cli.loaded().settings
+    cli.console.note(
         f"Copies go to {settings.home / 'archive'}, compressed, readable by you alone, at most "
         f"{settings.history.archive_max_mb:,} MB. They are whole: what somebody typed into a conversation, secrets too, is "
         "in them as it is in the transcripts now. --off ends it, `mindhold history forget` removes a conversation."
     )
 
 
-def _set(session: CliSession, *, on: bool, told: bool = True) -> None:
+def _set(cli: CliSession, *, on: bool, told: bool = True) -> None:
     from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
 
     value = "true" if on else "false"
-    path = write_setting(session, SETTING, value)
-    warn_if_overridden(session, SETTING)
+    path = write_setting(cli, SETTING, value)
+    warn_if_overridden(cli, SETTING)
     if not told:
         return
-    if session.console.json:
-        session.console.document({"key": SETTING, "value": on, "file": str(path)})
+    if cli.console.json:
+        cli.console.document({"key": SETTING, "value": on, "file": str(path)})
         return
-    session.console.line(f"{SETTING} = {value} in {path}")
+    cli.console.line(f"{SETTING} = {value} in {path}")
     if not on:
-        folder = session.loaded().settings.home / "archive"
-        session.console.note(
+        folder = cli.loaded().settings.home / "archive"
+        cli.console.note(
             f"What was copied stays in {folder}: delete that, or use `mindhold history forget` for one conversation."
         )
 
 
-async def _restore(session: CliSession, name: str, to: Path) -> None:
+async def _restore(cli: CliSession, name: str, to: Path) -> None:
     from mindhold.history.archive import RESTORE_CONVERSATION
 
-    async with session.open() as desk:
-        result = await desk.run(RESTORE_CONVERSATION, session=name, to=to)
-    if session.console.json:
-        session.console.document(result)
+    async with cli.open() as session:
+        result = await session.run(RESTORE_CONVERSATION, session=name, to=to)
+    if cli.console.json:
+        cli.console.document(result)
         return
     for file in result.files:
-        session.console.line(neutral(file))
+        cli.console.line(neutral(file))
 
 
-def _told(session: CliSession, result: ArchiveHistoryResult) -> None:
-    console = session.console
+def _told(cli: CliSession, result: ArchiveHistoryResult) -> None:
+    console = cli.console
     if result.busy:
         console.line("Another process is at it: nothing was copied.")
         return
@@ -161,7 +161,7 @@ def _told(session: CliSession, result: ArchiveHistoryResult) -> None:
 @click.option("--lift", is_flag=True, help="Let a forgotten one be indexed and captured again.")
 @with_open_session
 async def forget(
-    desk: OpenSession, /, *, session: str, dry_run: bool, force: bool, yes: bool, lift: bool
+    opened: OpenSession, /, *, session: str, dry_run: bool, force: bool, yes: bool, lift: bool
 ) -> None:
     """Remove a conversation for good: from the index, from the archive, and the memories that came from it.
 
@@ -171,11 +171,11 @@ async def forget(
     """
     from mindhold.history.forget import FORGET_CONVERSATION
 
-    console = desk.console
+    console = opened.console
     if lift and (dry_run or force):
         raise click.UsageError("--lift removes nothing: leave --dry-run and --force out.")
     if lift:
-        lifted = await desk.run(FORGET_CONVERSATION, session=session, lift=True)
+        lifted = await opened.run(FORGET_CONVERSATION, session=session, lift=True)
         if console.json:
             console.document(lifted)
         else:
@@ -183,7 +183,7 @@ async def forget(
             console.note("`mindhold history index` reads it now.")
         return
     if dry_run or not yes:
-        before = await desk.run(FORGET_CONVERSATION, session=session, force=force, preview=True)
+        before = await opened.run(FORGET_CONVERSATION, session=session, force=force, preview=True)
         if dry_run and console.json:
             console.document(before)
             return
@@ -193,7 +193,7 @@ async def forget(
             return
         confirm(console, f"Remove it for good, and {plural(before.memory_count, 'memory')} with it?")
         session = before.session_id
-    result = await desk.run(FORGET_CONVERSATION, session=session, force=force)
+    result = await opened.run(FORGET_CONVERSATION, session=session, force=force)
     if console.json:
         console.document(result)
         return
@@ -268,16 +268,16 @@ MOST_NAMED = 5  # by their whole ids
 
 @command("status", examples=["mindhold history status", "mindhold history status --json"])
 @with_open_session
-async def status(desk: OpenSession) -> None:
+async def status(session: OpenSession) -> None:
     """What is indexed and what isn't yet, what is kept, and what will be deleted within a week."""
     from mindhold.history.status import HISTORY_STATUS
 
-    result = await desk.run(HISTORY_STATUS)
-    console = desk.console
+    result = await session.run(HISTORY_STATUS)
+    console = session.console
     if console.json:
         console.document(result)
         return
-    facts = _facts(desk, result)
+    facts = _facts(session, result)
     widest = max(len(name) for name, _ in facts)
     for name, value in facts:
         console.line(f"{console.style(name.ljust(widest), dim=True)}  {neutral(value)}")
@@ -285,21 +285,21 @@ async def status(desk: OpenSession) -> None:
         when = (
             "at its next start"
             if one.when <= datetime.now(UTC)
-            else f"on {local_time(one.when, desk.zone)[:10]}"
+            else f"on {local_time(one.when, session.zone)[:10]}"
         )
         head = f"  {when:<17}  {one.session_id[:SHORT_ID]}"
         console.line(f"{head}  {one_line(one.title, most=console.room(head, otherwise=LONGEST_CELL))}")
     if result.vanishing_count > len(result.vanishing):
         console.line(f"  and {result.vanishing_count - len(result.vanishing)} more")
-    _told_trouble(desk, result)
+    _told_trouble(session, result)
     if result.vanishing and not result.archive:
         console.note("`mindhold history archive` keeps copies of them.")
 
 
-def _told_trouble(desk: OpenSession, result: HistoryStatusResult) -> None:
+def _told_trouble(session: OpenSession, result: HistoryStatusResult) -> None:
     """What copying met while nobody looked, and copies that nobody may expect."""
-    console = desk.console
-    looked = f" ({local_time(result.archive_looked, desk.zone)})" if result.archive_looked else ""
+    console = session.console
+    looked = f" ({local_time(result.archive_looked, session.zone)})" if result.archive_looked else ""
     for problem in result.archive_problems:
         console.warn(f"not copied{looked}: {problem}")
     for file in result.archive_too_big:
@@ -325,8 +325,8 @@ def _reader(result: HistoryStatusResult) -> str:
     return f"{told}; the RLM server can't be started: {result.doubt}" if result.doubt else told
 
 
-def _facts(desk: OpenSession, result: HistoryStatusResult) -> list[tuple[str, str]]:
-    stood = f", last held {local_time(result.latest, desk.zone)}" if result.latest else ""
+def _facts(session: OpenSession, result: HistoryStatusResult) -> list[tuple[str, str]]:
+    stood = f", last held {local_time(result.latest, session.zone)}" if result.latest else ""
     kinds = [
         (result.subagents, "of sub-agents besides"),
         (result.gone, "only in the archive"),

@@ -10,6 +10,7 @@ from mindhold.interfaces.cli.session import CliSession
 
 @command(
     "hook",
+    local=True,
     examples=[
         "mindhold hook Stop < event.json",
         '{"type": "command", "command": "mindhold", "args": ["hook", "Stop"]}    # in .claude/settings.json',
@@ -17,7 +18,7 @@ from mindhold.interfaces.cli.session import CliSession
 )
 @click.argument("event", required=False, metavar="[EVENT]")
 @click.pass_obj
-def hook(session: CliSession, event: str | None) -> int:
+def hook(cli: CliSession, event: str | None) -> int:
     """Hear what happened in Claude Code, as JSON on standard input; `mindhold init` puts it where Claude Code runs it.
 
     Stop, SubagentStop, PreCompact, SessionEnd: what the conversation left is captured, by a worker that goes when it is
@@ -25,20 +26,21 @@ def hook(session: CliSession, event: str | None) -> int:
     Whatever happens, the exit status is 0. Nothing is done where MINDHOLD_SKIP is set, or where a prompt has
     [skip-hook] in it.
     """
-    return session.launcher.hook("hook", [event] if event else [], home=session.arguments.get("home"))
+    return cli.launcher.hook("hook", [event] if event else [], home=cli.arguments.get("home"))
 
 
 @command(
     "statusline",
+    local=True,
     examples=[
         "mindhold statusline < /dev/null",
         '"statusLine": {"type": "command", "command": "mindhold statusline"}    # in .claude/settings.json',
     ],
 )
 @click.pass_obj
-def statusline(session: CliSession) -> int:
+def statusline(cli: CliSession) -> int:
     """Print one line for Claude Code's status line: how many memories, when something was captured, what is wrong.
 
     Reads what Claude Code hands in on standard input. The exit status is 0, whatever happens.
     """
-    return session.launcher.hook("statusline", [], home=session.arguments.get("home"))
+    return cli.launcher.hook("statusline", [], home=cli.arguments.get("home"))

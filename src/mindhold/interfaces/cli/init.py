@@ -126,6 +126,7 @@ class InitOutcome:
 
 @command(
     "init",
+    local=True,
     examples=[
         "mindhold init",
         "mindhold init --claude-md --yes",
@@ -146,18 +147,18 @@ class InitOutcome:
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @with_session
-async def init(session: CliSession, /, **given: Any) -> None:
+async def init(cli: CliSession, /, **given: Any) -> None:
     """Let Claude Code remember what is worked on here: hooks and tools, put into its settings.
 
     What others have in these files stays as it is, byte for byte; `mindhold uninstall` takes back what was put in. A
     second run changes nothing.
     """
-    wish = init_request(session.console, **given)
-    outcome = await run_init(session, wish, dry_run=given["dry_run"], yes=given["yes"])
-    if session.console.json:
-        session.console.document(init_document(wish, outcome))
+    wish = init_request(cli.console, **given)
+    outcome = await run_init(cli, wish, dry_run=given["dry_run"], yes=given["yes"])
+    if cli.console.json:
+        cli.console.document(init_document(wish, outcome))
     else:
-        print_outcome(session.console, outcome, wish)
+        print_outcome(cli.console, outcome, wish)
 
 
 def init_request(console: Console, /, **given: Any) -> InitRequest:
@@ -199,14 +200,14 @@ def init_request(console: Console, /, **given: Any) -> InitRequest:
 
 
 async def run_init(
-    session: CliSession, wish: InitRequest, *, dry_run: bool = False, yes: bool = False
+    cli: CliSession, wish: InitRequest, *, dry_run: bool = False, yes: bool = False
 ) -> InitOutcome:
     """Plan, ask, do. Nothing is written anywhere before all files are known to be right."""
     from mindhold.contracts.mcp.tools import tools_of
 
     if wish.toolsets:
         tools_of([wish.toolsets])  # raises for one that there isn't
-    settings = session.loaded().settings
+    settings = cli.loaded().settings
     program, said = program_here(), home_as_said()
     places = client_places(settings)
     changes = plan_changes(wish, places, program, said=said, home=settings.home)
@@ -220,8 +221,8 @@ async def run_init(
         return outcome
     for change in wanted:
         check_writable(change.path)
-    agree(session.console, wanted, yes=yes)
-    project, made = await _registered(session, wish)
+    agree(cli.console, wanted, yes=yes)
+    project, made = await _registered(cli, wish)
     try:
         backup = install(
             settings.home,
@@ -233,7 +234,7 @@ async def run_init(
         )
     except MindholdError:
         if made and project:
-            await _taken_back(session, project)
+            await _taken_back(cli, project)
         raise
     return replace(outcome, project=project, backup=backup)
 
@@ -281,7 +282,7 @@ def document_file(folder: Path, name: str) -> Path:
     return hidden if name == "CLAUDE.md" and hidden.exists() and not (root / name).exists() else root / name
 
 
-async def _registered(session: CliSession, wish: InitRequest) -> tuple[str | None, bool]:
+async def _registered(cli: CliSession, wish: InitRequest) -> tuple[str | None, bool]:
     """The project's name, and whether it was made now. Raises Conflict for a name that is taken, Refused.
 
     What is known already is laid out for the first conversation, which would be told nothing otherwise.
@@ -289,26 +290,26 @@ async def _registered(session: CliSession, wish: InitRequest) -> tuple[str | Non
     from mindhold.capture.hook_cache import MAKE_LEAFLET
     from mindhold.projects.projects import LIST_PROJECTS, OPEN_FOLDER
 
-    async with session.open() as desk:
+    async with cli.open() as session:
         if wish.level == PERSON:
-            await desk.run(MAKE_LEAFLET, folders=[""])
+            await session.run(MAKE_LEAFLET, folders=[""])
             return None, False
-        before = await desk.run(LIST_PROJECTS)
-        here = await desk.run(OPEN_FOLDER, folder=str(wish.folder), name=wish.name)
-        await desk.run(MAKE_LEAFLET, folders=[str(wish.folder)], others=False)
+        before = await session.run(LIST_PROJECTS)
+        here = await session.run(OPEN_FOLDER, folder=str(wish.folder), name=wish.name)
+        await session.run(MAKE_LEAFLET, folders=[str(wish.folder)], others=False)
     return here.name, here.name not in {one.name for one in before.projects}
 
 
-async def _taken_back(session: CliSession, project: str) -> None:
+async def _taken_back(cli: CliSession, project: str) -> None:
     """A project that was made for files which then couldn't be written."""
     from mindhold.projects.projects import SHOW_PROJECT
     from mindhold.projects.scope_operations import DELETE_SCOPE
 
     with suppress(MindholdError):
-        async with session.open() as desk:
-            made = await desk.run(SHOW_PROJECT, name=project)
+        async with cli.open() as session:
+            made = await session.run(SHOW_PROJECT, name=project)
             if made.memories == 0:
-                await desk.run(DELETE_SCOPE, name=project)
+                await session.run(DELETE_SCOPE, name=project)
 
 
 def _notes(
@@ -378,6 +379,7 @@ def print_outcome(console: Console, done: InitOutcome, wish: InitRequest) -> Non
 
 @command(
     "connect",
+    local=True,
     examples=[
         "mindhold connect desktop",
         "mindhold connect cursor --project .",
@@ -398,7 +400,7 @@ def print_outcome(console: Console, done: InitOutcome, wish: InitRequest) -> Non
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @click.pass_obj
 def connect(
-    session: CliSession,
+    cli: CliSession,
     client: str,
     project: Path | None,
     toolsets: str | None,
@@ -414,9 +416,9 @@ def connect(
         raise click.UsageError("--remove goes alone.")
     chosen = MCP_CLIENTS[client]
     folder = None if project is None else folder_of(project)
-    path = chosen.file(client_places(session.loaded().settings), folder)
+    path = chosen.file(client_places(cli.loaded().settings), folder)
     if remove:
-        _take_out(session, chosen, path, folder, yes=yes)
+        _take_out(cli, chosen, path, folder, yes=yes)
         return
     if toolsets:
         from mindhold.contracts.mcp.tools import tools_of
@@ -425,24 +427,24 @@ def connect(
     program = program_here(absolute=folder is None)
     entry = chosen.entry(program, toolsets=toolsets, home=home_as_said())
     if shown_only:
-        if session.console.json:
-            session.console.document({"file": str(path), "entry": entry})
+        if cli.console.json:
+            cli.console.document({"file": str(path), "entry": entry})
         else:
-            session.console.line(chosen.shown(path, entry).rstrip("\n"))
-            session.console.note(f"belongs into {path}")
+            cli.console.line(chosen.shown(path, entry).rstrip("\n"))
+            cli.console.note(f"belongs into {path}")
         return
     change = chosen.change(path, entry)
-    _put_in(session, chosen, change, folder, yes=yes)
+    _put_in(cli, chosen, change, folder, yes=yes)
     if folder is not None and not program.portable:
-        session.console.note(
+        cli.console.note(
             NOT_FOR_OTHERS.format(command=program.command).removesuffix(", or say --local.") + "."
         )
 
 
 def _put_in(
-    session: CliSession, client: McpClient, change: FileChange, folder: Path | None, *, yes: bool
+    cli: CliSession, client: McpClient, change: FileChange, folder: Path | None, *, yes: bool
 ) -> None:
-    console, home = session.console, session.loaded().settings.home
+    console, home = cli.console, cli.loaded().settings.home
     agree(console, [change], yes=yes)
     place = str(folder) if folder else ""
     backup = install(home, [change], place=place, client=client.name, now=this_moment())
@@ -459,8 +461,8 @@ def _put_in(
     console.note(client.after)
 
 
-def _take_out(session: CliSession, client: McpClient, path: Path, folder: Path | None, *, yes: bool) -> None:
-    console, home = session.console, session.loaded().settings.home
+def _take_out(cli: CliSession, client: McpClient, path: Path, folder: Path | None, *, yes: bool) -> None:
+    console, home = cli.console, cli.loaded().settings.home
     place = str(folder) if folder else ""
     noted = [
         one for one in read_manifest(home).at(place) if one.client == client.name and one.path == str(path)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 STATES = [state.value for state in JobState]
 
 
-@click.group("jobs", cls=Group, examples=["mindhold jobs list --state dead", "mindhold jobs run"])
+@click.group(
+    "jobs", cls=Group, remote=True, examples=["mindhold jobs list --state dead", "mindhold jobs run"]
+)
 def jobs() -> None:
     """The queue of work that goes on later.
 
@@ -30,70 +32,70 @@ def jobs() -> None:
 @words("--state", "states", choices=STATES, metavar="STATE", help="Only in these states.")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many (50).")
 @with_open_session
-async def list_jobs(desk: OpenSession, /, *, states: tuple[str, ...], limit: int | None) -> None:
+async def list_jobs(session: OpenSession, /, *, states: tuple[str, ...], limit: int | None) -> None:
     """Jobs, the newest first, and when scheduled ones are due."""
     from mindhold.jobs.queue import LIST_JOBS
 
-    result = await desk.run(LIST_JOBS, states=states, limit=limit)
-    if desk.console.json:
-        desk.console.document(result)
+    result = await session.run(LIST_JOBS, states=states, limit=limit)
+    if session.console.json:
+        session.console.document(result)
         return
     if result.jobs:
-        desk.console.table(
-            ["id", "job", "state", "attempts", "due", "error"], [_row(desk, job) for job in result.jobs]
+        session.console.table(
+            ["id", "job", "state", "attempts", "due", "error"], [_row(session, job) for job in result.jobs]
         )
     else:
-        desk.console.line("No job is queued.")
+        session.console.line("No job is queued.")
     for name, when in result.schedule.items():
-        desk.console.note(f"scheduled: {name} at {when}")
+        session.console.note(f"scheduled: {name} at {when}")
 
 
 @jobs.command("run", examples=["mindhold jobs run", "mindhold jobs run --most 10"])
 @click.option("--most", type=int, metavar="N", help="At most how many (1000).")
 @with_open_session
-async def run_jobs(desk: OpenSession, /, *, most: int | None) -> int:
+async def run_jobs(session: OpenSession, /, *, most: int | None) -> int:
     """Run what is due now, and what failed and waits for its next attempt. Exit status 1 when one failed."""
     from mindhold.jobs.queue import RUN_JOBS
 
-    result = await desk.run(RUN_JOBS, most=most, waiting=True)
+    result = await session.run(RUN_JOBS, most=most, waiting=True)
     failed = [job for job in result.ran if job.error or job.state == JobState.RUNNING]
-    if desk.console.json:
-        desk.console.document(result)
+    if session.console.json:
+        session.console.document(result)
     else:
-        desk.console.line(f"Ran {plural(len(result.ran), 'job')}.")
+        session.console.line(f"Ran {plural(len(result.ran), 'job')}.")
         for job in failed:
-            desk.console.warn(f"{job.name} {job.id}: {one_line(job.error or job.state, most=300)}")
+            session.console.warn(f"{job.name} {job.id}: {one_line(job.error or job.state, most=300)}")
     return 1 if failed else 0
 
 
 @jobs.command("retry", examples=["mindhold jobs retry 01jxq3k5v6w7x8y9z0a1b2c3d4"])
 @click.argument("id")
 @with_open_session
-async def retry_job(desk: OpenSession, /, *, id: str) -> None:
+async def retry_job(session: OpenSession, /, *, id: str) -> None:
     """Try a dead job again."""
     from mindhold.jobs.queue import RETRY_JOB
 
-    _print(desk, await desk.run(RETRY_JOB, id=id), told="will be tried again by `mindhold jobs run`")
+    _print(session, await session.run(RETRY_JOB, id=id), told="will be tried again by `mindhold jobs run`")
 
 
 @jobs.command("cancel", examples=["mindhold jobs cancel 01jxq3k5v6w7x8y9z0a1b2c3d4"])
 @click.argument("id")
 @with_open_session
-async def cancel_job(desk: OpenSession, /, *, id: str) -> None:
+async def cancel_job(session: OpenSession, /, *, id: str) -> None:
     """Give up a waiting job."""
     from mindhold.jobs.queue import CANCEL_JOB
 
-    _print(desk, await desk.run(CANCEL_JOB, id=id), told="was given up")
+    _print(session, await session.run(CANCEL_JOB, id=id), told="was given up")
 
 
-def _print(desk: OpenSession, job: JobView, *, told: str) -> None:
-    if desk.console.json:
-        desk.console.document(job)
+def _print(session: OpenSession, job: JobView, *, told: str) -> None:
+    if session.console.json:
+        session.console.document(job)
     else:
-        desk.console.line(f"{job.name} {job.id} {told}.")
+        session.console.line(f"{job.name} {job.id} {told}.")
 
 
-def _row(desk: OpenSession, job: JobView) -> list[object]:
+def _row(session: OpenSession, job: JobView) -> list[object]:
     attempts = f"{job.attempts} of {job.most_attempts}"
-    due = local_time(job.due, desk.zone, seconds=True)
+    due = local_time(job.due, session.zone, seconds=True)
     return [job.id, job.name, job.state, attempts, due, one_line(job.error or "")]

@@ -47,7 +47,7 @@ def keys() -> None:
 @click.option("--days", "expires_days", type=int, metavar="N", help="It ends after so many days.")
 @with_open_session
 async def create_key(
-    desk: OpenSession,
+    session: OpenSession,
     /,
     *,
     name: str,
@@ -63,70 +63,72 @@ async def create_key(
     from mindhold.access.keys import CREATE_KEY
 
     access = "read" if read_only else "write"
-    made = await desk.run(
+    made = await session.run(
         CREATE_KEY, name=name, agent=agent, scopes=scopes, access=access, expires_days=expires_days
     )
-    if not desk.running.loaded.settings.access_key:
-        desk.console.warn(OPEN)
-    if desk.console.json:
-        desk.console.document(made)
+    if not session.running.loaded.settings.access_key:
+        session.console.warn(OPEN)
+    if session.console.json:
+        session.console.document(made)
         return
-    desk.console.line(made.key)
-    desk.console.note(f"Keep it: it is not shown again. `mindhold keys revoke {made.id}` ends it.")
-    if agent in PRIVILEGED_AGENTS:
-        desk.console.warn(f"Whoever has it sees every agent's memories: {agent} does.")
+    session.console.line(made.key)
+    session.console.note(f"Keep it: it is not shown again. `mindhold keys revoke {made.id}` ends it.")
+    if agent in ALL_SEEING:
+        session.console.warn(f"Whoever has it sees every agent's memories: {agent} does.")
 
 
 @keys.command("list", examples=["mindhold keys list --json"])
 @with_open_session
-async def list_keys(desk: OpenSession) -> None:
+async def list_keys(session: OpenSession) -> None:
     """Keys that open the door, and clients that you let in."""
     from mindhold.access.grants import LIST_GRANTS
     from mindhold.access.keys import LIST_KEYS
 
-    found = await desk.run(LIST_KEYS)
-    let_in = await desk.run(LIST_GRANTS)
-    if desk.console.json:
-        desk.console.document(found.model_dump(mode="json") | let_in.model_dump(mode="json"))
+    found = await session.run(LIST_KEYS)
+    let_in = await session.run(LIST_GRANTS)
+    if session.console.json:
+        session.console.document(found.model_dump(mode="json") | let_in.model_dump(mode="json"))
         return
-    rows = [_key_row(desk, key) for key in found.keys] + [_grant_row(desk, one) for one in let_in.grants]
+    rows = [_key_row(session, key) for key in found.keys] + [
+        _grant_row(session, one) for one in let_in.grants
+    ]
     if rows:
-        desk.console.table(["id", "name", "for", "scopes", "may", "made", "ends"], rows)
+        session.console.table(["id", "name", "for", "scopes", "may", "made", "ends"], rows)
     else:
-        desk.console.line("No key was made, and no client let in.")
+        session.console.line("No key was made, and no client let in.")
 
 
 @keys.command("revoke", examples=["mindhold keys revoke laptop"])
 @click.argument("id")
 @with_open_session
-async def revoke_key(desk: OpenSession, /, *, id: str) -> None:
+async def revoke_key(session: OpenSession, /, *, id: str) -> None:
     """End a key (by its name, its id, or the beginning of that), or a client's grant (by its id)."""
     from mindhold.access.grants import REVOKE_GRANT
     from mindhold.access.keys import REVOKE_KEY
 
     try:
-        ended = await desk.run(REVOKE_KEY, id=id)
+        ended = await session.run(REVOKE_KEY, id=id)
     except NotFound:
-        grant = await desk.run(REVOKE_GRANT, token=id)
+        grant = await session.run(REVOKE_GRANT, token=id)
         if not grant.revoked:
             raise
         told, document = f"grant {id}", grant.model_dump(mode="json") | {"id": id}
     else:
         told, document = f"key {ended.name!r}", ended.model_dump(mode="json")
-    if desk.console.json:
-        desk.console.document(document)
+    if session.console.json:
+        session.console.document(document)
     else:
-        desk.console.line(f"The {neutral(told)} is ended, at once and everywhere.")
+        session.console.line(f"The {neutral(told)} is ended, at once and everywhere.")
 
 
-def _key_row(desk: OpenSession, key: KeyView) -> list[object]:
+def _key_row(session: OpenSession, key: KeyView) -> list[object]:
     may = "read" if key.access == "read" else "read and write"
-    ends = local_time(key.expires, desk.zone) if key.expires else ""
-    made = local_time(key.created, desk.zone)
+    ends = local_time(key.expires, session.zone) if key.expires else ""
+    made = local_time(key.created, session.zone)
     return [key.id, key.name, key.agent or DEFAULT_AGENT, ", ".join(key.scopes) or "all", may, made, ends]
 
 
-def _grant_row(desk: OpenSession, grant: GrantView) -> list[object]:
-    ends = local_time(grant.expires, desk.zone) if grant.expires else ""
-    made = local_time(grant.created, desk.zone)
+def _grant_row(session: OpenSession, grant: GrantView) -> list[object]:
+    ends = local_time(grant.expires, session.zone) if grant.expires else ""
+    made = local_time(grant.created, session.zone)
     return [grant.id, grant.client_name, "a client", "", " ".join(grant.scopes), made, ends]

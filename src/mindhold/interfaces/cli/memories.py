@@ -21,22 +21,22 @@ ORDERS = ["newest", "oldest", "important", "used", "changed"]
 LONGEST_CELL = 72
 
 
-@command("show", examples=["mindhold show 01jxq3k", "mindhold show 01jxq3k --json"])
+@command("show", remote=True, examples=["mindhold show 01jxq3k", "mindhold show 01jxq3k --json"])
 @click.argument("id")
 @with_open_session
-async def show(desk: OpenSession, /, *, id: str) -> None:
+async def show(session: OpenSession, /, *, id: str) -> None:
     """One memory with its links and earlier versions. The beginning of its id is enough."""
     from mindhold.memories.filters import SHOW
 
-    result = await desk.run(SHOW, id=id)
-    console = desk.console
+    result = await session.run(SHOW, id=id)
+    console = session.console
     if console.json:
         console.document(result)
         return
     for line in console.paragraphs(result.memory.content, indent=0):
         console.line(line)
     console.line()
-    for name, value in _facts(desk, result.memory):
+    for name, value in _facts(session, result.memory):
         first, *rest = console.paragraphs(one_line(value, most=400), indent=13)
         console.line(f"{console.style(f'{name:<12}', bold=True)} {first}")
         for line in rest:
@@ -50,12 +50,13 @@ async def show(desk: OpenSession, /, *, id: str) -> None:
     if result.versions:
         console.line(console.style("\nEarlier versions", bold=True))
         for version in result.versions:
-            when = local_time(version.amended, desk.zone)
+            when = local_time(version.amended, session.zone)
             console.line(f"  {version.number}. until {when}: {one_line(version.content, most=LONGEST_CELL)}")
 
 
 @command(
     "list",
+    remote=True,
     examples=[
         "mindhold list --tag staging -n 5",
         "mindhold list --status forgotten",
@@ -75,14 +76,14 @@ async def show(desk: OpenSession, /, *, id: str) -> None:
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
 @click.option("--after", metavar="ID", help="The page after this memory.")
 @with_open_session
-async def list_memories(desk: OpenSession, /, *, everywhere: bool, archived: bool, **given: Any) -> None:
+async def list_memories(session: OpenSession, /, *, everywhere: bool, archived: bool, **given: Any) -> None:
     """Memories by filter, page by page: of a project and Global in its folder, of all elsewhere."""
     from mindhold.memories.filters import LIST
 
     given["statuses"] = in_the_archive(given["statuses"], archived=archived)
-    here = desk.running.loaded.in_project and not everywhere
-    result = await desk.run(LIST, everywhere=not here, **given)
-    console = desk.console
+    here = session.running.loaded.in_project and not everywhere
+    result = await session.run(LIST, everywhere=not here, **given)
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -96,7 +97,7 @@ async def list_memories(desk: OpenSession, /, *, everywhere: bool, archived: boo
         [
             [
                 memory.id,
-                local_time(memory.occurred, desk.zone)[: len("2024-01-01")],
+                local_time(memory.occurred, session.zone)[: len("2024-01-01")],
                 *([memory.status] if several else []),
                 memory.kind,
                 memory.scope,
@@ -113,22 +114,22 @@ async def list_memories(desk: OpenSession, /, *, everywhere: bool, archived: boo
         console.note("`mindhold unarchive ID` brings one back.")
 
 
-@command("tags", examples=["mindhold tags", "mindhold tags --scope work --json"])
+@command("tags", remote=True, examples=["mindhold tags", "mindhold tags --scope work --json"])
 @click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
 @with_open_session
-async def tags(desk: OpenSession, /, *, scope: str | None) -> None:
+async def tags(session: OpenSession, /, *, scope: str | None) -> None:
     """Tags, and how many memories have each."""
     from mindhold.memories.filters import TAGS
 
-    result = await desk.run(TAGS, scope=scope)
-    if desk.console.json:
-        desk.console.document(result)
+    result = await session.run(TAGS, scope=scope)
+    if session.console.json:
+        session.console.document(result)
         return
-    desk.console.note(result.notice)
+    session.console.note(result.notice)
     if not result.tags:
-        desk.console.line("There are no tags yet: `mindhold remember ... --tag NAME` gives one.")
+        session.console.line("There are no tags yet: `mindhold remember ... --tag NAME` gives one.")
     else:
-        desk.console.table(["tag", "memories"], list(result.tags.items()))
+        session.console.table(["tag", "memories"], list(result.tags.items()))
 
 
 def in_the_archive(statuses: tuple[str, ...], *, archived: bool) -> tuple[str, ...]:
@@ -143,8 +144,8 @@ def _worth(memory: MemoryView) -> str:
     return f"{memory.utility:g}, usefulness {memory.usefulness:g}{shown}"
 
 
-def _facts(desk: OpenSession, memory: MemoryView) -> list[tuple[str, str]]:
-    zone = desk.zone
+def _facts(session: OpenSession, memory: MemoryView) -> list[tuple[str, str]]:
+    zone = session.zone
     used = f", last {local_time(memory.last_used, zone)}" if memory.last_used else ""
     facts = [
         ("id", memory.id),

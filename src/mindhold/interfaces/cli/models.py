@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
 
 
-@click.group("models", cls=Group, examples=["mindhold models pull", "mindhold models list"])
+@click.group("models", cls=Group, local=True, examples=["mindhold models pull", "mindhold models list"])
 def models() -> None:
     """Embedding models: local ones, and the service that the settings name. Without one, recall goes by words alone.
 
@@ -30,20 +30,20 @@ def models() -> None:
 
 @models.command("list", examples=["mindhold models list"])
 @with_open_session
-async def list_models(desk: OpenSession) -> None:
+async def list_models(session: OpenSession) -> None:
     """Models that are here, and those that can be had."""
     from mindhold.memories.embedding_models import LIST_MODELS
 
-    result = await desk.run(LIST_MODELS)
-    if desk.console.json:
-        desk.console.document(result)
+    result = await session.run(LIST_MODELS)
+    if session.console.json:
+        session.console.document(result)
         return
-    desk.console.table(
+    session.console.table(
         ["model", "state", "dimensions", "size", "what it is"],
         [[one.name, _state(one), one.dimensions or "", _size(one), one.description] for one in result.models],
     )
     if result.active and not any(one.active for one in result.models):
-        desk.console.note(f"Recall goes by {result.active}.")
+        session.console.note(f"Recall goes by {result.active}.")
 
 
 @models.command(
@@ -64,7 +64,7 @@ async def list_models(desk: OpenSession) -> None:
 @click.option("--no-jobs", is_flag=True, help="Don't make the vectors that are missing.")
 @with_session
 async def pull_model(
-    session: CliSession, /, *, name: str | None, precision: str | None, force: bool, no_jobs: bool
+    cli: CliSession, /, *, name: str | None, precision: str | None, force: bool, no_jobs: bool
 ) -> None:
     """Fetch and prepare a model: by name, from a folder, or from a hub; the default one without NAME.
 
@@ -72,103 +72,103 @@ async def pull_model(
     """
     from mindhold.memories.embedding_models import PULL_MODEL
 
-    async with session.open() as desk:
-        pulled = await desk.run(PULL_MODEL, name=name, precision=precision, force=force)
-    embedded = None if no_jobs or not pulled.model.dimensions else await _embed(session)
-    if session.console.json:
+    async with cli.open() as session:
+        pulled = await session.run(PULL_MODEL, name=name, precision=precision, force=force)
+    embedded = None if no_jobs or not pulled.model.dimensions else await _embed(cli)
+    if cli.console.json:
         answer = pulled.model_dump(mode="json")
-        session.console.document({**answer, "embedded": embedded.embedded if embedded else None})
+        cli.console.document({**answer, "embedded": embedded.embedded if embedded else None})
         return
-    session.console.line(f"The model {neutral(pulled.model.name)} is here ({_size(pulled.model)}).")
-    session.console.note(pulled.notice)
-    _told(session, embedded)
+    cli.console.line(f"The model {neutral(pulled.model.name)} is here ({_size(pulled.model)}).")
+    cli.console.note(pulled.notice)
+    _told(cli, embedded)
 
 
 @models.command("remove", examples=["mindhold models remove gte-small"])
 @click.argument("name")
 @with_open_session
-async def remove_model(desk: OpenSession, /, *, name: str) -> None:
+async def remove_model(session: OpenSession, /, *, name: str) -> None:
     """Remove a model's files; its vectors stay until another model takes over."""
     from mindhold.memories.embedding_models import REMOVE_MODEL
 
-    result = await desk.run(REMOVE_MODEL, name=name)
-    if desk.console.json:
-        desk.console.document(result)
+    result = await session.run(REMOVE_MODEL, name=name)
+    if session.console.json:
+        session.console.document(result)
     else:
-        desk.console.line(f"Removed {neutral(result.name)}.")
+        session.console.line(f"Removed {neutral(result.name)}.")
 
 
 @models.command("use", examples=["mindhold models use all-MiniLM-L6-v2", "mindhold models use auto"])
 @click.argument("name")
 @click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; recall goes by words meanwhile.")
 @with_session
-async def use_model(session: CliSession, /, *, name: str, no_jobs: bool) -> None:
+async def use_model(cli: CliSession, /, *, name: str, no_jobs: bool) -> None:
     """Recall with this model from now on, and make its vectors."""
     from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
     from mindhold.memories.embedding_models import LIST_MODELS
 
-    async with session.open() as desk:
-        known = await desk.run(LIST_MODELS)
+    async with cli.open() as session:
+        known = await session.run(LIST_MODELS)
     if name != "auto" and name not in {one.name for one in known.models if one.installed and one.dimensions}:
         raise ModelMissing(
             f"The model {name!r} is not here.", advice=f"`mindhold models pull {name}` fetches it."
         )
-    path = write_setting(session, "embedding.model", name)
-    warn_if_overridden(session, "embedding.model")
-    embedded = None if no_jobs else await _embed(session)
-    if session.console.json:
+    path = write_setting(cli, "embedding.model", name)
+    warn_if_overridden(cli, "embedding.model")
+    embedded = None if no_jobs else await _embed(cli)
+    if cli.console.json:
         count = embedded.embedded if embedded else None
-        session.console.document({"model": name, "file": str(path), "embedded": count})
+        cli.console.document({"model": name, "file": str(path), "embedded": count})
         return
-    session.console.line(f"embedding.model = {neutral(name)} in {path}")
-    _told(session, embedded)
+    cli.console.line(f"embedding.model = {neutral(name)} in {path}")
+    _told(cli, embedded)
 
 
 @models.command("adopt", examples=["mindhold models adopt", "mindhold models adopt --yes"])
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; the job that waits does it.")
 @with_session
-async def adopt_model(session: CliSession, /, *, yes: bool, no_jobs: bool) -> None:
+async def adopt_model(cli: CliSession, /, *, yes: bool, no_jobs: bool) -> None:
     """Let the model of the settings make every vector anew.
 
     A local model does so by itself. A service is sent every memory, and paid: this shows how much that is, and asks.
     """
     from mindhold.memories.embedding_models import ADOPT_MODEL
 
-    async with session.open() as desk:
-        told = await desk.run(ADOPT_MODEL, preview=True)
+    async with cli.open() as session:
+        told = await session.run(ADOPT_MODEL, preview=True)
         if told.memories and not yes:
-            _quoted(session, told)
-            confirm(session.console, f"Let {told.model} embed {plural(told.memories, 'memory')}?")
-        told = await desk.run(ADOPT_MODEL)
-    embedded = None if no_jobs else await _embed(session)
-    if session.console.json:
+            _quoted(cli, told)
+            confirm(cli.console, f"Let {told.model} embed {plural(told.memories, 'memory')}?")
+        told = await session.run(ADOPT_MODEL)
+    embedded = None if no_jobs else await _embed(cli)
+    if cli.console.json:
         answer = told.model_dump(mode="json")
-        session.console.document({**answer, "embedded": embedded.embedded if embedded else None})
+        cli.console.document({**answer, "embedded": embedded.embedded if embedded else None})
         return
-    session.console.line(f"Recall goes by {neutral(told.model)} from now on.")
-    _told(session, embedded)
+    cli.console.line(f"Recall goes by {neutral(told.model)} from now on.")
+    _told(cli, embedded)
 
 
-def _quoted(session: CliSession, told: AdoptResult) -> None:
+def _quoted(cli: CliSession, told: AdoptResult) -> None:
     unknown = "at a price unknown here (embedding.price tells it)"
     cost = unknown if told.dollars is None else price(told.dollars)
     before = f"; the vectors that are there are of {told.before}" if told.before else ""
-    session.console.note(f"{plural(told.memories, 'memory')}, about {told.tokens:,} tokens, {cost}{before}.")
+    cli.console.note(f"{plural(told.memories, 'memory')}, about {told.tokens:,} tokens, {cost}{before}.")
 
 
-async def _embed(session: CliSession) -> EmbedResult:
+async def _embed(cli: CliSession) -> EmbedResult:
     """In a Mindhold opened anew, which knows the model."""
     from mindhold.memories.embedding import EMBED_MISSING
 
-    async with session.open() as desk:
-        return await desk.run(EMBED_MISSING)
+    async with cli.open() as session:
+        return await session.run(EMBED_MISSING)
 
 
-def _told(session: CliSession, embedded: EmbedResult | None) -> None:
+def _told(cli: CliSession, embedded: EmbedResult | None) -> None:
     if embedded and embedded.embedded:
-        session.console.line(f"Made vectors for {plural(embedded.embedded, 'memory')}.")
-    session.console.note(embedded.notice if embedded else "")
+        cli.console.line(f"Made vectors for {plural(embedded.embedded, 'memory')}.")
+    cli.console.note(embedded.notice if embedded else "")
 
 
 def _state(model: ModelView) -> str:

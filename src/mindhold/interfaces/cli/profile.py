@@ -24,6 +24,7 @@ TOLD = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged":
 @click.group(
     "profile",
     cls=Group,
+    remote=True,
     params=global_options(shown=False),
     invoke_without_command=True,
     examples=[
@@ -46,15 +47,15 @@ def profile(ctx: click.Context) -> int | None:
 
 @profile.command("show", examples=["mindhold profile show", "mindhold profile show --json"])
 @with_open_session
-async def show_profile(desk: OpenSession) -> None:
+async def show_profile(session: OpenSession) -> None:
     """All of it."""
     from mindhold.profile.profile import SHOW_PROFILE
 
-    known = await desk.run(SHOW_PROFILE)
-    if desk.console.json:
-        desk.console.document(known)
+    known = await session.run(SHOW_PROFILE)
+    if session.console.json:
+        session.console.document(known)
     else:
-        _print(desk, known)
+        _print(session, known)
 
 
 @profile.command(
@@ -69,47 +70,47 @@ async def show_profile(desk: OpenSession) -> None:
 @click.argument("value", nargs=-1, required=True)
 @click.option("--preference", is_flag=True, help="A preference, and no fact.")
 @with_open_session
-async def set_entry(desk: OpenSession, /, *, key: str, value: tuple[str, ...], preference: bool) -> None:
+async def set_entry(session: OpenSession, /, *, key: str, value: tuple[str, ...], preference: bool) -> None:
     """Set a fact, a preference or the name. What it said before is kept, and `history` shows it."""
-    said = text_or_stdin(desk, value)
+    said = text_or_stdin(session, value)
     if key.strip().lower() == "name" and not preference:
-        await _change(desk, name=said)
+        await _change(session, name=said)
     else:
-        await _change(desk, **{"preferences" if preference else "facts": {key: said}})
+        await _change(session, **{"preferences" if preference else "facts": {key: said}})
 
 
 @profile.command("unset", examples=["mindhold profile unset favorite_color", "mindhold profile unset name"])
 @click.argument("key")
 @with_open_session
-async def unset_entry(desk: OpenSession, /, *, key: str) -> None:
+async def unset_entry(session: OpenSession, /, *, key: str) -> None:
     """Remove an entry; preferences.KEY and facts.KEY tell two of one name apart."""
-    await _change(desk, remove=[key])
+    await _change(session, remove=[key])
 
 
 @profile.command("learn", examples=["mindhold profile learn My favourite colour is green"])
 @click.argument("text", nargs=-1, required=True)
 @with_open_session
-async def learn(desk: OpenSession, /, *, text: tuple[str, ...]) -> None:
+async def learn(session: OpenSession, /, *, text: tuple[str, ...]) -> None:
     """Read plain words, in English or Korean; what says no fact becomes a note."""
-    await _change(desk, statement=text_or_stdin(desk, text))
+    await _change(session, statement=text_or_stdin(session, text))
 
 
 @profile.command("history", examples=["mindhold profile history favorite_color"])
 @click.argument("key")
 @with_open_session
-async def history(desk: OpenSession, /, *, key: str) -> None:
+async def history(session: OpenSession, /, *, key: str) -> None:
     """All that an entry has said, oldest first."""
     from mindhold.profile.profile import PROFILE_HISTORY
 
-    found = await desk.run(PROFILE_HISTORY, entry=key)
-    console = desk.console
+    found = await session.run(PROFILE_HISTORY, entry=key)
+    console = session.console
     if console.json:
         console.document(found)
         return
     rows = [
         [
-            local_time(one.since, desk.zone),
-            "now" if one.until is None else local_time(one.until, desk.zone),
+            local_time(one.since, session.zone),
+            "now" if one.until is None else local_time(one.until, session.zone),
             one.value,
             one.by,
         ]
@@ -127,17 +128,17 @@ def contact() -> None:
 @click.argument("name")
 @click.argument("relation", nargs=-1, required=True)
 @with_open_session
-async def add_contact(desk: OpenSession, /, *, name: str, relation: tuple[str, ...]) -> None:
+async def add_contact(session: OpenSession, /, *, name: str, relation: tuple[str, ...]) -> None:
     """Add somebody, or say anew what they are to you."""
-    await _change(desk, contacts=[{"name": name, "relation": " ".join(relation)}])
+    await _change(session, contacts=[{"name": name, "relation": " ".join(relation)}])
 
 
 @contact.command("remove", examples=["mindhold profile contact remove Alice"])
 @click.argument("name")
 @with_open_session
-async def remove_contact(desk: OpenSession, /, *, name: str) -> None:
+async def remove_contact(session: OpenSession, /, *, name: str) -> None:
     """Remove somebody."""
-    await _change(desk, remove=[f"contacts.{name}"])
+    await _change(session, remove=[f"contacts.{name}"])
 
 
 @profile.group("note", cls=Group, examples=["mindhold profile note add I am allergic to penicillin"])
@@ -148,28 +149,28 @@ def note() -> None:
 @note.command("add", examples=["mindhold profile note add I read on the train"])
 @click.argument("text", nargs=-1, required=True)
 @with_open_session
-async def add_note(desk: OpenSession, /, *, text: tuple[str, ...]) -> None:
+async def add_note(session: OpenSession, /, *, text: tuple[str, ...]) -> None:
     """Add a note; `-` reads stdin."""
-    await _change(desk, notes=[text_or_stdin(desk, text)])
+    await _change(session, notes=[text_or_stdin(session, text)])
 
 
 @note.command("remove", examples=["mindhold profile note remove 3f2a90b1c2d4"])
 @click.argument("note", nargs=-1, required=True)
 @with_open_session
-async def remove_note(desk: OpenSession, /, *, note: tuple[str, ...]) -> None:
+async def remove_note(session: OpenSession, /, *, note: tuple[str, ...]) -> None:
     """Remove a note, by its key as `mindhold profile` shows it or by its words."""
-    await _change(desk, remove=[f"notes.{' '.join(note)}"])
+    await _change(session, remove=[f"notes.{' '.join(note)}"])
 
 
-async def _change(desk: OpenSession, **given: Any) -> None:
+async def _change(session: OpenSession, **given: Any) -> None:
     from mindhold.profile.profile import CHANGE_PROFILE
 
-    result = await desk.run(CHANGE_PROFILE, **given)
-    if desk.console.json:
-        desk.console.document(result)
+    result = await session.run(CHANGE_PROFILE, **given)
+    if session.console.json:
+        session.console.document(result)
         return
     for one in result.changes:
-        desk.console.line(_told(one))
+        session.console.line(_told(one))
 
 
 def _told(one: EntryChangeView) -> str:
@@ -180,8 +181,8 @@ def _told(one: EntryChangeView) -> str:
     return f"{TOLD[one.change]} {place}{value}{before}"
 
 
-def _print(desk: OpenSession, known: ProfileView) -> None:
-    console = desk.console
+def _print(session: OpenSession, known: ProfileView) -> None:
+    console = session.console
     if not known.entries:
         console.line("Nothing is known yet. `mindhold profile set name ...` begins it.")
     section = ""

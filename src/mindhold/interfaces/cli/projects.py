@@ -29,6 +29,7 @@ MOST_VERSIONS = 50
 @click.group(
     "projects",
     cls=Group,
+    remote=True,
     examples=["mindhold projects list", "mindhold projects create shop --storage postgres --path ."],
 )
 def projects() -> None:
@@ -45,36 +46,36 @@ def projects() -> None:
 @click.option("--description", metavar="WORDS", help="What it is about.")
 @with_open_session
 async def create_project(
-    desk: OpenSession, /, *, name: str, storage_mode: str | None, path: str | None, description: str | None
+    session: OpenSession, /, *, name: str, storage_mode: str | None, path: str | None, description: str | None
 ) -> None:
     """Make a project. One that others have in that store already is joined."""
     from mindhold.projects.projects import CREATE_PROJECT
 
-    made = await desk.run(
+    made = await session.run(
         CREATE_PROJECT, name=name, storage_mode=storage_mode, path=path, description=description
     )
-    if desk.console.json:
-        desk.console.document(made)
+    if session.console.json:
+        session.console.document(made)
         return
-    desk.console.line(f"Created {neutral(made.name)} in {made.storage_mode}.")
+    session.console.line(f"Created {neutral(made.name)} in {made.storage_mode}.")
     if made.memories:
-        desk.console.note(f"It has {plural(made.memories, 'memory')} there already.")
+        session.console.note(f"It has {plural(made.memories, 'memory')} there already.")
 
 
 @projects.command("list", examples=["mindhold projects list --json"])
 @with_open_session
-async def list_projects(desk: OpenSession) -> None:
+async def list_projects(session: OpenSession) -> None:
     """Every project, where it lives, and how much is in it."""
     from mindhold.projects.projects import LIST_PROJECTS
 
-    found = await desk.run(LIST_PROJECTS)
-    if desk.console.json:
-        desk.console.document(found)
+    found = await session.run(LIST_PROJECTS)
+    if session.console.json:
+        session.console.document(found)
         return
     if not found.projects:
-        desk.console.line("There is no project yet. `mindhold projects create NAME` makes one.")
+        session.console.line("There is no project yet. `mindhold projects create NAME` makes one.")
         return
-    desk.console.table(
+    session.console.table(
         ["project", "storage", "memories", "path", ""],
         [
             [
@@ -92,12 +93,12 @@ async def list_projects(desk: OpenSession) -> None:
 @projects.command("show", examples=["mindhold projects show shop"])
 @click.argument("name")
 @with_open_session
-async def show_project(desk: OpenSession, /, *, name: str) -> None:
+async def show_project(session: OpenSession, /, *, name: str) -> None:
     """One project, and where it lives."""
     from mindhold.projects.projects import SHOW_PROJECT
 
-    one = await desk.run(SHOW_PROJECT, name=name)
-    console = desk.console
+    one = await session.run(SHOW_PROJECT, name=name)
+    console = session.console
     if console.json:
         console.document(one)
         return
@@ -129,7 +130,7 @@ async def show_project(desk: OpenSession, /, *, name: str) -> None:
 @click.option("--parent", metavar="NAME", help="The scope that it is within; Global for none.")
 @words("--keyword", "keywords", metavar="WORD", help="Words that speak of it, in place of those it has.")
 @with_open_session
-async def change_project(desk: OpenSession, /, *, name: str, **given: Any) -> None:
+async def change_project(session: OpenSession, /, *, name: str, **given: Any) -> None:
     """Change a project's settings; what isn't given stays.
 
     Its store is changed by `mindhold migrate`, its name by `mindhold scopes rename`.
@@ -139,29 +140,29 @@ async def change_project(desk: OpenSession, /, *, name: str, **given: Any) -> No
     changes = {field: value for field, value in given.items() if value not in (None, ())}
     if not changes:
         raise click.UsageError("Give --description, --path, --active, --inactive, --parent or --keyword.")
-    changed = await desk.run(CHANGE_PROJECT, name=name, **changes)
-    if desk.console.json:
-        desk.console.document(changed)
+    changed = await session.run(CHANGE_PROJECT, name=name, **changes)
+    if session.console.json:
+        session.console.document(changed)
     else:
-        desk.console.line(f"Changed {neutral(changed.name)}.")
+        session.console.line(f"Changed {neutral(changed.name)}.")
 
 
 @projects.command("delete", examples=["mindhold projects delete shop --yes"])
 @click.argument("name")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @with_open_session
-async def delete_project(desk: OpenSession, /, *, name: str, yes: bool) -> None:
+async def delete_project(session: OpenSession, /, *, name: str, yes: bool) -> None:
     """Export a project's memories into the export folder, then remove it and them for good.
 
     In whichever store it lives, its hidden copies too, and whoever's the memories are.
     """
     from mindhold.projects.projects import DELETE_PROJECT, SHOW_PROJECT
 
-    console = desk.console
-    found = await desk.run(SHOW_PROJECT, name=name)
+    console = session.console
+    found = await session.run(SHOW_PROJECT, name=name)
     if not yes:
         confirm(console, f"Remove the project {found.name!r} in {found.storage_mode} for good?")
-    gone = await desk.run(DELETE_PROJECT, name=found.name, confirm=found.name)
+    gone = await session.run(DELETE_PROJECT, name=found.name, confirm=found.name)
     if console.json:
         console.document(gone)
         return
@@ -195,7 +196,7 @@ async def delete_project(desk: OpenSession, /, *, name: str, yes: bool) -> None:
     help="Write it anew: JSON with summary, key_decisions, tech_stack, patterns, gotchas; - for standard input.",
 )
 @with_open_session
-async def project_summary(desk: OpenSession, /, *, name: str | None, **wish: Any) -> None:
+async def project_summary(session: OpenSession, /, *, name: str | None, **wish: Any) -> None:
     """What is known about a project, and what was said of it before.
 
     Without a name it is the project of this folder. Every version is kept; none is lost by restoring an older one.
@@ -206,58 +207,58 @@ async def project_summary(desk: OpenSession, /, *, name: str | None, **wish: Any
     asked = {option: value for option, value in wish.items() if value is not None and value is not False}
     if len(asked) > 1:
         raise click.UsageError("Give one of --versions, --version, --diff, --restore and --write.")
-    project = name or desk.running.loaded.settings.scope
+    project = name or session.running.loaded.settings.scope
     match asked:
         case {"versions": True}:
-            await _show_versions(desk, project)
+            await _show_versions(session, project)
         case {"diff": (earlier, later)}:
-            await _show_difference(desk, project, from_version=earlier, to_version=later)
+            await _show_difference(session, project, from_version=earlier, to_version=later)
         case {"restore": version}:
-            back = await desk.run(RESTORE_SUMMARY, project=project, version=version)
-            _written(desk, back, f"It says what version {back.restored_version} said")
+            back = await session.run(RESTORE_SUMMARY, project=project, version=version)
+            _written(session, back, f"It says what version {back.restored_version} said")
         case {"write": stream}:
-            anew = await desk.run(REPLACE_SUMMARY, project=project, create_project=False, **_read(stream))
-            _written(desk, anew, "Written anew")
+            anew = await session.run(REPLACE_SUMMARY, project=project, create_project=False, **_read(stream))
+            _written(session, anew, "Written anew")
         case _:
-            await _show_summary(desk, project, wish["number"])
+            await _show_summary(session, project, wish["number"])
 
 
-async def _show_summary(desk: OpenSession, project: str, version: int | None) -> None:
+async def _show_summary(session: OpenSession, project: str, version: int | None) -> None:
     from mindhold.projects.summary_update import PROJECT_SUMMARY
     from mindhold.projects.summary_versions import SUMMARY_VERSION
 
     told: ProjectSummaryResult | SummaryVersionResult
     if version is None:
-        told = await desk.run(PROJECT_SUMMARY, project=project)
+        told = await session.run(PROJECT_SUMMARY, project=project)
     else:
-        told = await desk.run(SUMMARY_VERSION, project=project, version=version)
-    if desk.console.json:
-        desk.console.document(told)
+        told = await session.run(SUMMARY_VERSION, project=project, version=version)
+    if session.console.json:
+        session.console.document(told)
         return
     if not told.summary:
-        desk.console.line("There is no summary yet.")
+        session.console.line("There is no summary yet.")
         return
-    desk.console.line("\n".join(desk.console.paragraphs(told.summary, indent=0)))
-    when = "" if told.last_updated is None else f" of {local_time(told.last_updated, desk.zone)}"
-    desk.console.note(f"Version {told.version}{when}.")
+    session.console.line("\n".join(session.console.paragraphs(told.summary, indent=0)))
+    when = "" if told.last_updated is None else f" of {local_time(told.last_updated, session.zone)}"
+    session.console.note(f"Version {told.version}{when}.")
 
 
-async def _show_versions(desk: OpenSession, project: str) -> None:
+async def _show_versions(session: OpenSession, project: str) -> None:
     from mindhold.projects.summary_versions import SUMMARY_VERSIONS
 
-    found = await desk.run(SUMMARY_VERSIONS, project=project, limit=MOST_VERSIONS)
-    if desk.console.json:
-        desk.console.document(found)
+    found = await session.run(SUMMARY_VERSIONS, project=project, limit=MOST_VERSIONS)
+    if session.console.json:
+        session.console.document(found)
         return
     if not found.versions:
-        desk.console.line("There is no summary yet.")
+        session.console.line("There is no summary yet.")
         return
-    desk.console.table(
+    session.console.table(
         ["version", "written", "by", "length", "how"],
         [
             [
                 one.version,
-                local_time(one.last_updated, desk.zone),
+                local_time(one.last_updated, session.zone),
                 one.by,
                 one.summary_length,
                 " ".join(filter(None, (one.merged_by, one.trigger.replace("_", " ")))),
@@ -266,27 +267,27 @@ async def _show_versions(desk: OpenSession, project: str) -> None:
         ],
     )
     if found.next:
-        desk.console.note(f"There are {found.count} in all.")
+        session.console.note(f"There are {found.count} in all.")
 
 
-async def _show_difference(desk: OpenSession, project: str, **versions: int) -> None:
+async def _show_difference(session: OpenSession, project: str, **versions: int) -> None:
     from mindhold.projects.summary_versions import SUMMARY_DIFF
 
-    found = await desk.run(SUMMARY_DIFF, project=project, **versions)
-    if desk.console.json:
-        desk.console.document(found)
+    found = await session.run(SUMMARY_DIFF, project=project, **versions)
+    if session.console.json:
+        session.console.document(found)
         return
     colours = {"+": "green", "-": "red", "@": "cyan"}
     for line in found.diff.splitlines() or ["They say the same."]:
         colour = colours.get(line[:1])
-        desk.console.line(desk.console.style(neutral(line), fg=colour) if colour else neutral(line))
+        session.console.line(session.console.style(neutral(line), fg=colour) if colour else neutral(line))
 
 
-def _written(desk: OpenSession, done: ReplaceSummaryResult, how: str) -> None:
-    if desk.console.json:
-        desk.console.document(done)
+def _written(session: OpenSession, done: ReplaceSummaryResult, how: str) -> None:
+    if session.console.json:
+        session.console.document(done)
     else:
-        desk.console.line(f"{how}: version {done.version} of the summary of {neutral(done.project)}.")
+        session.console.line(f"{how}: version {done.version} of the summary of {neutral(done.project)}.")
 
 
 def _read(stream: TextIO) -> dict[str, Any]:
@@ -323,7 +324,7 @@ def _read(stream: TextIO) -> dict[str, Any]:
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @with_open_session
 async def migrate(
-    desk: OpenSession,
+    session: OpenSession,
     /,
     *,
     project: str,
@@ -343,18 +344,19 @@ async def migrate(
         raise click.UsageError("Give --to, --drop-source or --forget-copy.")
     if drop_source and not yes:
         where = f"in {to}, once it is there" if to else "that it lives in"
-        confirm(desk.console, f"Erase every copy of {project!r} but the one {where}?")
+        confirm(session.console, f"Erase every copy of {project!r} but the one {where}?")
     if forget_copy and not yes:
         confirm(
-            desk.console, f"Forget what is of {project!r} in {forget_copy}, without erasing anything there?"
+            session.console,
+            f"Forget what is of {project!r} in {forget_copy}, without erasing anything there?",
         )
-    done = await desk.run(
+    done = await session.run(
         MIGRATE_PROJECT, project=project, to=to, drop_source=drop_source, forget_copy=forget_copy
     )
-    if desk.console.json:
-        desk.console.document(done)
+    if session.console.json:
+        session.console.document(done)
     else:
-        _print(desk.console, done, forgotten=forget_copy)
+        _print(session.console, done, forgotten=forget_copy)
 
 
 def _print(console: Console, done: MigrateProjectResult, *, forgotten: str | None) -> None:

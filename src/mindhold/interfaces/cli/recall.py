@@ -24,6 +24,7 @@ INDENT = 9
 
 @command(
     "recall",
+    remote=True,
     examples=[
         'mindhold recall "which port does staging use?"',
         "mindhold recall deploy failures --when 'last week' --kind error -n 5",
@@ -72,7 +73,7 @@ INDENT = 9
 @click.option("--full", is_flag=True, help="Print long memories whole.")
 @with_open_session
 async def recall(
-    desk: OpenSession,
+    session: OpenSession,
     /,
     *,
     query: tuple[str, ...],
@@ -88,29 +89,29 @@ async def recall(
 
     given["statuses"] = in_the_archive(given["statuses"], archived=archived)
     given["links"] = given["links"] or bool(given["relations"])
-    result = await desk.run(
+    result = await session.run(
         RECALL,
         minimum_trust=0.0,  # a person sees for themselves; agents don't
         query=" ".join(query),
-        since=await desk.instant(since) if since else None,
-        until=await desk.instant(until, end=True) if until else None,
+        since=await session.instant(since) if since else None,
+        until=await session.instant(until, end=True) if until else None,
         count_use=not no_count,
         **given,
     )
-    if desk.console.json:
-        desk.console.document(result)
+    if session.console.json:
+        session.console.document(result)
         return
     if result.timeframe:
         how = "Only from" if result.timeframe.filters else "Preferring"
-        desk.console.note(f"{how} {result.timeframe.words} ({result.timeframe.phrase!r})")
+        session.console.note(f"{how} {result.timeframe.words} ({result.timeframe.phrase!r})")
     if not result.hits:
-        desk.console.line(_nothing(result, everywhere=given["everywhere"]))
+        session.console.line(_nothing(result, everywhere=given["everywhere"]))
     for number, hit in enumerate(result.hits, 1):
-        content = await _whole(desk, hit) if full and hit.truncated else hit.content
-        _print_hit(desk, number, hit, content=content, full=full)
+        content = await _whole(session, hit) if full and hit.truncated else hit.content
+        _print_hit(session, number, hit, content=content, full=full)
     if any(hit.status == Status.ARCHIVED for hit in result.hits):
-        desk.console.note("`mindhold unarchive ID` brings one back from the archive.")
-    desk.console.note(result.notice)
+        session.console.note("`mindhold unarchive ID` brings one back from the archive.")
+    session.console.note(result.notice)
 
 
 def _nothing(result: RecallResult, *, everywhere: bool) -> str:
@@ -121,15 +122,15 @@ def _nothing(result: RecallResult, *, everywhere: bool) -> str:
     return f"Nothing found. Try other words;{wider} --min-score 0 shows the nearest there is."
 
 
-async def _whole(desk: OpenSession, hit: HitView) -> str:
+async def _whole(session: OpenSession, hit: HitView) -> str:
     from mindhold.memories.filters import SHOW
 
-    shown = await desk.run(SHOW, id=hit.id)
+    shown = await session.run(SHOW, id=hit.id)
     return shown.memory.content
 
 
-def _print_hit(desk: OpenSession, number: int, hit: HitView, *, content: str, full: bool) -> None:
-    console = desk.console
+def _print_hit(session: OpenSession, number: int, hit: HitView, *, content: str, full: bool) -> None:
+    console = session.console
     lines = console.paragraphs(content, indent=INDENT, most_lines=None if full else MOST_LINES)
     head = f"{number:>2}. {console.style(f'{hit.score:.2f}', fg='cyan')} "
     console.line(head + lines[0])
@@ -138,7 +139,7 @@ def _print_hit(desk: OpenSession, number: int, hit: HitView, *, content: str, fu
         console.line(margin + line)
     if hit.truncated and not full:
         console.line(margin + console.style(f"… cut; `mindhold show {hit.id}` prints all of it", dim=True))
-    console.line(margin + console.style(_about(desk, hit), dim=True))
+    console.line(margin + console.style(_about(session, hit), dim=True))
     for said, ids in (("contradicted by", hit.contradicted_by), ("contradicts", hit.contradicts)):
         if ids:
             console.line(margin + console.style(f"{said} {', '.join(ids)}", fg="yellow"))
@@ -152,12 +153,12 @@ def _print_hit(desk: OpenSession, number: int, hit: HitView, *, content: str, fu
         console.line(margin + console.style(told, dim=True))
 
 
-def _about(desk: OpenSession, hit: HitView) -> str:
+def _about(session: OpenSession, hit: HitView) -> str:
     parts = [
         hit.id,
         hit.kind,
         hit.scope,
-        local_time(hit.occurred, desk.zone)[: len("2024-01-01")],
+        local_time(hit.occurred, session.zone)[: len("2024-01-01")],
         " ".join(f"#{tag}" for tag in hit.tags),
         "" if hit.status == Status.ACTIVE else hit.status,
         "; ".join(hit.why),
@@ -170,6 +171,7 @@ LONGEST_SOURCE = 160
 
 @command(
     "ask",
+    remote=True,
     examples=[
         'mindhold ask "how does billing work?"',
         'mindhold ask "why did we leave MongoDB?" --scope webshop --json',
@@ -180,13 +182,13 @@ LONGEST_SOURCE = 160
 @click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many memories to consult (30).")
 @with_open_session
-async def ask(desk: OpenSession, /, *, question: tuple[str, ...], **given: Any) -> None:
+async def ask(session: OpenSession, /, *, question: tuple[str, ...], **given: Any) -> None:
     """Answer a question from memory, with sources: in remembered sentences, or in a model's words if you configured one."""
     from mindhold.memories.ask import ASK
 
-    desk.running.warm()
-    result = await desk.run(ASK, question=text_or_stdin(desk, question), **given)
-    console = desk.console
+    session.running.warm()
+    result = await session.run(ASK, question=text_or_stdin(session, question), **given)
+    console = session.console
     if console.json:
         console.document(result)
         return

@@ -32,6 +32,7 @@ MOST_BYTES_A_CHARACTER = 4
 
 @command(
     "remember",
+    remote=True,
     examples=[
         'mindhold remember "The staging database listens on port 5433" --kind fact --tag staging,db',
         'mindhold remember "We chose SQLite over a server" --kind decision --when "last Monday"',
@@ -69,7 +70,7 @@ MOST_BYTES_A_CHARACTER = 4
 @click.option("--no-jobs", is_flag=True, help="With --batch: leave follow-up work in the queue.")
 @with_open_session
 async def remember(
-    desk: OpenSession,
+    session: OpenSession,
     /,
     *,
     text: tuple[str, ...],
@@ -87,7 +88,7 @@ async def remember(
     from mindhold.memories.remember import REMEMBER
 
     given["metadata"] = pairs(metadata) or None
-    given["occurred"] = await desk.instant(when) if when else None
+    given["occurred"] = await session.instant(when) if when else None
     if batch:
         pass
 
@@ -95,14 +96,14 @@ async def remember(
             raise click.UsageError("--batch reads stdin or --file, and takes no TEXT.")
         if given["idempotency_key"]:
             raise click.UsageError("With --batch each line has its own idempotency_key.")
-        return await remember_lines(desk, path, defaults=given, run_jobs=not no_jobs)
-    content = _content(desk, text, path)
+        return await remember_lines(session, path, defaults=given, run_jobs=not no_jobs)
+    content = _content(session, text, path)
     given["source"] = given["source"] or (path if path and path != "-" else None)
-    result = await desk.run(REMEMBER, content=content, dialect="cli", **given)
-    if desk.console.json:
-        desk.console.document(result)
+    result = await session.run(REMEMBER, content=content, dialect="cli", **given)
+    if session.console.json:
+        session.console.document(result)
     else:
-        _print(desk.console, result)
+        _print(session.console, result)
     return 0
 
 
@@ -145,22 +146,22 @@ def open_binary(path: str) -> Iterator[BinaryIO]:
         raise InvalidInput(f"{path} can't be read: {error.strerror}.", advice="Check the path.") from error
 
 
-def text_or_stdin(desk: OpenSession, text: tuple[str, ...]) -> str:
+def text_or_stdin(session: OpenSession, text: tuple[str, ...]) -> str:
     """The words, or what is piped in for `-`."""
     if text != ("-",):
         return " ".join(text)
-    return read_text(sys.stdin.buffer, longest=desk.running.loaded.settings.intake.longest)
+    return read_text(sys.stdin.buffer, longest=session.running.loaded.settings.intake.longest)
 
 
-def _content(desk: OpenSession, text: tuple[str, ...], path: str | None) -> str:
+def _content(session: OpenSession, text: tuple[str, ...], path: str | None) -> str:
     if path and text:
         raise click.UsageError("Give a TEXT or a --file, not both.")
     if path:
         with open_binary(path) as stream:
-            return read_text(stream, longest=desk.running.loaded.settings.intake.longest)
+            return read_text(stream, longest=session.running.loaded.settings.intake.longest)
     if not text and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("There is nothing to remember: give a TEXT, `-` or a --file.")
-    return text_or_stdin(desk, text or ("-",))
+    return text_or_stdin(session, text or ("-",))
 
 
 def _print(console: Console, result: RememberResult) -> None:
@@ -239,7 +240,7 @@ class BatchCounts:
 
 
 async def remember_lines(
-    desk: OpenSession, path: str | None, *, defaults: Mapping[str, Any], run_jobs: bool
+    session: OpenSession, path: str | None, *, defaults: Mapping[str, Any], run_jobs: bool
 ) -> int:
     """Store in chunks; a bad line is told and passed over. Exit status 1 when there was one.
 
@@ -249,24 +250,28 @@ async def remember_lines(
 
     tally, ran = BatchCounts(), 0
     try:
-        with open_binary(path or "-") as stream, desk.console.progress() as told:
+        with open_binary(path or "-") as stream, session.console.progress() as told:
             numbered = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
             while chunk := list(islice(numbered, CHUNK)):
-                await _take(desk, chunk, tally=tally, defaults=defaults)
+                await _take(session, chunk, tally=tally, defaults=defaults)
                 _tell(told, tally)
-        if run_jobs and tally.counts["stored"] and not desk.server:  # a server does its jobs itself
-            ran = len((await desk.run(RUN_JOBS, scheduled=False)).ran)
+        if run_jobs and tally.counts["stored"] and not session.server:  # a server does its jobs itself
+            ran = len((await session.run(RUN_JOBS, scheduled=False)).ran)
     except MindholdError as error:
         if not tally.lines:
             raise
-        _report(desk, tally, jobs=ran, error=error)
+        _report(session, tally, jobs=ran, error=error)
         return error.exit_status
-    _report(desk, tally, jobs=ran, error=None)
+    _report(session, tally, jobs=ran, error=None)
     return 1 if tally.counts["failed"] else 0
 
 
 async def _take(
-    desk: OpenSession, chunk: Iterable[tuple[int, bytes]], *, tally: BatchCounts, defaults: Mapping[str, Any]
+    session: OpenSession,
+    chunk: Iterable[tuple[int, bytes]],
+    *,
+    tally: BatchCounts,
+    defaults: Mapping[str, Any],
 ) -> None:
     from mindhold.memories.remember import REMEMBER_MANY
     from mindhold.operation_index import operation
@@ -280,9 +285,9 @@ async def _take(
         except InvalidInput as error:
             tally.failed(number, error)
     try:
-        answer = await desk.run(REMEMBER_MANY, items=list(items.values()))
+        answer = await session.run(REMEMBER_MANY, items=list(items.values()))
     except (InvalidInput, NotFound):  # one of them spoils the chunk: find out which
-        await _take_singly(desk, items, tally=tally)
+        await _take_singly(session, items, tally=tally)
         return
     except MindholdError as error:
         tally.unanswered(items, error)
@@ -291,12 +296,12 @@ async def _take(
         tally.answered(number, result)
 
 
-async def _take_singly(desk: OpenSession, items: Mapping[int, Input], *, tally: BatchCounts) -> None:
-    from mindhold.memories.remember import REMEMBER_MANY
+async def _take_singly(session: OpenSession, items: Mapping[int, Input], *, tally: BatchCounts) -> None:
+    from mindhold.memories.write import REMEMBER_MANY
 
     for number, item in items.items():
         try:
-            answer = await desk.run(REMEMBER_MANY, items=[item])
+            answer = await session.run(REMEMBER_MANY, items=[item])
         except (InvalidInput, NotFound) as error:
             tally.failed(number, error)
         except MindholdError as error:
@@ -324,19 +329,19 @@ def _tell(told: ProgressCallback, tally: BatchCounts) -> None:
     told("remember", len(tally.lines), None)
 
 
-def _report(desk: OpenSession, tally: BatchCounts, *, jobs: int, error: MindholdError | None) -> None:
-    console, counts = desk.console, tally.counts
+def _report(session: OpenSession, tally: BatchCounts, *, jobs: int, error: MindholdError | None) -> None:
+    console, counts = session.console, tally.counts
     if console.json:
         summary = {"created": counts["stored"], "counts": dict(counts), "lines": tally.lines, "jobs": jobs}
         failure = {"code": error.code, "message": error.message, "advice": error.advice} if error else None
         console.document({**summary, "error": failure} if failure else summary)
     else:
-        _print_counts(desk, tally)
+        _print_counts(session, tally)
     if error:
         console.warn(f"{error}\n  {AGAIN}", label="error:")
 
 
-def _print_counts(desk: OpenSession, tally: BatchCounts) -> None:
+def _print_counts(session: OpenSession, tally: BatchCounts) -> None:
     counts = tally.counts
     rest = [
         f"{counts[outcome]:,} {words}"
@@ -349,19 +354,19 @@ def _print_counts(desk: OpenSession, tally: BatchCounts) -> None:
         )
         if counts[outcome]
     ]
-    desk.console.line(", ".join([f"Remembered {plural(counts['stored'], 'memory')}", *rest]) + ".")
+    session.console.line(", ".join([f"Remembered {plural(counts['stored'], 'memory')}", *rest]) + ".")
     replaced = [line for line in tally.lines if line.get("superseded")]
     if replaced:
         number = sum(len(line["superseded"]) for line in replaced)
-        desk.console.line(f"The place of {plural(number, 'earlier memory')} was taken:")
+        session.console.line(f"The place of {plural(number, 'earlier memory')} was taken:")
     for line in replaced[:MOST_TOLD]:
-        desk.console.line(
+        session.console.line(
             f"  line {line['line']}: {line['id']} takes the place of {', '.join(line['superseded'])}"
         )
     if len(replaced) > MOST_TOLD:
-        desk.console.line(f"  … and {len(replaced) - MOST_TOLD} more; --json lists them all.")
+        session.console.line(f"  … and {len(replaced) - MOST_TOLD} more; --json lists them all.")
     failures = [line for line in tally.lines if line["outcome"] == "failed"]
     for line in failures[:MOST_TOLD]:
-        desk.console.warn(f"  line {line['line']}: {line['error']}")
+        session.console.warn(f"  line {line['line']}: {line['error']}")
     if len(failures) > MOST_TOLD:
-        desk.console.warn(f"  … and {len(failures) - MOST_TOLD} more; --json lists them all.")
+        session.console.warn(f"  … and {len(failures) - MOST_TOLD} more; --json lists them all.")

@@ -32,6 +32,7 @@ SCOPE = (
 
 @command(
     "mcp",
+    local=True,
     examples=[
         "mindhold mcp",
         "mindhold mcp --toolsets core,assistant",
@@ -41,20 +42,21 @@ SCOPE = (
 @click.option("--toolsets", metavar="NAMES", help=TOOLSETS)
 @click.option("--scope", metavar="NAME", help=SCOPE)
 @click.pass_obj
-def mcp(session: CliSession, toolsets: str | None, scope: str | None) -> None:
+def mcp(cli: CliSession, toolsets: str | None, scope: str | None) -> None:
     """Serve MCP on standard input and output, to the client that starts this command.
 
     Ends when the client goes. Anything printed by accident goes to standard error, never between the messages.
     """
     if sys.stdin is not None and sys.stdin.isatty():
-        session.console.warn(
+        cli.console.warn(
             "This waits for an MCP client on standard input; Ctrl-D ends it. docs/MCP.md says how to connect one."
         )
-    session.perform(session.launcher.serve_stdio(session.loaded(toolsets=toolsets, scope=scope)))
+    cli.perform(cli.launcher.serve_stdio(cli.loaded(**_given(toolsets=toolsets, scope=scope))))
 
 
 @command(
     "serve",
+    local=True,
     examples=[
         "mindhold serve",
         "mindhold serve --port 4000 --toolsets all",
@@ -67,7 +69,7 @@ def mcp(session: CliSession, toolsets: str | None, scope: str | None) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), help="Default 3333; 0 takes a free one.")
 @click.option("--toolsets", metavar="NAMES", help=TOOLSETS)
 @click.pass_obj
-def serve(session: CliSession, host: str | None, port: int | None, toolsets: str | None) -> None:
+def serve(cli: CliSession, host: str | None, port: int | None, toolsets: str | None) -> None:
     """Serve agents by MCP (/mcp, the older /sse) and programs by REST (/api, explained at /docs), on one port.
 
     There are /health, /metrics and OAuth as well.
@@ -75,16 +77,16 @@ def serve(session: CliSession, host: str | None, port: int | None, toolsets: str
     Without MINDHOLD_ACCESS_KEY it is open to everything on this machine, and to nobody else. With it, whoever comes
     in needs that key, one of `mindhold keys create`, or your consent. Keys alone restrict nobody on this machine.
     """
-    loaded = session.loaded(**{"serve.host": host, "serve.port": port, "toolsets": toolsets})
+    loaded = cli.loaded(**{"serve.host": host, "serve.port": port, "toolsets": toolsets})
     loaded = replace(loaded, folder=None)  # it serves every folder
-    session.perform(session.launcher.serve_http(loaded, start=_Start(session, loaded)))
+    cli.perform(cli.launcher.serve_http(loaded, start=_Start(cli, loaded)))
 
 
 class _Start:
     """Tells the person how it goes."""
 
-    def __init__(self, session: CliSession, loaded: LoadedSettings) -> None:
-        self._session = session
+    def __init__(self, cli: CliSession, loaded: LoadedSettings) -> None:
+        self._session = cli
         self._keyed = bool(loaded.settings.access_key)
         self._store = f"{loaded.settings.store.mode}, which doesn't answer yet"
 
@@ -95,11 +97,11 @@ class _Start:
         from mindhold.access.keys import LIST_KEYS
         from mindhold.lifecycle.status import STATUS
 
-        desk = OpenSession(running, self._session)
+        session = OpenSession(running, self._session)
         with suppress(MindholdError):  # the server tells its clients
-            store = (await desk.run(STATUS)).store
+            store = (await session.run(STATUS)).store
             self._store = f"{store['kind']}, {store['location']}"
-            if not self._keyed and (await desk.run(LIST_KEYS)).keys:
+            if not self._keyed and (await session.run(LIST_KEYS)).keys:
                 self._session.console.warn(OPEN)  # who made keys means to restrict somebody
 
     def ready(self, address: str) -> None:
@@ -123,7 +125,7 @@ _SKIPPED = 1 << 16
     ],
 )
 @with_open_session
-async def actions(desk: OpenSession) -> int:
+async def actions(session: OpenSession) -> int:
     """Read the assistant's actions from stdin, one JSON object a line.
 
     Each line is answered by one on stdout, in order and at once. A line that fails is answered with its error, and the next is read;
@@ -135,15 +137,15 @@ async def actions(desk: OpenSession) -> int:
     failed = 0
     for line in _lines(sys.stdin.buffer):
         try:
-            answer = await _acted(desk, tools, line)
+            answer = await _acted(session, tools, line)
         except MindholdError as error:
             failed += 1
             answer = _failure(error)
-        desk.console.record(answer)
+        session.console.record(answer)
     return 1 if failed else 0
 
 
-async def _acted(desk: OpenSession, tools: Mapping[str, Tool], line: bytes | None) -> Mapping[str, Any]:
+async def _acted(session: OpenSession, tools: Mapping[str, Tool], line: bytes | None) -> Mapping[str, Any]:
     given = _read(line)
     name = given.pop(ACTION, None)
     if not isinstance(name, str):
@@ -153,8 +155,8 @@ async def _acted(desk: OpenSession, tools: Mapping[str, Tool], line: bytes | Non
         raise InvalidInput(f"Unknown action: {name[:80]}.", advice=f"There are: {', '.join(tools)}.")
     request = tool.request(given)
     if request.operation.needs_vectors:
-        desk.running.warm()
-    return tool.answer(await desk.running.run(request.operation, request.given, tool=tool.name))
+        session.running.warm()
+    return tool.answer(await session.running.run(request.operation, request.given, tool=tool.name))
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes | None]:

@@ -102,11 +102,11 @@ class OpenSession:
     """An open Mindhold, and where to print."""
 
     running: OperationRunner
-    session: CliSession
+    cli: CliSession
 
     @property
     def console(self) -> Console:
-        return self.session.console
+        return self.cli.console
 
     @property
     def zone(self) -> tzinfo | None:

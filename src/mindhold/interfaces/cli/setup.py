@@ -61,6 +61,7 @@ class Choices:
 
 @command(
     "setup",
+    local=True,
     examples=[
         "mindhold setup",
         "mindhold setup --yes",
@@ -94,24 +95,24 @@ class Choices:
 @click.option("--init/--no-init", default=None, help="Set up the folder you are in as well.")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask: what isn't given keeps its default.")
 @with_session
-async def setup(session: CliSession, /, **given: Any) -> int:
+async def setup(cli: CliSession, /, **given: Any) -> int:
     """Get ready, once: home folder, models, what to capture, what to keep. Each question has a flag."""
-    console = session.console
+    console = cli.console
     asking = not given["yes"]
     if asking and not is_person(console):
         raise Refused(NOBODY, advice="Say --yes, with flags for what is to be other than usual.")
-    choices = _given(session, given)
+    choices = _given(cli, given)
     if asking:
-        _ask(session, choices, given, has_model=await _has_model(session, choices))
-    wish = _wish(session, choices, asking=asking)
-    _check(session, choices)
-    files = [str(write_setting(session, key, value)) for key, value in choices.settings.items()]
+        _ask(cli, choices, given, has_model=await _has_model(cli, choices))
+    wish = _wish(cli, choices, asking=asking)
+    _check(cli, choices)
+    files = [str(write_setting(cli, key, value)) for key, value in choices.settings.items()]
     for key in choices.settings:
-        warn_if_overridden(session, key)
-    model, failed = await _model(session, choices)
-    outcome = await run_init(session, wish, yes=True) if wish else None
+        warn_if_overridden(cli, key)
+    model, failed = await _model(cli, choices)
+    outcome = await run_init(cli, wish, yes=True) if wish else None
     shown = {key: HIDDEN if key in KEYS.values() else value for key, value in choices.settings.items()}
-    home = str(session.loaded().settings.home)
+    home = str(cli.loaded().settings.home)
     if console.json:
         told = {"home": home, "file": files[0] if files else None, "settings": shown, "model": model}
         problem = str(failed) if failed else None
@@ -138,7 +139,7 @@ async def setup(session: CliSession, /, **given: Any) -> int:
     return failed.exit_status if failed and given["model"] else 0
 
 
-def _given(session: CliSession, given: dict[str, Any]) -> Choices:
+def _given(cli: CliSession, given: dict[str, Any]) -> Choices:
     """What the flags say. Raises click.UsageError, InvalidInput."""
     if given["model"] and given["no_model"]:
         raise click.UsageError("--model and --no-model exclude each other.")
@@ -152,7 +153,7 @@ def _given(session: CliSession, given: dict[str, Any]) -> Choices:
         choices.settings["llm.base_url"] = given["address"]
     if given["llm_model"]:
         choices.settings["llm.model"] = given["llm_model"]
-    present = session.loaded().settings
+    present = cli.loaded().settings
     chosen = provider or present.llm.provider
     address, _ = _kept(present.llm, chosen)
     if provider == "compatible" and given["yes"] and not (given["address"] or address):
@@ -162,7 +163,7 @@ def _given(session: CliSession, given: dict[str, Any]) -> Choices:
             raise click.UsageError("A key goes with --provider anthropic, openai, compatible or gemini_cli.")
         if given["key_file"]:
             choices.settings[KEYS[chosen]] = _key_in(given["key_file"])
-        elif not _has_key(session, chosen):
+        elif not _has_key(cli, chosen):
             raise InvalidInput(
                 f"No key to {chosen} is in the environment.", advice="Set it, or say --key-file."
             )
@@ -206,28 +207,28 @@ def _stays_here(provider: str, address: str) -> bool:
         return False
 
 
-def _check(session: CliSession, choices: Choices) -> None:
+def _check(cli: CliSession, choices: Choices) -> None:
     """All of it, before any of it is written. Raises SettingsError, InvalidInput."""
-    present = session.loaded().settings
+    present = cli.loaded().settings
     _leave(present.llm, choices)
     for key, value in choices.settings.items():
         parsed_value(key, value)
         check_address(present, key, value)
         if key in KEYS.values() and not (value.isascii() and value.isprintable()):
             raise InvalidInput("The key has characters that no key has.", advice=ONLY_A_KEY)
-    session.loaded(**choices.settings)  # raises for what doesn't go together
+    cli.loaded(**choices.settings)  # raises for what doesn't go together
     provider = choices.settings.get("llm.provider", present.llm.provider)
-    if provider in NEEDS_KEY and KEYS[provider] not in choices.settings and not _has_key(session, provider):
+    if provider in NEEDS_KEY and KEYS[provider] not in choices.settings and not _has_key(cli, provider):
         choices.notes.append(NO_KEY.format(provider=provider, key=KEYS[provider]))
     if provider == "compatible" and choices.settings.get("llm.model", present.llm.model) == AUTO:
         choices.notes.append(NO_NAME)
 
 
-async def _has_model(session: CliSession, choices: Choices) -> bool:
+async def _has_model(cli: CliSession, choices: Choices) -> bool:
     """Whether one is here already. Where there is no home there is none, and it isn't made only to look."""
     from mindhold.memories.embedding_models import LIST_MODELS
 
-    settings = session.loaded().settings
+    settings = cli.loaded().settings
     if (
         choices.pull
         or choices.no_model
@@ -235,14 +236,14 @@ async def _has_model(session: CliSession, choices: Choices) -> bool:
         or not settings.home.is_dir()
     ):
         return False
-    async with session.open() as desk:
-        known = await desk.run(LIST_MODELS)
+    async with cli.open() as session:
+        known = await session.run(LIST_MODELS)
     return any(one.installed and one.dimensions for one in known.models)
 
 
-def _ask(session: CliSession, choices: Choices, given: dict[str, Any], *, has_model: bool) -> None:
+def _ask(cli: CliSession, choices: Choices, given: dict[str, Any], *, has_model: bool) -> None:
     """What the flags left open, each with an answer that suits most; what stays as it is isn't written."""
-    loaded = session.loaded()
+    loaded = cli.loaded()
     told = (
         f"Mindhold keeps everything in {loaded.settings.home}. Nothing leaves this machine unless you say so."
     )
@@ -252,7 +253,7 @@ def _ask(session: CliSession, choices: Choices, given: dict[str, Any], *, has_mo
         question = "Fetch a small model, so that recall goes by meaning and not by words alone?"
         choices.no_model = not click.confirm(question, default=True, err=True)
     asked = {
-        **_ask_model(session, choices, given),
+        **_ask_model(cli, choices, given),
         **_ask_kinds(loaded.settings.capture.kinds, given),
         **_ask_archive(loaded.settings.history.archive, given),
     }
@@ -260,8 +261,8 @@ def _ask(session: CliSession, choices: Choices, given: dict[str, Any], *, has_mo
     choices.settings |= {key: value for key, value in asked.items() if present[key] != value}
 
 
-def _ask_model(session: CliSession, choices: Choices, given: dict[str, Any]) -> dict[str, str]:
-    llm = session.loaded().settings.llm
+def _ask_model(cli: CliSession, choices: Choices, given: dict[str, Any]) -> dict[str, str]:
+    llm = cli.loaded().settings.llm
     asked: dict[str, str] = {}
     provider = given["provider"]
     if not provider:
@@ -275,7 +276,7 @@ def _ask_model(session: CliSession, choices: Choices, given: dict[str, Any]) -> 
         asked["llm.base_url"] = click.prompt("Its address", default="http://localhost:11434/v1", err=True)
     if provider == "compatible" and not given["llm_model"] and model == AUTO:
         asked["llm.model"] = click.prompt("Its model, by the name that the service has for it", err=True)
-    if provider in NEEDS_KEY and KEYS[provider] not in choices.settings and not _has_key(session, provider):
+    if provider in NEEDS_KEY and KEYS[provider] not in choices.settings and not _has_key(cli, provider):
         key: str = click.prompt(f"Key to {provider} (not shown)", hide_input=True, err=True)
         asked[KEYS[provider]] = key.strip()
     if given["extract_with"] is None:
@@ -321,28 +322,28 @@ def _kinds(text: str) -> str:
     return ", ".join(names)
 
 
-async def _model(session: CliSession, choices: Choices) -> tuple[str | None, ModelError | None]:
+async def _model(cli: CliSession, choices: Choices) -> tuple[str | None, ModelError | None]:
     """The model that is here in the end. One that can't be fetched keeps nobody from going on."""
     from mindhold.memories.embedding_models import LIST_MODELS, PULL_MODEL
 
-    if choices.no_model or session.loaded().settings.embedding.provider != "local":
+    if choices.no_model or cli.loaded().settings.embedding.provider != "local":
         return None, None
-    async with session.open() as desk:
-        known = await desk.run(LIST_MODELS)
+    async with cli.open() as session:
+        known = await session.run(LIST_MODELS)
         here = [one.name for one in known.models if one.installed and one.dimensions]
         if here and not choices.pull:
             return here[0], None
         try:
-            pulled = await desk.run(PULL_MODEL, name=choices.pull)
+            pulled = await session.run(PULL_MODEL, name=choices.pull)
         except ModelError as error:
-            session.console.warn(f"{error} Recall goes by words until `mindhold models pull` succeeds.")
+            cli.console.warn(f"{error} Recall goes by words until `mindhold models pull` succeeds.")
             return None, error
-    if not session.console.json:
-        session.console.line(f"The model {neutral(pulled.model.name)} is here.")
+    if not cli.console.json:
+        cli.console.line(f"The model {neutral(pulled.model.name)} is here.")
     return pulled.model.name, None
 
 
-def _wish(session: CliSession, choices: Choices, *, asking: bool) -> InitRequest | None:
+def _wish(cli: CliSession, choices: Choices, *, asking: bool) -> InitRequest | None:
     """Whether this folder is to be set up too; asked of a person unless a flag says."""
     wanted = choices.init
     if wanted is None and not asking:
@@ -354,12 +355,12 @@ def _wish(session: CliSession, choices: Choices, *, asking: bool) -> InitRequest
     if not wanted:
         return None
     plain: dict[str, Any] = dict.fromkeys(NOT_ASKED)
-    return init_request(session.console, **plain, folder=here, yes=not asking, dry_run=False)
+    return init_request(cli.console, **plain, folder=here, yes=not asking, dry_run=False)
 
 
-def _has_key(session: CliSession, provider: str) -> bool:
+def _has_key(cli: CliSession, provider: str) -> bool:
     name = KEYS[provider].partition(".")[2]
-    loaded = session.loaded(**{"llm.provider": provider}).settings
+    loaded = cli.loaded(**{"llm.provider": provider}).settings
     return bool(getattr(loaded.llm, name))
 
 

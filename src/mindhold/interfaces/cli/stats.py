@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 @command(
     "feedback",
+    remote=True,
     examples=[
         "mindhold feedback",
         "mindhold feedback recall --relevant --sufficient",
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @words("--memory", "memories", metavar="ID", help="The memories that it is about.")
 @with_open_session
 async def feedback(
-    desk: OpenSession,
+    session: OpenSession,
     /,
     *,
     tool: str | None,
@@ -50,12 +51,12 @@ async def feedback(
     if tool is None:
         if relevant is not None or sufficient is not None or memories or any(given.values()):
             raise click.UsageError("Name the TOOL that it is about.")
-        await _report(desk)
+        await _report(session)
         return
     if relevant is None:
         raise click.UsageError("Say --relevant or --irrelevant.")
-    full = [(await desk.run(SHOW, id=one)).memory.id for one in memories]
-    result = await desk.run(
+    full = [(await session.run(SHOW, id=one)).memory.id for one in memories]
+    result = await session.run(
         FEEDBACK,
         tool_name=tool,
         relevant=relevant,
@@ -63,25 +64,25 @@ async def feedback(
         memories=full or None,
         **given,
     )
-    if desk.console.json:
-        desk.console.document(result)
+    if session.console.json:
+        session.console.document(result)
     else:
         moved = (
             f" {result.rated} of the memories count for {'more' if relevant else 'less'} now."
             if result.rated
             else ""
         )
-        desk.console.line(f"Noted.{moved}")
+        session.console.line(f"Noted.{moved}")
 
 
-@command("stats", examples=["mindhold stats", "mindhold stats --json"])
+@command("stats", remote=True, examples=["mindhold stats", "mindhold stats --json"])
 @with_open_session
-async def stats(desk: OpenSession, /) -> None:
+async def stats(session: OpenSession, /) -> None:
     """How much is remembered: by kind, tier, scope and status, with links, conversations and what models were asked."""
     from mindhold.memories.stats import STATS
 
-    result = await desk.run(STATS)
-    console = desk.console
+    result = await session.run(STATS)
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -104,9 +105,9 @@ async def stats(desk: OpenSession, /) -> None:
         ),
         (
             "consolidated",
-            local_time(result.last_consolidated, desk.zone) if result.last_consolidated else "never",
+            local_time(result.last_consolidated, session.zone) if result.last_consolidated else "never",
         ),
-        ("last backup", local_time(result.last_backup, desk.zone) if result.last_backup else "never"),
+        ("last backup", local_time(result.last_backup, session.zone) if result.last_backup else "never"),
         ("size", f"{result.megabytes:g} MB"),
         ("recall by", result.rung),
         (
@@ -119,11 +120,11 @@ async def stats(desk: OpenSession, /) -> None:
             console.line(f"{console.style(f'{name:<14}', bold=True)} {one_line(value, most=400)}")
 
 
-async def _report(desk: OpenSession) -> None:
+async def _report(session: OpenSession) -> None:
     from mindhold.memories.feedback import FEEDBACK_REPORT
 
-    result = await desk.run(FEEDBACK_REPORT)
-    console = desk.console
+    result = await session.run(FEEDBACK_REPORT)
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -173,24 +174,26 @@ def _served(tallies: Mapping[str, tuple[int, int]]) -> str:
     return ", ".join(f"{name} {relevant} of {count} relevant" for name, (count, relevant) in tallies.items())
 
 
-@command("spend", examples=["mindhold spend", "mindhold spend --days 30", "mindhold spend --json"])
+@command(
+    "spend", remote=True, examples=["mindhold spend", "mindhold spend --days 30", "mindhold spend --json"]
+)
 @click.option("--days", type=int, help="Of how many days, today's included (7; at most 90).")
 @with_open_session
-async def spend(desk: OpenSession, /, *, days: int | None) -> None:
+async def spend(session: OpenSession, /, *, days: int | None) -> None:
     """What models have cost: by day, by purpose and by model, and what is left today.
 
     Days change at midnight UTC. With --json the memories are named that each share was spent for.
     """
     from mindhold.memories.spending import SPEND
 
-    result = await desk.run(SPEND, days=days)
-    console = desk.console
+    result = await session.run(SPEND, days=days)
+    console = session.console
     if console.json:
         console.document(result)
         return
     if result.days:
         for head, shares in (("day", result.days), ("purpose", result.purposes), ("model", result.models)):
-            _table(desk, head, shares)
+            _table(session, head, shares)
     else:
         console.line("No model was asked.")
     console.line(f"{console.style('left today', bold=True)} {_left(result.today)}")
@@ -199,10 +202,10 @@ async def spend(desk: OpenSession, /, *, days: int | None) -> None:
         console.note(f"{calls} of unknown price: llm.price_in and llm.price_out say what a model costs.")
 
 
-def _table(desk: OpenSession, head: str, shares: Sequence[ShareView]) -> None:
+def _table(session: OpenSession, head: str, shares: Sequence[ShareView]) -> None:
     heads = [head, "calls", "failed", "tokens in", "tokens out", "dollars", "memories"]
-    desk.console.table(heads, [_spend_row(one) for one in shares])
-    desk.console.line()
+    session.console.table(heads, [_spend_row(one) for one in shares])
+    session.console.line()
 
 
 def _spend_row(one: ShareView) -> list[str]:

@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 UNHEALTHY = 1
 
 
-@command("status", examples=["mindhold status", "mindhold status --json"])
+@command("status", remote=True, examples=["mindhold status", "mindhold status --json"])
 @with_open_session
-async def status(desk: OpenSession) -> None:
+async def status(session: OpenSession) -> None:
     """How things are, at a glance."""
     from mindhold.lifecycle.status import STATUS
 
-    result = await desk.run(STATUS)
-    here = None if desk.server else await _of_this_machine(desk)
-    if desk.console.json:
-        desk.console.document({**result.model_dump(mode="json"), **(here.document() if here else {})})
+    result = await session.run(STATUS)
+    here = None if session.server else await _of_this_machine(session)
+    if session.console.json:
+        session.console.document({**result.model_dump(mode="json"), **(here.document() if here else {})})
         return
-    console = desk.console
-    for name, value in (*_facts(desk, result), *(here.facts if here else ())):
+    console = session.console
+    for name, value in (*_facts(session, result), *(here.facts if here else ())):
         if value:
             console.line(f"{console.style(f'{name:<10}', bold=True)} {neutral(value)}")
     for job in result.dead_jobs:
@@ -81,33 +81,33 @@ class _Here:
         }
 
 
-async def _of_this_machine(desk: OpenSession) -> _Here:
+async def _of_this_machine(session: OpenSession) -> _Here:
     from mindhold.capture.status import CAPTURE_STATUS
     from mindhold.history.status import HISTORY_STATUS
 
-    captured = await desk.run(CAPTURE_STATUS)
-    past = await desk.run(HISTORY_STATUS)
-    hooks, wrong = hook_facts(desk.running.loaded)
+    captured = await session.run(CAPTURE_STATUS)
+    past = await session.run(HISTORY_STATUS)
+    hooks, wrong = hook_facts(session.running.loaded)
     return _Here(
         captured,
         past,
-        left=await _left_in_the_file(desk),
-        facts=(*hooks, *capture_facts(desk, captured), ("history", _history(past))),
+        left=await _left_in_the_file(session),
+        facts=(*hooks, *capture_facts(session, captured), ("history", _history(past))),
         problems=(*wrong, *capture_problems(captured)),
     )
 
 
-async def _left_in_the_file(desk: OpenSession) -> int:
+async def _left_in_the_file(session: OpenSession) -> int:
     """How many memories the local file has, unless it is the store or what it has is in the store as well."""
     from mindhold.memories.filters import SHOW
 
-    loaded = desk.running.loaded
+    loaded = session.running.loaded
     if loaded.settings.store.mode == "local":
         return 0
-    left = desk.session.launcher.leftover(loaded)
+    left = session.cli.launcher.leftover(loaded)
     try:
         for one in left.ids:
-            await desk.run(SHOW, id=one)
+            await session.run(SHOW, id=one)
     except MemoryNotFound:
         return left.memories
     except (StoreError, SettingsError):  # of a project's store, where it may be
@@ -133,23 +133,23 @@ async def _left_in_the_file(desk: OpenSession) -> int:
     "--phrase", "phrases", multiple=True, metavar="TEXT", help="With --scrub: look for these bytes."
 )
 @with_session
-async def doctor(session: CliSession, /, *, repair: bool, scrub: bool, phrases: tuple[str, ...]) -> int:
+async def doctor(cli: CliSession, /, *, repair: bool, scrub: bool, phrases: tuple[str, ...]) -> int:
     """Look closely at database, models, folders and jobs. Exit status 1 when something is wrong."""
     from mindhold.lifecycle.status import DOCTOR
 
     if phrases and not scrub:
         raise click.UsageError("--phrase goes with --scrub.")
-    console = session.console
+    console = cli.console
     try:
-        async with session.open() as desk:
-            result = await desk.run(DOCTOR, repair=repair, scrub=scrub, phrases=phrases)
-            result = _with_hooks(result, desk)
+        async with cli.open() as session:
+            result = await session.run(DOCTOR, repair=repair, scrub=scrub, phrases=phrases)
+            result = _with_hooks(result, session)
     except StoreBusy:
         raise
     except (StoreError, SettingsError) as error:
-        return await _unusable(session, error, repair=repair)
+        return await _unusable(cli, error, repair=repair)
     if repair and (damage := _lasting_damage(result.findings)):
-        return await _unusable(session, StoreDamaged(damage), repair=True)
+        return await _unusable(cli, StoreDamaged(damage), repair=True)
     if console.json:
         console.document(result)
     else:
@@ -160,11 +160,11 @@ async def doctor(session: CliSession, /, *, repair: bool, scrub: bool, phrases: 
     return 0 if result.healthy and not left else UNHEALTHY
 
 
-def _with_hooks(result: DoctorResult, desk: OpenSession) -> DoctorResult:
+def _with_hooks(result: DoctorResult, session: OpenSession) -> DoctorResult:
     """With what is wrong with the hooks of this folder: these are files of another program."""
     from mindhold.memories.views import FindingView
 
-    _, wrong = hook_facts(desk.running.loaded)
+    _, wrong = hook_facts(session.running.loaded)
     found = [FindingView(name="hooks in this folder", healthy=False, detail=one, advice="") for one in wrong]
     if not found:
         return result
@@ -176,12 +176,12 @@ def _lasting_damage(findings: Sequence[CheckFinding]) -> str:
     return "; ".join(one.detail for one in findings if one.name == "file" and not one.healthy)
 
 
-async def _unusable(session: CliSession, error: StoreError | SettingsError, *, repair: bool) -> int:
+async def _unusable(cli: CliSession, error: StoreError | SettingsError, *, repair: bool) -> int:
     """Only a damaged database is salvaged: one that is newer, full or another program's holds what would be lost."""
-    console, loaded = session.console, session.loaded()
+    console, loaded = cli.console, cli.loaded()
     salvage = repair and isinstance(error, StoreDamaged)
-    salvaged = list(await session.launcher.salvage(loaded)) if salvage else []
-    findings = list(await session.launcher.diagnose(loaded))
+    salvaged = list(await cli.launcher.salvage(loaded)) if salvage else []
+    findings = list(await cli.launcher.diagnose(loaded))
     if not salvaged and not any(error.message in one.detail for one in findings):
         findings.insert(0, _opening(error))
     healthy = bool(salvaged) and all(finding.healthy for finding in findings)
@@ -219,11 +219,11 @@ def _print(console: Console, findings: Sequence[CheckFinding], repaired: Sequenc
     console.line("All is well." if not wrong else f"{wrong} of {len(findings)} findings need attention.")
 
 
-def _facts(desk: OpenSession, result: StatusResult) -> list[tuple[str, str]]:
+def _facts(session: OpenSession, result: StatusResult) -> list[tuple[str, str]]:
     size = result.store.get("bytes") or 0
     return [
         ("version", result.version),
-        ("server", desk.server) if desk.server else ("home", str(desk.running.loaded.settings.home)),
+        ("server", session.server) if session.server else ("home", str(session.running.loaded.settings.home)),
         ("store", f"{_kind(result)}, {result.store.get('location')}, {size / 1e6:.1f} MB"),
         ("storage", _storage(result)),
         ("memories", f"{result.memories:,} active, {result.embedded:,} of them with a vector"),

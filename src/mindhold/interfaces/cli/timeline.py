@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 @command(
     "timeline",
+    remote=True,
     examples=["mindhold timeline last week", "mindhold timeline --when 'March 2024' --kind decision"],
 )
 @click.argument("time", nargs=-1)
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
 @words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds.")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many memories (50).")
 @with_open_session
-async def timeline(desk: OpenSession, /, *, time: tuple[str, ...], when: str | None, **given: Any) -> None:
+async def timeline(session: OpenSession, /, *, time: tuple[str, ...], when: str | None, **given: Any) -> None:
     """Memories by the day that they are about."""
     from mindhold.memories.timeline import TIMELINE
 
     if time and when:
         raise click.UsageError("Give a TIME or --when, not both.")
-    result = await desk.run(TIMELINE, when=when or " ".join(time) or None, **given)
-    console = desk.console
+    result = await session.run(TIMELINE, when=when or " ".join(time) or None, **given)
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -48,7 +49,7 @@ async def timeline(desk: OpenSession, /, *, time: tuple[str, ...], when: str | N
             console.style(f"{day.date:%Y-%m-%d}", bold=True) + f"  {plural(len(day.memories), 'memory')}"
         )
         for memory in day.memories:
-            clock = local_time(memory.occurred, desk.zone)[-len("00:00") :]
+            clock = local_time(memory.occurred, session.zone)[-len("00:00") :]
             console.line(f"  {clock}  {memory.kind:<10} {one_line(memory.content, most=LONGEST_CELL)}")
 
 
@@ -56,24 +57,26 @@ LONGEST_VERSION_CELL = 72
 DOCUMENT = "document:"  # how a conversation's name begins that stands for the parts of a long text
 
 
-@command("versions", examples=["mindhold versions 01jxq3k", "mindhold versions 01jxq3k -n 5 --json"])
+@command(
+    "versions", remote=True, examples=["mindhold versions 01jxq3k", "mindhold versions 01jxq3k -n 5 --json"]
+)
 @click.argument("id")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many, the latest (50).")
 @with_open_session
-async def versions(desk: OpenSession, /, *, id: str, limit: int | None) -> None:
+async def versions(session: OpenSession, /, *, id: str, limit: int | None) -> None:
     """All that a memory has said, and who changed it when."""
     from mindhold.memories.versions import VERSIONS
 
-    result = await desk.run(VERSIONS, id=id, limit=limit)
-    console = desk.console
+    result = await session.run(VERSIONS, id=id, limit=limit)
+    console = session.console
     if console.json:
         console.document(result)
         return
     if result.earlier:
         console.note(f"{result.earlier} earlier ones are not shown.")
     for version in result.versions:
-        until = "now" if version.until is None else local_time(version.until, desk.zone)
-        head = f"{version.number}. {local_time(version.since, desk.zone)} to {until}, by {version.by}"
+        until = "now" if version.until is None else local_time(version.until, session.zone)
+        head = f"{version.number}. {local_time(version.since, session.zone)} to {until}, by {version.by}"
         console.line(console.style(head, bold=True))
         if version.changed:
             console.line(f"   changed: {', '.join(version.changed)}")
@@ -94,6 +97,7 @@ async def versions(desk: OpenSession, /, *, id: str, limit: int | None) -> None:
 
 @command(
     "reconstruct",
+    remote=True,
     examples=["mindhold reconstruct storage", 'mindhold reconstruct "which database" --scope shop'],
 )
 @click.argument("topic", nargs=-1, required=True)
@@ -101,20 +105,20 @@ async def versions(desk: OpenSession, /, *, id: str, limit: int | None) -> None:
 @click.option("--budget", "token_budget", type=int, metavar="N", help="At most so many tokens (2000).")
 @with_open_session
 async def reconstruct(
-    desk: OpenSession, /, *, topic: tuple[str, ...], scope: str | None, token_budget: int | None
+    session: OpenSession, /, *, topic: tuple[str, ...], scope: str | None, token_budget: int | None
 ) -> None:
     """The decisions on a topic in order of time, and what became of them."""
     from mindhold.memories.versions import RECONSTRUCT
 
-    result = await desk.run(RECONSTRUCT, topic=" ".join(topic), scope=scope, token_budget=token_budget)
-    console = desk.console
+    result = await session.run(RECONSTRUCT, topic=" ".join(topic), scope=scope, token_budget=token_budget)
+    console = session.console
     if console.json:
         console.document(result)
         return
     console.note(result.notice)
     for step in result.decisions:
         mark = "  (superseded)" if step.superseded else ""
-        console.line(console.style(f"{local_time(step.occurred, desk.zone)}  {step.id}{mark}", bold=True))
+        console.line(console.style(f"{local_time(step.occurred, session.zone)}  {step.id}{mark}", bold=True))
         for line in console.paragraphs(step.content, indent=2):
             console.line(f"  {line}")
         for told in _relations(step):
@@ -143,13 +147,13 @@ def _relations(step: StepView) -> list[str]:
 @click.argument("id")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how much around it: utterances (12).")
 @with_open_session
-async def why(desk: OpenSession, /, *, id: str, limit: int | None) -> None:
+async def why(session: OpenSession, /, *, id: str, limit: int | None) -> None:
     """From a memory to the words that it came from: the conversation, the file and the line."""
     from mindhold.history.origin import ORIGIN
     from mindhold.interfaces.cli.history import print_heading, print_stretch
 
-    result = await desk.run(ORIGIN, id=id, limit=limit)
-    console = desk.console
+    result = await session.run(ORIGIN, id=id, limit=limit)
+    console = session.console
     if console.json:
         console.document(result)
         return
@@ -162,13 +166,15 @@ async def why(desk: OpenSession, /, *, id: str, limit: int | None) -> None:
         console.line()
         if place.id != result.id:
             console.line(f"{place.id}: {one_line(place.content, most=LONGEST_VERSION_CELL)}")
-        console.line(f"{local_time(place.occurred, desk.zone)}  {_where(place)}")
+        console.line(f"{local_time(place.occurred, session.zone)}  {_where(place)}")
         if place.stretch:
-            print_heading(console, place.stretch.conversation, desk.zone, with_file=not place.file)
+            print_heading(console, place.stretch.conversation, session.zone, with_file=not place.file)
             print_stretch(console, place.stretch, marked=place.line)
         for turn in place.turns:
             mark = ">" if turn.id == place.id else " "
-            console.line(f"{mark} {local_time(turn.occurred, desk.zone)}  {one_line(turn.content, most=200)}")
+            console.line(
+                f"{mark} {local_time(turn.occurred, session.zone)}  {one_line(turn.content, most=200)}"
+            )
     if result.notice:
         console.line(one_line(result.notice, most=500))
 

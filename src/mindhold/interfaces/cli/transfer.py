@@ -26,6 +26,7 @@ ENDINGS = {"jsonl": ".jsonl", "json": ".json", "markdown": ".md", "csv": ".csv"}
 
 @command(
     "export",
+    remote=True,
     examples=[
         "mindhold export",
         "mindhold export backup.jsonl",
@@ -49,7 +50,7 @@ ENDINGS = {"jsonl": ".jsonl", "json": ".json", "markdown": ".md", "csv": ".csv"}
 )
 @with_open_session
 async def export(
-    desk: OpenSession, /, *, path: str | None, scope: str | None, form: str, memory_mcp: bool
+    session: OpenSession, /, *, path: str | None, scope: str | None, form: str, memory_mcp: bool
 ) -> None:
     """Write everything into a file.
 
@@ -60,25 +61,25 @@ async def export(
 
     if memory_mcp and form != "jsonl":
         raise click.UsageError("--memory-mcp has a format of its own.")
-    named = scope or (_chosen_scope(desk) if memory_mcp else None)
+    named = scope or (_chosen_scope(session) if memory_mcp else None)
     given = {"scope": named, "memory_mcp": memory_mcp, "format": form}
     if path == "-":
         with tempfile.TemporaryDirectory(prefix="mindhold-") as folder:
             whole = Path(folder) / f"export{ENDINGS[form]}"
-            written = await desk.run(EXPORT, path=str(whole), **given)
+            written = await session.run(EXPORT, path=str(whole), **given)
             _copy_to_stdout(whole)
-        desk.console.note(f"{_summary(written)}. {written.notice}")
+        session.console.note(f"{_summary(written)}. {written.notice}")
         return
     target = str(Path.cwd() / STATE) if memory_mcp else None
-    if desk.server and target is None:  # the file is made here
+    if session.server and target is None:  # the file is made here
         name = f"full_export_{datetime.now(UTC):%Y-%m-%d-%H%M%S}{ENDINGS[form]}"
-        target = str(desk.running.loaded.settings.export_dir / name)
-    result = await desk.run(EXPORT, path=path or target, **given)
-    if desk.console.json:
-        desk.console.document(result)
+        target = str(session.running.loaded.settings.export_dir / name)
+    result = await session.run(EXPORT, path=path or target, **given)
+    if session.console.json:
+        session.console.document(result)
     else:
-        desk.console.line(f"{_summary(result)} in {result.path}")
-        desk.console.note(result.notice)
+        session.console.line(f"{_summary(result)} in {result.path}")
+        session.console.note(result.notice)
 
 
 @command(
@@ -97,7 +98,7 @@ async def export(
 @click.option("--no-jobs", is_flag=True, help="Leave follow-up work in the queue.")
 @with_open_session
 async def import_file(
-    desk: OpenSession, /, *, path: str, scope: str | None, memory_mcp: bool, no_jobs: bool
+    session: OpenSession, /, *, path: str, scope: str | None, memory_mcp: bool, no_jobs: bool
 ) -> None:
     """Read an export, or a .memory/state.json. What is here already is passed over, so it can be run twice."""
     from mindhold.jobs.queue import RUN_JOBS
@@ -108,12 +109,12 @@ async def import_file(
         if path == "-":
             source = str(Path(folder) / "import.jsonl")
             _copy_from_stdin(Path(source))
-        result = await desk.run(
-            IMPORT, path=source, scope=scope, usual_scope=_chosen_scope(desk), memory_mcp=memory_mcp
+        result = await session.run(
+            IMPORT, path=source, scope=scope, usual_scope=_chosen_scope(session), memory_mcp=memory_mcp
         )
-    ran: RunJobsResult | None = None if no_jobs else await desk.run(RUN_JOBS, scheduled=False)
-    if desk.console.json:
-        desk.console.document({**result.model_dump(mode="json"), "jobs": len(ran.ran) if ran else 0})
+    ran: RunJobsResult | None = None if no_jobs else await session.run(RUN_JOBS, scheduled=False)
+    if session.console.json:
+        session.console.document({**result.model_dump(mode="json"), "jobs": len(ran.ran) if ran else 0})
         return
     parts = [
         plural(result.memories, "memory"),
@@ -121,17 +122,17 @@ async def import_file(
         plural(result.links, "link"),
         *([plural(result.contradictions, "contradiction")] if result.contradictions else []),
     ]
-    desk.console.line(f"Imported {', '.join(parts)}; {result.skipped:,} were here already.")
+    session.console.line(f"Imported {', '.join(parts)}; {result.skipped:,} were here already.")
     if result.redacted:
-        desk.console.line(f"  redacted in {plural(result.redacted, 'memory')}")
-    desk.console.note(result.notice)
+        session.console.line(f"  redacted in {plural(result.redacted, 'memory')}")
+    session.console.note(result.notice)
 
 
-def _chosen_scope(desk: OpenSession) -> str | None:
+def _chosen_scope(session: OpenSession) -> str | None:
     """The one that the settings name; None leaves it to where the file lies."""
     from mindhold.settings.loader import THIS_FOLDER
 
-    loaded = desk.running.loaded
+    loaded = session.running.loaded
     return loaded.settings.scope if loaded.sources.get("scope") not in (None, THIS_FOLDER) else None
 
 

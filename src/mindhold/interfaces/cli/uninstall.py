@@ -45,6 +45,7 @@ DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
 
 @command(
     "uninstall",
+    local=True,
     examples=[
         "mindhold uninstall",
         "mindhold uninstall ~/src/shop --yes",
@@ -59,7 +60,7 @@ DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @with_session
 async def uninstall_command(
-    session: CliSession,
+    cli: CliSession,
     /,
     *,
     folder: Path | None,
@@ -75,8 +76,8 @@ async def uninstall_command(
     """
     if everywhere + all_of_it + (folder is not None) > 1:
         raise click.UsageError("FOLDER, --global and --all exclude each other.")
-    console, settings = session.console, session.loaded().settings
-    places, known = client_places(settings), read_manifest(settings.home)
+    console, settings = cli.console, cli.loaded().settings
+    places, known = client_places(settings), manifest(settings.home)
     at = None if everywhere or all_of_it else whole_path(folder)
     if at is not None and not at.is_dir() and not known.at(str(at)):
         raise NotFound(f"There is no folder {at}.", advice="Give the project's folder.")
@@ -85,7 +86,7 @@ async def uninstall_command(
     agree(console, wanted, yes=yes)
     gone = uninstall(settings.home, planned)
     folders = {place for _, place in known.projects} if all_of_it else {str(at)} if at else set()
-    kept, dropped = await _projects(session, known, folders, keep=keep_project)
+    kept, dropped = await _projects(cli, known, folders, keep=keep_project)
     notes = _notes(known, places, at, found=bool(wanted))
     for problem in broken:
         console.warn(f"Left as it is: {problem}")
@@ -220,7 +221,7 @@ def _joined(planned: Planned) -> list[FileChange]:
 
 
 async def _projects(
-    session: CliSession, known: Manifest, folders: set[str], *, keep: bool
+    cli: CliSession, known: Manifest, folders: set[str], *, keep: bool
 ) -> tuple[list[ProjectView], list[str]]:
     """Projects of these folders that stay, and the names of those that went: made by us, and empty."""
     from mindhold.projects.projects import LIST_PROJECTS
@@ -228,24 +229,24 @@ async def _projects(
 
     wanted = {project_identity(folder) for folder in folders}
     ours = {name for name, folder in known.projects if folder in folders}
-    settings = session.loaded().settings
+    settings = cli.loaded().settings
     kept: list[ProjectView] = []
     dropped: list[str] = []
     if not wanted or (settings.store.mode == "local" and not settings.database.exists()):
         return kept, dropped
     try:
-        async with session.open() as desk:
-            found = await desk.run(LIST_PROJECTS)
+        async with cli.open() as session:
+            found = await session.run(LIST_PROJECTS)
             for one in found.projects:
                 if one.identity not in wanted and one.name not in ours:  # the folder may be gone
                     continue
                 if one.name in ours and one.memories == 0 and not keep:
-                    await desk.run(DELETE_SCOPE, name=one.name)
+                    await session.run(DELETE_SCOPE, name=one.name)
                     dropped.append(one.name)
                 else:
                     kept.append(one)
     except MindholdError as error:
-        session.console.note(f"The project itself was left alone: {error}")
+        cli.console.note(f"The project itself was left alone: {error}")
     for name in sorted(ours - {one.name for one in kept if keep}):
         drop_project(settings.home, name)
     return kept, dropped
