@@ -1,4 +1,4 @@
-"""How commands are declared: examples, global options, lazy loading, and which commands a server can answer."""
+"""Declaration of commands: examples, global options, lazy loading, and whether a server can run them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Command(click.Command):
             check_remote(cli, ctx)
         try:
             return super().invoke(ctx)
-        except BrokenPipeError as error:  # before click makes an exit status 1 of it
+        except BrokenPipeError as error:  # click would turn it into exit status 1
             raise ReaderGone from error
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -53,9 +53,10 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """Commands by name, each in the module that `where` says ("module:attribute"), loaded when it is needed.
+    """A group of commands.
 
-    `headed` has the names in the order of the help, under headings.
+    `where` maps a name to "module:attribute", which is imported when needed. `headed` maps a heading of the help to
+    the names below it.
     """
 
     command_class = Command
@@ -84,15 +85,15 @@ class Group(click.Group):
         if cmd_name not in self.where:
             return super().get_command(ctx, cmd_name)
         module, _, attribute = self.where[cmd_name].partition(":")
-        found = getattr(import_module(module), attribute)
-        assert isinstance(found, click.Command)
-        return found
+        loaded = getattr(import_module(module), attribute)
+        assert isinstance(loaded, click.Command)
+        return loaded
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if self.where and args and not args[0].startswith("-") and args[0] not in self.where:
-            raise click.UsageError(f"There is no command {args[0]!r}.{_nearest(args[0], self.where)}", ctx)
+            raise click.UsageError(f"There is no command {args[0]!r}.{_suggestion(args[0], self.where)}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -103,8 +104,10 @@ class Group(click.Group):
         for head, names in self.headed.items():
             with formatter.section(head):
                 room = formatter.width - widest - 6
-                found = [(name, self.get_command(ctx, name)) for name in names.split()]
-                rows = [(name.ljust(widest), one.get_short_help_str(room)) for name, one in found if one]
+                commands = [(name, self.get_command(ctx, name)) for name in names.split()]
+                rows = [
+                    (name.ljust(widest), part.get_short_help_str(room)) for name, part in commands if part
+                ]
                 formatter.write_dl(rows)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -148,14 +151,14 @@ def _url_from_settings(cli: CliSession) -> str:
 def with_open_session(
     handler: Callable[Concatenate[OpenSession, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
-    """Runs the handler with Mindhold open."""
+    """Run the handler with Mindhold open."""
 
     @click.pass_obj
     @functools.wraps(handler)
-    def callback(cli: CliSession, /, *args: P.args, **given: P.kwargs) -> int | None:
+    def callback(cli: CliSession, /, *args: P.args, **kwargs: P.kwargs) -> int | None:
         async def work() -> int | None:
             async with cli.open() as session:
-                return await handler(session, *args, **given)
+                return await handler(session, *args, **kwargs)
 
         return cli.perform(work())
 
@@ -165,35 +168,35 @@ def with_open_session(
 def with_session(
     handler: Callable[Concatenate[CliSession, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
-    """Runs the handler, which opens Mindhold itself."""
+    """Run the handler, which opens Mindhold itself."""
 
     @click.pass_obj
     @functools.wraps(handler)
-    def callback(cli: CliSession, /, *args: P.args, **given: P.kwargs) -> int | None:
+    def callback(cli: CliSession, /, *args: P.args, **kwargs: P.kwargs) -> int | None:
         async def work() -> int | None:
-            return await handler(cli, *args, **given)
+            return await handler(cli, *args, **kwargs)
 
         return cli.perform(work())
 
     return callback
 
 
-def words(*declarations: str, choices: Sequence[str] = (), **given: Any) -> Decorator:
-    """An option that may be repeated, and takes lists with commas."""
+def words(*declarations: str, choices: Sequence[str] = (), **options: Any) -> Decorator:
+    """Declare an option that may be repeated and that accepts lists with commas."""
 
     def split(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
-        found = tuple(word.strip() for one in value for word in one.split(",") if word.strip())
-        for word in found:
+        parts = tuple(word.strip() for text in value for word in text.split(",") if word.strip())
+        for word in parts:
             if choices and word not in choices:
                 raise click.BadParameter(f"{word!r} is not one of {', '.join(choices)}.")
-        return found
+        return parts
 
-    def offered(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
         return [choice for choice in choices if choice.startswith(incomplete)]
 
     if choices:
-        given["help"] = f"{given['help']} One or more of: {', '.join(choices)}."
-    return click.option(*declarations, multiple=True, callback=split, shell_complete=offered, **given)
+        options["help"] = f"{options['help']} One or more of: {', '.join(choices)}."
+    return click.option(*declarations, multiple=True, callback=split, shell_complete=complete, **options)
 
 
 def global_options(*, shown: bool) -> list[click.Option]:
@@ -201,39 +204,43 @@ def global_options(*, shown: bool) -> list[click.Option]:
     hidden = not shown
     return [
         _flag(["--json", "as_json"], "json", help="Print the answer as JSON."),
-        _flag(["--quiet", "-q"], "quiet", help="Print answers only: no notes, no bars.", hidden=hidden),
-        _flag(["--verbose", "-v"], "verbose", help="Say more, with traces of failures.", hidden=hidden),
+        _flag(
+            ["--quiet", "-q"], "quiet", help="Print answers only: no notes, no progress bars.", hidden=hidden
+        ),
+        _flag(["--verbose", "-v"], "verbose", help="Print more, with tracebacks of failures.", hidden=hidden),
         _flag(
             ["--no-color", "no_colour"],
             "plain",
             cls=_NoColour,
             envvar="NO_COLOR",
-            help="No colour (so does NO_COLOR).",
+            help="Print without colour, as NO_COLOR does.",
             hidden=hidden,
         ),
         click.Option(
             ["--home"],
             metavar="DIR",
             expose_value=False,
-            callback=_setting("home"),
-            envvar="MINDHOLD_HOME" if shown else None,  # the root's alone, or it would undo the root's --home
-            help="The folder where everything is kept (else MINDHOLD_HOME, ~/.mindhold).",
+            callback=_store_setting("home"),
+            envvar="MINDHOLD_HOME"
+            if shown
+            else None,  # on the root only: elsewhere it would override the root's --home
+            help="The data folder (default: MINDHOLD_HOME or ~/.mindhold).",
             hidden=hidden,
         ),
         click.Option(
             ["--agent"],
             metavar="NAME",
             expose_value=False,
-            callback=_setting("agent"),
-            help="Whose memories these are.",
+            callback=_store_setting("agent"),
+            help="The agent id that owns new memories.",
             hidden=hidden,
         ),
         click.Option(
             ["--server"],
             metavar="URL",
             expose_value=False,
-            callback=_setting(REMOTE_URL),
-            help="Ask this `mindhold serve` instead of the store on this machine.",
+            callback=_store_setting(REMOTE_URL),
+            help="Use this `mindhold serve` instead of the store on this machine.",
             hidden=hidden,
         ),
         click.Option(
@@ -241,15 +248,15 @@ def global_options(*, shown: bool) -> list[click.Option]:
             metavar="KEY=VALUE",
             multiple=True,
             expose_value=False,
-            callback=_any_setting,
-            help="Any setting, for this call only; `mindhold config show` lists them.",
+            callback=_store_settings,
+            help="Set any setting for this call; `mindhold config show` lists them.",
             hidden=hidden,
         ),
     ]
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """As they are, not wrapped: they are to be copied."""
+    """Write the examples without wrapping, so that they can be copied."""
     if examples:
         with formatter.section("Examples"):
             for example in examples:
@@ -257,31 +264,31 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
 
 
 class _NoColour(click.Option):
-    """NO_COLOR counts whatever its value, as long as it has one (no-color.org)."""
+    """Any non-empty value of NO_COLOR counts (no-color.org)."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         return "1" if super().resolve_envvar_value(ctx) else None
 
 
 def _flag(
-    declarations: list[str], attribute: str, *, cls: type[click.Option] = click.Option, **given: Any
+    declarations: list[str], attribute: str, *, cls: type[click.Option] = click.Option, **options: Any
 ) -> click.Option:
-    def note(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    def store(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
         if value:
             setattr(ctx.ensure_object(CliSession).console, attribute, True)
 
-    return cls(declarations, is_flag=True, is_eager=True, expose_value=False, callback=note, **given)
+    return cls(declarations, is_flag=True, is_eager=True, expose_value=False, callback=store, **options)
 
 
-def _setting(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
-    def note(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+def _store_setting(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def store(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
         if value is not None:
             ctx.ensure_object(CliSession).arguments[key] = value
 
-    return note
+    return store
 
 
-def _any_setting(ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> None:
+def _store_settings(ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> None:
     for pair in values:
         key, equals, value = pair.partition("=")
         if not equals:
@@ -289,8 +296,8 @@ def _any_setting(ctx: click.Context, _param: click.Parameter, values: Sequence[s
         ctx.ensure_object(CliSession).arguments[key.strip()] = value
 
 
-def _nearest(word: str, known: Mapping[str, Any]) -> str:
+def _suggestion(word: str, names: Mapping[str, Any]) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(word, known, n=1)
+    close = get_close_matches(word, names, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -89,17 +89,17 @@ HEADED = {
 EXIT_CODES = """\
 \b
 Exit status:
-  0    fine, also when nothing was found
-  1    some of it failed, or doctor found something wrong
-  2    wrong usage, or input that can't be used
+  0    success, also when nothing was found
+  1    part of it failed, or doctor found a problem
+  2    wrong usage or invalid input
   3    no such memory, scope or job
   4    conflict: it exists already, or is in use
-  5    refused: not allowed as asked
+  5    refused: not allowed
   6    a setting is wrong
   7    the database failed (busy, full, read-only, damaged)
   8    an embedding model failed
-  9    the server of --server can't be reached, or isn't one
-  70   a fault of Mindhold itself
+  9    the --server can't be reached, or isn't Mindhold
+  70   a bug in Mindhold
   130  interrupted
 
 \b
@@ -123,7 +123,7 @@ With --json an error is printed on stdout as well:
         "mindhold demo",
     ],
 )
-@click.option("--scope", metavar="NAME", help="The scope that the call is made in.")
+@click.option("--scope", metavar="NAME", help="The scope to work in.")
 @click.version_option(__version__, message="mindhold %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, scope: str | None) -> None:
@@ -135,32 +135,33 @@ def cli(ctx: click.Context, scope: str | None) -> None:
 
 
 def run(argv: Sequence[str], launcher: Launcher) -> int:
-    """One call; returns the exit status."""
+    """Run one command and return the exit status."""
     make_streams_safe()
     console = Console(json=_wants_json(argv))
-    session = CliSession(launcher, console)
     try:
-        status: Any = cli.main(args=list(argv), prog_name="mindhold", standalone_mode=False, obj=session)
+        status: Any = cli.main(
+            args=list(argv), prog_name="mindhold", standalone_mode=False, obj=CliSession(launcher, console)
+        )
         return status if isinstance(status, int) else 0
     except ReaderGone:
         silence_stdout()
         return 0
     except MindholdError as error:
-        return _failed(console, error.exit_status, error.code, error.message, error.advice)
+        return _report(console, error.exit_status, error.code, error.message, error.advice)
     except click.ClickException as error:
-        return _failed(console, error.exit_code, "USAGE", error.format_message(), _usage_advice(error))
+        return _report(console, error.exit_code, "USAGE", error.format_message(), _usage_advice(error))
     except (click.Abort, KeyboardInterrupt):
-        return _failed(console, INTERRUPTED, "INTERRUPTED", "Interrupted.", "")
+        return _report(console, INTERRUPTED, "INTERRUPTED", "Interrupted.", "")
     except Exception as error:  # noqa: BLE001 - the outermost handler
         if console.verbose:
             console.warn("".join(traceback.format_exception(error)))
         advice = "This is a fault of Mindhold: please report it." + (
             "" if console.verbose else " The same call with -v shows the trace; `mindhold doctor` may help."
         )
-        return _failed(console, UNEXPECTED, "INTERNAL", f"{type(error).__name__}: {error}", advice)
+        return _report(console, UNEXPECTED, "INTERNAL", f"{type(error).__name__}: {error}", advice)
 
 
-def _failed(console: Console, status: int, code: str, message: str, advice: str) -> int:
+def _report(console: Console, status: int, code: str, message: str, advice: str) -> int:
     try:
         if console.json:
             console.document({"error": {"code": code, "message": message, "advice": advice}})
@@ -176,6 +177,6 @@ def _usage_advice(error: click.ClickException) -> str:
 
 
 def _wants_json(argv: Sequence[str]) -> bool:
-    """Before the options are parsed, since that may be what fails."""
+    """Look for --json before parsing, because parsing itself may fail."""
     words = list(argv)
     return "--json" in (words[: words.index("--")] if "--" in words else words)

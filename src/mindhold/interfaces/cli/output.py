@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 WIDEST = 100
-SHORT = 20  # columns of what is never folded in a table: dates, numbers, ids
-BYTES = ("index", "download")  # steps that are counted in bytes
-# What could steer a terminal or hide what stands there: controls, escapes, direction overrides, lone surrogates.
-_STEERING = re.compile(
+SHORT = 20  # table cells up to this width are never folded: dates, numbers, ids
+BYTES = ("index", "download")  # progress steps counted in bytes
+# Characters that could control a terminal or hide text: controls, escapes, direction overrides, lone surrogates.
+_UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-_STEERING_IN_JSON = re.compile(_STEERING.pattern.replace("\x00-\x08\x0b-\x1f", ""))
+_UNSAFE_IN_JSON = re.compile(_UNSAFE.pattern.replace("\x00-\x08\x0b-\x1f", ""))
 
-_SEEN_FROM_THE_TARGET = {
+_INVERSE_RELATIONS = {
     "related": "related",
     "caused_by": "causes",
     "resolved_by": "resolves",
@@ -45,12 +45,12 @@ _SEEN_FROM_THE_TARGET = {
 
 
 class ReaderGone(Exception):
-    """Whoever read our output has had enough, as in `mindhold list | head -1`."""
+    """The reader of stdout closed the pipe, as in `mindhold list | head -1`."""
 
 
 @dataclass
 class Console:
-    """Prints as the global options ask. `plain` is without colour."""
+    """Prints according to the global options. `plain` means no colour."""
 
     plain: bool = False
     json: bool = False
@@ -58,37 +58,37 @@ class Console:
     verbose: bool = False
 
     def line(self, text: str = "") -> None:
-        """One line, or several, of the answer."""
+        """Print one or more lines of the answer."""
         click.echo(text, color=self._colour)
 
     def note(self, text: str) -> None:
-        """About the answer, for people: not with --json or --quiet."""
+        """Print a remark for people on stderr; not with --json or --quiet."""
         if text and not (self.quiet or self.json):
             click.echo(self.style(neutral(text), dim=True), err=True, color=self._colour)
 
     def warn(self, text: str, *, label: str = "") -> None:
-        """What went wrong; always told."""
+        """Print a problem on stderr, always."""
         head = self.style(label, fg="red", bold=True) + " " if label else ""
         click.echo(head + neutral(text), err=True, color=self._colour)
 
     def document(self, value: Output | dict[str, Any]) -> None:
-        """The answer as JSON."""
-        ready = value if isinstance(value, dict) else value.model_dump(mode="json")
-        text = json.dumps(ready, ensure_ascii=not _speaks_utf8(), indent=2, default=str)
-        click.echo(_STEERING_IN_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text), color=False)
+        """Print the answer as JSON."""
+        document = value if isinstance(value, dict) else value.model_dump(mode="json")
+        text = json.dumps(document, ensure_ascii=not _speaks_utf8(), indent=2, default=str)
+        click.echo(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text), color=False)
 
     def record(self, value: Mapping[str, Any]) -> None:
-        """One JSON object on a line of its own, there at once for who waits for it."""
+        """Print one JSON object on one line and flush."""
         text = json.dumps(value, ensure_ascii=not _speaks_utf8(), separators=(",", ":"), default=str)
-        click.echo(_STEERING_IN_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text), color=False)
+        click.echo(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text), color=False)
         sys.stdout.flush()
 
     def style(self, text: str, **how: Any) -> str:
-        """Styled; what isn't for a terminal loses it when printed."""
+        """Style the text; click removes the style when stdout is no terminal."""
         return text if self.plain else click.style(text, **how)
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Aligned columns."""
+        """Print aligned columns."""
         cells = [[neutral(str(cell)) for cell in row] for row in rows]
         if self.on_terminal:
             self._rich_table(heads, cells)
@@ -102,20 +102,20 @@ class Console:
             self.line("  ".join(padded).rstrip())
 
     def paragraphs(self, text: str, *, indent: int, most_lines: int | None = None) -> list[str]:
-        """The text in lines, wrapped on a terminal, with what could steer the terminal made visible."""
+        """Split the text into lines, wrapped on a terminal, with unsafe characters made visible."""
         lines: list[str] = []
         for line in neutral(text).expandtabs(4).splitlines() or [""]:
-            lines.extend(self._wrapped(line, self.width - indent))
+            lines.extend(self._wrap(line, self.width - indent))
         if most_lines is not None and len(lines) > most_lines:
             lines = [*lines[:most_lines], f"… {len(lines) - most_lines} more lines (--full shows them)"]
         return lines
 
-    def room(self, *beside: str, otherwise: int) -> int:
-        """Columns that are left on a terminal's line for a text behind those, two apart."""
+    def room(self, *cells: str, otherwise: int) -> int:
+        """Return the columns that remain on a terminal line after these cells, each followed by two spaces."""
         if not self.on_terminal:
             return otherwise
-        taken = sum(display_width(text) + 2 for text in beside)
-        return max(SHORT, shutil.get_terminal_size((80, 24)).columns - taken)
+        used = sum(display_width(text) + 2 for text in cells)
+        return max(SHORT, shutil.get_terminal_size((80, 24)).columns - used)
 
     @property
     def on_terminal(self) -> bool:
@@ -127,7 +127,7 @@ class Console:
 
     @contextmanager
     def progress(self) -> Iterator[ProgressCallback]:
-        """Bars on stderr's terminal, made when the first step is told."""
+        """Show progress bars on stderr, from the first reported step on."""
         bars = _Bars(self)
         try:
             yield bars
@@ -138,12 +138,12 @@ class Console:
     def _colour(self) -> bool | None:
         return False if self.plain else None
 
-    def _wrapped(self, line: str, width: int) -> list[str]:
+    def _wrap(self, line: str, width: int) -> list[str]:
         if not self.on_terminal:
             return [line]
         width = max(20, width)
         if display_width(line) > len(line):
-            return _by_columns(line, width)
+            return _wrap_by_columns(line, width)
         return textwrap.wrap(line, width, replace_whitespace=False, break_on_hyphens=False) or [""]
 
     def _rich_table(self, heads: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
@@ -154,15 +154,15 @@ class Console:
         style = "none" if self.plain else "bold"
         table = Table(box=None, header_style=style, pad_edge=False, padding=(0, 1))
         screen = Screen(no_color=self.plain, highlight=False)
-        for head, kept in zip(heads, _kept_whole(heads, cells, screen.width), strict=True):
-            table.add_column(head, overflow="fold", no_wrap=kept)
+        for head, no_wrap in zip(heads, _unfolded_columns(heads, cells, screen.width), strict=True):
+            table.add_column(head, overflow="fold", no_wrap=no_wrap)
         for row in cells:
             table.add_row(*[Text(cell) for cell in row])
         screen.print(table)
 
 
 class _Bars:
-    """A bar a step; nothing unless stderr is a terminal, but -v names each step once."""
+    """One progress bar per step on a terminal; elsewhere only -v prints each step once."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -181,11 +181,11 @@ class _Bars:
         task = self._tasks.get(step)
         if task is None:
             task = self._tasks[step] = progress.add_task(step, total=total, counted="")
-        counted = _counted(done, total, in_bytes=step in BYTES)
+        counted = _format_count(done, total, in_bytes=step in BYTES)
         progress.update(task, completed=done, total=total, counted=counted)
 
     def close(self) -> None:
-        """Take the bars off the screen."""
+        """Remove the bars from the screen."""
         if self._progress:
             self._progress.stop()
             self._progress = None
@@ -205,16 +205,16 @@ class _Bars:
         return self._progress
 
 
-def _kept_whole(heads: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[bool]:
-    """Which columns aren't folded. The first has what is copied, such as ids; where all isn't to be had, only that."""
+def _unfolded_columns(heads: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[bool]:
+    """Return which columns are not folded; if too many are, only the first, whose ids people copy."""
     widths = [max(map(display_width, column)) for column in zip(heads, *cells, strict=True)]
-    kept = [most <= (SHORT if number else width // 2) for number, most in enumerate(widths)]
-    taken = sum(most + 2 for most, whole in zip(widths, kept, strict=True) if whole)
-    fits = taken + SHORT * kept.count(False) <= width
-    return kept if fits else [number == 0 for number in range(len(widths))]
+    unfolded = [most <= (SHORT if number else width // 2) for number, most in enumerate(widths)]
+    used = sum(most + 2 for most, whole in zip(widths, unfolded, strict=True) if whole)
+    fits = used + SHORT * unfolded.count(False) <= width
+    return unfolded if fits else [number == 0 for number in range(len(widths))]
 
 
-def _counted(done: int, total: int | None, *, in_bytes: bool) -> str:
+def _format_count(done: int, total: int | None, *, in_bytes: bool) -> str:
     """`13 of 66 MB`, `192 of 1,900`."""
     if in_bytes:
         return f"{done / 1e6:,.1f}" + (f" of {total / 1e6:,.1f} MB" if total else " MB")
@@ -222,17 +222,17 @@ def _counted(done: int, total: int | None, *, in_bytes: bool) -> str:
 
 
 def neutral(text: str) -> str:
-    """Remembered text is data: what could steer a terminal is spelled out instead."""
-    return _STEERING.sub(_spelled, text)
+    """Replace characters that could control a terminal by their codes."""
+    return _UNSAFE.sub(_spell, text)
 
 
-def _by_columns(text: str, width: int) -> list[str]:
-    """In lines of so many columns: at spaces, and between wide characters, which have none."""
+def _wrap_by_columns(text: str, width: int) -> list[str]:
+    """Break the text at spaces, and between wide characters, into lines of at most `width` columns."""
     lines: list[str] = []
     line, used = "", 0
     for char in text:
-        taken = display_width(char)
-        if used + taken > width:
+        columns = display_width(char)
+        if used + columns > width:
             head, _, word = line.rpartition(" ")
             if head.strip() and char != " " and display_width(word) == len(word):
                 lines.append(head.rstrip())
@@ -241,13 +241,13 @@ def _by_columns(text: str, width: int) -> list[str]:
                 lines.append(line.rstrip())
                 line, char = "", char.lstrip()
             used = display_width(line)
-            taken = display_width(char)
-        line, used = line + char, used + taken
+            columns = display_width(char)
+        line, used = line + char, used + columns
     return [*lines, line]
 
 
 def display_width(text: str) -> int:
-    """Columns on a screen: wide characters take two, combining ones none."""
+    """Count the columns on a screen: wide characters take two, combining ones none."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
@@ -255,13 +255,13 @@ def display_width(text: str) -> int:
 
 
 def one_line(text: str, *, most: int = 100) -> str:
-    """The beginning, on one line."""
+    """Shorten the text to one line of at most `most` characters."""
     flat = " ".join(neutral(text).split())
     return flat if len(flat) <= most else flat[: most - 1].rstrip() + "…"
 
 
 def local_time(moment: datetime, zone: tzinfo | None, *, seconds: bool = False) -> str:
-    """For people, in their zone; None is the machine's."""
+    """Format a time in the user's zone; None means the machine's."""
     return f"{moment.astimezone(zone):{'%Y-%m-%d %H:%M:%S' if seconds else '%Y-%m-%d %H:%M'}}"
 
 
@@ -273,32 +273,32 @@ def plural(count: int, noun: str) -> str:
 
 
 def relation_words(relation: str, *, outward: bool) -> str:
-    """What the memory at hand is to the one at the other end: `resolved by` it, or, the other way round, `resolves` it."""
-    return relation.replace("_", " ") if outward else _SEEN_FROM_THE_TARGET.get(relation, relation)
+    """Name a relation as seen from the current memory: `resolved by`, or `resolves` if the link points at it."""
+    return relation.replace("_", " ") if outward else _INVERSE_RELATIONS.get(relation, relation)
 
 
 def price(dollars: float) -> str:
-    """`$1.20`, or that it is next to nothing."""
+    """`$1.20`, `less than a cent` or `free of charge`."""
     return f"${dollars:,.2f}" if dollars >= 0.01 else "less than a cent" if dollars else "free of charge"
 
 
 def make_streams_safe() -> None:
-    """A character that the terminal can't show becomes a question mark instead of a failure."""
+    """Print a question mark for a character that the terminal can't show, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def silence_stdout() -> None:
-    """After a broken pipe: so that the interpreter's last flush fails nowhere."""
+    """Send stdout to nowhere after a broken pipe, so that the interpreter's last flush doesn't fail."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
 
 
-def _spelled(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _spell(match: re.Match[str]) -> str:
+    code = ord(match.group())
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 

@@ -1,4 +1,4 @@
-"""One call of the command line: its settings, its console, the open Mindhold, and the launcher that opens it."""
+"""The state of one CLI call: its settings, its console, the launcher, and the open Mindhold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CheckFinding(Protocol):
-    """One thing that a check looked at."""
+    """The result of one health check."""
 
     @property
     def name(self) -> str: ...
@@ -37,23 +37,23 @@ class CheckFinding(Protocol):
 
 
 class StartObserver(Protocol):
-    """Who is told how a server starts."""
+    """Receives the events of a starting server."""
 
     def away(self, error: MindholdError) -> None:
-        """The store isn't to be had yet; what comes in meanwhile is told so."""
+        """The store can't be opened yet; requests are refused until it can."""
 
     async def opened(self, running: OpenMindhold) -> None:
         """The store is open."""
 
     def ready(self, address: str) -> None:
-        """It serves there."""
+        """The server accepts requests at that address."""
 
 
 CARRY_OVER = "`mindhold -o store.mode=local export FILE`, then `mindhold import FILE`, brings them over."
 
 
 class LocalRecords(Protocol):
-    """What the local file holds of an agent's."""
+    """The memories of an agent in the local database file."""
 
     @property
     def memories(self) -> int: ...
@@ -68,30 +68,30 @@ class Launcher(Protocol):
         """Open for the time of the context. Raises StoreError, SettingsError."""
 
     def leftover(self, loaded: LoadedSettings) -> LocalRecords:
-        """What is in the local file, whatever the store is; `ids` are a few of it."""
+        """Return what the local file holds, whichever store is in use; `ids` are a sample."""
 
     async def diagnose(self, loaded: LoadedSettings) -> Sequence[CheckFinding]:
-        """What is wrong with a database that can't be opened."""
+        """Check a database that can't be opened."""
 
     async def salvage(self, loaded: LoadedSettings) -> Sequence[str]:
-        """Bring what can be read into a new database, the old one kept aside. Says what it did."""
+        """Copy what can be read into a new database and keep the old one. Returns a report in lines."""
 
     async def restore(
         self, loaded: LoadedSettings, file: str | None, *, told: ProgressCallback
     ) -> ReplaceResult:
-        """Put a backup in the place of everything that is there. Raises StoreError, Refused, NotFound."""
+        """Replace everything with a backup. Raises StoreError, Refused, NotFound."""
 
     async def drop_old(self, loaded: LoadedSettings, name: str | None) -> DropOldResult:
-        """Remove what restores have put aside. Raises NotFound."""
+        """Remove the databases that restores have replaced. Raises NotFound."""
 
     def serve_stdio(self, loaded: LoadedSettings) -> Coroutine[Any, Any, None]:
-        """MCP on standard input and output."""
+        """Serve MCP on standard input and output."""
 
     def serve_http(self, loaded: LoadedSettings, *, start: StartObserver) -> Coroutine[Any, Any, None]:
-        """Everything that is served over HTTP. Raises SettingsError, and StoreError for what waiting won't mend."""
+        """Serve MCP, REST and the web page over HTTP. Raises SettingsError, and StoreError if waiting won't help."""
 
     def hook(self, name: str, argv: Sequence[str], *, home: str | None) -> int:
-        """What Claude Code runs, by its name. The exit status, which is 0."""
+        """Run the hook or status line of Claude Code with that name. Returns the exit status, which is 0."""
 
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """An open Mindhold, and where to print."""
+    """An open Mindhold and the console to print on."""
 
     running: OperationRunner
     cli: CliSession
@@ -110,7 +110,7 @@ class OpenSession:
 
     @property
     def zone(self) -> tzinfo | None:
-        """The person's; None is the machine's."""
+        """The user's time zone; None means the machine's."""
         from zoneinfo import ZoneInfo
 
         name = self.running.loaded.settings.time_zone
@@ -118,7 +118,7 @@ class OpenSession:
 
     @property
     def server(self) -> str:
-        """The address of the server that is asked; empty where it is the store on this machine."""
+        """The URL of the remote server; empty for the store on this machine."""
         return self.running.loaded.settings.remote.url
 
     async def run(self, operation: Operation[I, O], /, **fields: Any) -> O:
@@ -129,10 +129,10 @@ class OpenSession:
             return await self.running.run(operation, build_input(operation, fields), progress=progress)
 
     async def instant(self, phrase: str, *, end: bool = False) -> datetime:
-        """The start (or end) of what people call a time. Raises UnknownTime."""
+        """Return the start (or end) of a time in words. Raises UnknownTime."""
         from mindhold.memories.timeline import INTERPRET_TIME
 
-        exact = _exact_time(phrase, self.zone)
+        exact = _parse_timestamp(phrase, self.zone)
         if exact:
             return exact
         frame = await self.run(INTERPRET_TIME, phrase=phrase)
@@ -144,14 +144,14 @@ class OpenSession:
 
 @dataclass
 class CliSession:
-    """What the global options said."""
+    """One call of the CLI with its global options."""
 
     launcher: Launcher
     console: Console
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def loaded(self, **overrides: Any) -> LoadedSettings:
-        """Every setting, for a call in the folder that is worked in. An override of None is none. Raises SettingsError."""
+        """Load the settings for the current folder. Raises SettingsError."""
         from mindhold.settings.loader import load_settings, working_folder
 
         changed = {key: value for key, value in overrides.items() if value is not None}
@@ -159,21 +159,21 @@ class CliSession:
 
     @asynccontextmanager
     async def open(self, **overrides: Any) -> AsyncIterator[OpenSession]:
-        """Mindhold, open. Settings can be overridden, dots in their names as in `-o`."""
+        """Open Mindhold. `overrides` are settings by their dotted names, as in `-o`."""
         async with self.launcher.open(self.loaded(**overrides)) as running:
             yield OpenSession(running, self)
 
     def perform(self, work: Coroutine[Any, Any, T]) -> T:
-        """The one event loop of the process."""
-        import asyncio  # a third of the time that --help takes
+        """Run a coroutine in the only event loop of the process."""
+        import asyncio  # slow to import; --help doesn't need it
 
-        with _interrupted_at_once():
+        with _interrupt_at_once():
             return asyncio.run(work)
 
 
 @contextmanager
-def _interrupted_at_once() -> Iterator[None]:
-    """asyncio's own handler waits for the loop's next turn, which never comes while stdin is read."""
+def _interrupt_at_once() -> Iterator[None]:
+    """Raise KeyboardInterrupt at once: asyncio's handler waits for the loop, which stands still while stdin is read."""
 
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -189,7 +189,7 @@ def _interrupted_at_once() -> Iterator[None]:
 
 
 def build_input(operation: Operation[I, Any], fields: Mapping[str, Any]) -> I:
-    """The operation's input. Raises InvalidInput, naming the option."""
+    """Build the operation's input. Raises InvalidInput that names the option."""
     from pydantic import ValidationError
 
     from mindhold.operations import invalid_input
@@ -202,11 +202,11 @@ def build_input(operation: Operation[I, Any], fields: Mapping[str, Any]) -> I:
     try:
         return operation.takes(**values)
     except ValidationError as error:
-        raise invalid_input(error, known=list(operation.takes.model_fields), named=_option) from error
+        raise invalid_input(error, known=list(operation.takes.model_fields), named=_option_name) from error
 
 
-def _option(place: list[str]) -> str:
-    """What the person typed for a field: click's parameters bear the fields' names."""
+def _option_name(place: list[str]) -> str:
+    """Return the option or argument of a field; click's parameters have the names of the fields."""
     context = click.get_current_context(silent=True)
     for parameter in context.command.params if context and place else ():
         if parameter.name == place[0]:
@@ -214,8 +214,8 @@ def _option(place: list[str]) -> str:
     return ".".join(place) or "The input"
 
 
-def _exact_time(phrase: str, zone: tzinfo | None) -> datetime | None:
-    """A timestamp; a bare date is left to the parser, which knows whole days."""
+def _parse_timestamp(phrase: str, zone: tzinfo | None) -> datetime | None:
+    """Parse a timestamp. A bare date is left to the time parser, which reads it as a whole day."""
     try:
         moment = datetime.fromisoformat(phrase.strip())
     except ValueError:
