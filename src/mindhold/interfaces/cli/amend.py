@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,10 +11,6 @@ from mindhold.interfaces.cli.output import one_line, plural
 from mindhold.interfaces.cli.remember import KINDS, pairs, text_or_stdin
 from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.memory import Relation
-
-if TYPE_CHECKING:
-    pass
-
 
 RELATIONS = [relation.value for relation in Relation]
 
@@ -29,17 +25,19 @@ RELATIONS = [relation.value for relation in Relation]
     ],
 )
 @click.argument("id")
-@click.option("--content", metavar="TEXT", help="What it says from now on; `-` reads stdin.")
-@click.option("--kind", type=click.Choice(KINDS), help="What sort of knowledge it is.")
-@click.option("--topic", metavar="WORDS", help="What it is about; '' for none.")
-@words("--tag", "-t", "tags", metavar="TAG", help="These tags instead of those it has.")
-@click.option("--no-tags", is_flag=True, help="No tags any more.")
-@words("--keyword", "keywords", metavar="WORD", help="These keywords instead.")
+@click.option("--content", metavar="TEXT", help="The new text; `-` reads stdin.")
+@click.option("--kind", type=click.Choice(KINDS), help="The kind of knowledge.")
+@click.option("--topic", metavar="WORDS", help="The topic; '' for none.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Replace its tags by these.")
+@click.option("--no-tags", is_flag=True, help="Remove all tags.")
+@words("--keyword", "keywords", metavar="WORD", help="Replace its keywords by these.")
 @click.option("--importance", type=float, metavar="0..1", help="How much it matters.")
-@click.option("--anchor/--no-anchor", default=None, help="Never forgotten without --force.")
-@click.option("--permanent/--no-permanent", default=None, help="Kept for good.")
+@click.option("--anchor/--no-anchor", default=None, help="Never forget it without --force.")
+@click.option("--permanent/--no-permanent", default=None, help="Keep it for good.")
 @click.option("--when", metavar="TIME", help="When it happened.")
-@click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="This metadata instead; repeat.")
+@click.option(
+    "--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="Replace its metadata by this; repeat."
+)
 @with_open_session
 async def amend(
     session: OpenSession,
@@ -51,9 +49,9 @@ async def amend(
     no_tags: bool,
     when: str | None,
     metadata: tuple[str, ...],
-    **given: Any,
+    **fields: Any,
 ) -> None:
-    """Correct a memory. What it said before is kept and shown by `mindhold show`."""
+    """Correct a memory. `mindhold show` still prints the earlier versions."""
     from mindhold.memories.amend import AMEND
 
     if no_tags and tags:
@@ -65,7 +63,7 @@ async def amend(
         tags=[] if no_tags else tags,
         occurred=await session.instant(when) if when else None,
         metadata=pairs(metadata) or None,
-        **given,
+        **fields,
     )
     if session.console.json:
         session.console.document(result)
@@ -83,13 +81,15 @@ async def amend(
 )
 @click.argument("origin")
 @click.argument("target")
-@click.option("--relation", "-r", type=click.Choice(RELATIONS), help="What ORIGIN is to TARGET (related).")
-@click.option("--remove", is_flag=True, help="Remove the link; every relation unless one is named.")
+@click.option(
+    "--relation", "-r", type=click.Choice(RELATIONS), help="How ORIGIN relates to TARGET (default: related)."
+)
+@click.option("--remove", is_flag=True, help="Remove the link, or only the one with this --relation.")
 @with_open_session
 async def link(
     session: OpenSession, /, *, origin: str, target: str, relation: str | None, remove: bool
 ) -> None:
-    """Say how two memories relate."""
+    """Link two memories by a relation."""
     from mindhold.memories.links import LINK, UNLINK
 
     console = session.console
@@ -101,9 +101,9 @@ async def link(
         else:
             console.line(f"Removed {plural(len(removed.removed), 'link')}.")
         return
-    made = await session.run(LINK, **ends)
+    result = await session.run(LINK, **ends)
     if console.json:
-        console.document(made)
+        console.document(result)
     else:
-        told = "Linked" if made.created else "Linked already"
-        console.line(f"{told}: {made.link.origin} {made.link.relation} {made.link.target}")
+        verb = "Linked" if result.created else "Linked already"
+        console.line(f"{verb}: {result.link.origin} {result.link.relation} {result.link.target}")

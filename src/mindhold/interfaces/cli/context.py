@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,7 @@ from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.memory import Relation
 
 if TYPE_CHECKING:
-    from mindhold.memories.links import ExploreResult, NodeView
+    from mindhold.memories.links import NodeView
 
 
 RELATIONS = [relation.value for relation in Relation]
@@ -30,16 +29,16 @@ LONGEST_CELL = 100
         "mindhold context --conversation monday",
     ],
 )
-@click.option("--budget", "token_budget", type=int, metavar="TOKENS", help="At most how much (2000).")
-@words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Of these kinds, besides anchors.")
-@click.option("--conversation", metavar="NAME", help="Whose working memory comes too.")
-@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
+@click.option("--budget", "token_budget", type=int, metavar="TOKENS", help="The most tokens (default: 2000).")
+@words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds, besides anchors.")
+@click.option("--conversation", metavar="NAME", help="Add the working memory of this conversation.")
+@click.option("--scope", metavar="NAME", help="Only this scope, those above it and Global.")
 @with_open_session
-async def context(session: OpenSession, /, **given: Any) -> None:
-    """What an agent has in mind when a conversation begins."""
+async def context(session: OpenSession, /, **fields: Any) -> None:
+    """Print what an agent gets when a conversation begins."""
     from mindhold.memories.context import CONTEXT
 
-    result = await session.run(CONTEXT, **given)
+    result = await session.run(CONTEXT, **fields)
     console = session.console
     if console.json:
         console.document(result)
@@ -66,22 +65,20 @@ async def context(session: OpenSession, /, **given: Any) -> None:
 @click.argument("summary", nargs=-1, required=True)
 @click.option("--decision", "decisions", multiple=True, metavar="TEXT", help="What was decided; repeat.")
 @click.option(
-    "--error", "errors_resolved", multiple=True, metavar="TEXT", help="What was mended, and how; repeat."
+    "--error", "errors_resolved", multiple=True, metavar="TEXT", help="What was fixed, and how; repeat."
 )
 @click.option(
-    "--procedure", "new_procedures", multiple=True, metavar="TEXT", help="How it is done from now on; repeat."
+    "--procedure", "new_procedures", multiple=True, metavar="TEXT", help="How to do it from now on; repeat."
 )
 @click.option(
     "--question", "open_questions", multiple=True, metavar="TEXT", help="What is still open; repeat."
 )
-@click.option("--conversation", metavar="NAME", help="Which conversation it is about.")
-@click.option("--scope", metavar="NAME", help="Where to keep it.")
-@click.option("--success/--failure", default=None, help="Whether the work reached what it was for.")
+@click.option("--conversation", metavar="NAME", help="The conversation.")
+@click.option("--scope", metavar="NAME", help="The scope to store it in.")
+@click.option("--success/--failure", default=None, help="Whether the work reached its goal.")
+@click.option("--highlight", "highlights", multiple=True, metavar="TEXT", help="A tool that helped; repeat.")
 @click.option(
-    "--highlight", "highlights", multiple=True, metavar="TEXT", help="A tool that served well; repeat."
-)
-@click.option(
-    "--pain-point", "pain_points", multiple=True, metavar="TEXT", help="A tool that didn't; repeat."
+    "--pain-point", "pain_points", multiple=True, metavar="TEXT", help="A tool that didn't help; repeat."
 )
 @with_open_session
 async def reflect(
@@ -92,9 +89,9 @@ async def reflect(
     success: bool | None,
     highlights: tuple[str, ...],
     pain_points: tuple[str, ...],
-    **given: Any,
+    **fields: Any,
 ) -> None:
-    """Keep what a conversation came to: the summary, and each point as a memory of its own."""
+    """Store the summary of a conversation and each of its points."""
     from mindhold.memories.reflect import REFLECT
 
     if success is None and (highlights or pain_points):
@@ -108,7 +105,7 @@ async def reflect(
         REFLECT,
         summary=text_or_stdin(session, summary),
         effectiveness=None if success is None else effect,
-        **given,
+        **fields,
     )
     console = session.console
     if console.json:
@@ -117,8 +114,8 @@ async def reflect(
     if console.quiet:
         console.line(result.ids[0])
         return
-    known = f", {plural(result.duplicates, 'point')} known already" if result.duplicates else ""
-    console.line(f"Kept {plural(result.stored, 'memory')}{known}; the summary is {result.ids[0]}")
+    duplicates = f", {plural(result.duplicates, 'point')} known already" if result.duplicates else ""
+    console.line(f"Kept {plural(result.stored, 'memory')}{duplicates}; the summary is {result.ids[0]}")
     if result.quarantined:
         console.note(f"{result.quarantined} of them read like instructions, and are given to nobody.")
 
@@ -133,21 +130,23 @@ async def reflect(
     ],
 )
 @click.argument("id")
-@click.option("--depth", type=click.IntRange(1, 5), metavar="1..5", help="How many links to follow (1).")
+@click.option(
+    "--depth", type=click.IntRange(1, 5), metavar="1..5", help="How many links to follow (default: 1)."
+)
 @words(
     "--relation",
     "relations",
     choices=RELATIONS,
     metavar="RELATION",
-    help="Instead of causes and resolutions.",
+    help="Follow these instead of causes and solutions.",
 )
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many memories (50).")
+@click.option("--limit", "-n", type=int, metavar="N", help="How many memories at most (default: 50).")
 @with_open_session
-async def explore(session: OpenSession, /, *, id: str, **given: Any) -> None:
-    """What caused a memory and what resolved it, link by link. The beginning of its id is enough."""
+async def explore(session: OpenSession, /, *, id: str, **fields: Any) -> None:
+    """Follow the links of a memory to its causes and solutions. A prefix of its id is enough."""
     from mindhold.memories.links import EXPLORE
 
-    result = await session.run(EXPLORE, start=id, **given)
+    result = await session.run(EXPLORE, start=id, **fields)
     console = session.console
     if console.json:
         console.document(result)
@@ -162,13 +161,9 @@ async def explore(session: OpenSession, /, *, id: str, **given: Any) -> None:
             if node.depth == depth:
                 console.line(f"  {_node(node)}")
     console.line(console.style("\nLinks", bold=True))
-    for line in _edges(result):
-        console.line(f"  {line}")
+    for edge in result.edges:
+        console.line(f"  {edge.origin} {edge.relation} → {edge.target}")
 
 
 def _node(node: NodeView) -> str:
     return f"{node.id}  {node.kind:<10} {one_line(node.content, most=LONGEST_CELL)}"
-
-
-def _edges(result: ExploreResult) -> Sequence[str]:
-    return [f"{edge.origin} {edge.relation} → {edge.target}" for edge in result.edges]

@@ -30,10 +30,10 @@ LONGEST_CELL = 60
 )
 @click.pass_context
 def conversations(ctx: click.Context) -> int | None:
-    """What was saved message by message, and the summaries that stand for it.
+    """Messages that programs saved here, and their summaries.
 
-    These are the messages that programs and assistants save here. The transcripts that Claude Code and others keep themselves are
-    `mindhold history`. Without a command they are listed.
+    Without a command the conversations are listed. For the transcripts that Claude Code and other programs keep
+    themselves, see `mindhold history`.
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -45,12 +45,12 @@ def conversations(ctx: click.Context) -> int | None:
     "list", examples=["mindhold conversations list", "mindhold conversations list --scope shop --json"]
 )
 @click.option("--scope", "project", metavar="NAME", help="Only in this scope.")
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
+@click.option("--limit", "-n", type=int, metavar="N", help="How many at most (default: 20).")
 @with_open_session
 async def list_conversations(
     session: OpenSession, /, *, project: str | None = None, limit: int | None = None
 ) -> None:
-    """The conversations of the log, the latest first: how much was said, when, and what it came to."""
+    """List conversations with counts and summaries, latest first."""
     from mindhold.conversations.recaps import LIST_CONVERSATIONS
 
     result = await session.run(LIST_CONVERSATIONS, project=project, limit=limit)
@@ -65,13 +65,13 @@ async def list_conversations(
         ["conversation", "scope", "messages", "last", "summary"],
         [
             [
-                one_line(one.conversation, most=40),
-                one.scope,
-                str(one.messages),
-                local_time(one.last, session.zone),
-                _gist(one.recap),
+                one_line(conversation.conversation, most=40),
+                conversation.scope,
+                str(conversation.messages),
+                local_time(conversation.last, session.zone),
+                _gist(conversation.recap),
             ]
-            for one in result.conversations
+            for conversation in result.conversations
         ],
     )
 
@@ -81,27 +81,27 @@ async def list_conversations(
 )
 @click.argument("conversation")
 @click.option("--scope", "project", metavar="NAME", help="In this scope.")
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many messages (50).")
+@click.option("--limit", "-n", type=int, metavar="N", help="How many messages at most (default: 50).")
 @with_open_session
 async def show(session: OpenSession, /, *, conversation: str, project: str | None, limit: int | None) -> None:
-    """A conversation's summaries, and the messages that they stand for."""
+    """Show the summaries of a conversation with their messages."""
     from mindhold.conversations.recaps import LIST_CONVERSATIONS, LIST_RECAPS
 
-    found = await session.run(LIST_CONVERSATIONS, project=project, conversation=conversation)
-    told = await session.run(
+    result = await session.run(LIST_CONVERSATIONS, project=project, conversation=conversation)
+    recaps = await session.run(
         LIST_RECAPS, project=project, conversation=conversation, archived=True, limit=200
     )
     console = session.console
     if console.json:
-        console.document(found.model_dump(mode="json") | told.model_dump(mode="json", include={"recaps"}))
+        console.document(result.model_dump(mode="json") | recaps.model_dump(mode="json", include={"recaps"}))
         return
-    if not found.conversations:
+    if not result.conversations:
         console.line(
             "There is no message of that conversation. `mindhold conversations list` names those there are."
         )
-    for one in found.conversations:
-        _print_heading(session, one)
-        own = [recap for recap in told.recaps if recap.scope == one.scope]
+    for view in result.conversations:
+        _print_heading(session, view)
+        own = [recap for recap in recaps.recaps if recap.scope == view.scope]
         for recap in sorted(own, key=lambda recap: (recap.part is not None, recap.part or 0)):
             await _print_recap(session, recap, limit=limit)
         if not own:
@@ -116,7 +116,7 @@ async def show(session: OpenSession, /, *, conversation: str, project: str | Non
 @click.option("--scope", "project", metavar="NAME", help="In this scope.")
 @with_open_session
 async def recap(session: OpenSession, /, *, conversation: str, project: str | None) -> None:
-    """Summarise a conversation now, or bring its summary up to date."""
+    """Summarise a conversation now, or update its summary."""
     from mindhold.conversations.recaps import RECAP
 
     result = await session.run(RECAP, conversation=conversation, project=project)
@@ -134,9 +134,9 @@ async def recap(session: OpenSession, /, *, conversation: str, project: str | No
         )
 
 
-def _print_heading(session: OpenSession, one: ConversationView) -> None:
-    times = f"{local_time(one.first, session.zone)} to {local_time(one.last, session.zone)}"
-    head = f"{neutral(one.conversation)}  {neutral(one.scope)}, {plural(one.messages, 'message')}, {times}"
+def _print_heading(session: OpenSession, view: ConversationView) -> None:
+    times = f"{local_time(view.first, session.zone)} to {local_time(view.last, session.zone)}"
+    head = f"{neutral(view.conversation)}  {neutral(view.scope)}, {plural(view.messages, 'message')}, {times}"
     session.console.line(session.console.style(head, bold=True))
 
 

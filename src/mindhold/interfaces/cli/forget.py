@@ -32,12 +32,12 @@ PAGE = 1000
     ],
 )
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@words("--tag", "-t", "tags", metavar="TAG", help="Everything with each of these tags.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Everything with all these tags.")
 @click.option("--topic", metavar="WORDS", help="Everything of this topic.")
 @click.option("--scope", metavar="NAME", help="Everything in this scope.")
 @click.option("--hard", is_flag=True, help="Remove for good, with versions, links, vectors and index rows.")
-@click.option("--force", is_flag=True, help="Also anchors and permanent ones.")
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--force", is_flag=True, help="Also forget anchors and permanent memories.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
 @click.option("--undo", is_flag=True, help="Bring back what was forgotten (not --hard) or archived.")
 @with_open_session
 async def forget(
@@ -49,28 +49,28 @@ async def forget(
     force: bool,
     yes: bool,
     undo: bool,
-    **chosen: Any,
+    **filters: Any,
 ) -> None:
-    """Hide memories at once, everywhere; or remove them for good.
+    """Hide memories everywhere, or remove them for good.
 
-    What was merely hidden, or archived for its age, comes back with --undo.
+    --undo brings back what was hidden, or archived for its age.
     """
     from mindhold.memories.forget import FORGET
 
-    by_filter = any(chosen.values())
+    by_filter = any(filters.values())
     if undo and hard:
         raise click.UsageError("What was removed --hard can't be brought back.")
     if undo:
         await restore_memories(
-            session, list(ids) or await _matching(session, status="forgotten", chosen=chosen)
+            session, list(ids) or await _matching(session, status="forgotten", filters=filters)
         )
         return
     if (by_filter or hard) and not yes:
-        count = len(set(ids)) if ids else await count_of(session, chosen, hidden=hard)
+        count = len(set(ids)) if ids else await count_of(session, filters, hidden=hard)
         if count or hard:
             confirm(session.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
     try:
-        result = await session.run(FORGET, ids=ids, hard=hard, force=force, confirm=True, **chosen)
+        result = await session.run(FORGET, ids=ids, hard=hard, force=force, confirm=True, **filters)
     except Refused as error:
         raise type(error)(error.message, advice=error.advice.replace("`force`", "--force")) from error
     if session.console.json:
@@ -80,40 +80,40 @@ async def forget(
 
 
 def confirm(console: Console, question: str) -> None:
-    """Ask on a terminal. Raises Refused where nobody can answer, and on a no."""
+    """Ask on the terminal. Raises Refused on a no, and without a terminal."""
     if console.json or sys.stdin is None or not sys.stdin.isatty():
         raise Refused(f"{question} Nobody is there to ask.", advice="Say --yes.")
     if not click.confirm(question, err=True):
         raise Refused("The answer was no: nothing was done.")
 
 
-async def count_of(session: OpenSession, chosen: dict[str, Any], *, hidden: bool) -> int:
-    """How many memories match; with those that recall doesn't find, if they are meant as well."""
+async def count_of(session: OpenSession, filters: dict[str, Any], *, hidden: bool) -> int:
+    """Count the memories that match; `hidden` includes those that recall doesn't find."""
     from mindhold.memories.filters import LIST
 
-    if not any(chosen.values()):
+    if not any(filters.values()):
         return 0
     statuses = list(Status) if hidden else [Status.ACTIVE]
-    found = await session.run(LIST, everywhere=True, statuses=statuses, limit=1, **chosen)
-    return found.total
+    page = await session.run(LIST, everywhere=True, statuses=statuses, limit=1, **filters)
+    return page.total
 
 
 def print_receipt(console: Console, receipt: ReceiptView) -> None:
-    """Place by place, what was removed and what a second look found left."""
+    """Print how much was removed from each place and how much remains."""
     places = list(dict.fromkeys([*receipt.removed, *receipt.remaining]))
     console.table(
         ["place", "removed", "remaining"],
         [[place, receipt.removed.get(place, 0), receipt.remaining.get(place, 0)] for place in places],
     )
-    left = {place for place, count in receipt.remaining.items() if count}
-    if left == {"documents"}:
+    remaining = {place for place, count in receipt.remaining.items() if count}
+    if remaining == {"documents"}:
         console.line("Something is LEFT in a document of the project: remove the line there.")
     else:
-        console.line("Something is LEFT: run `mindhold doctor --scrub`." if left else "Nothing is left.")
+        console.line("Something is LEFT: run `mindhold doctor --scrub`." if remaining else "Nothing is left.")
 
 
 async def restore_memories(session: OpenSession, ids: list[str]) -> None:
-    """What was forgotten or archived."""
+    """Bring back forgotten or archived memories."""
     from mindhold.memories.forget import UNFORGET
 
     if not ids:
@@ -131,15 +131,15 @@ async def restore_memories(session: OpenSession, ids: list[str]) -> None:
         session.console.line(neutral(result.notice))
 
 
-async def _matching(session: OpenSession, /, *, status: str, chosen: dict[str, Any]) -> list[str]:
+async def _matching(session: OpenSession, /, *, status: str, filters: dict[str, Any]) -> list[str]:
     from mindhold.memories.filters import LIST
 
-    if not any(chosen.values()):
+    if not any(filters.values()):
         return []
     ids: list[str] = []
     after: str | None = None
     while True:
-        page = await session.run(LIST, statuses=[status], limit=PAGE, after=after, **chosen)
+        page = await session.run(LIST, statuses=[status], limit=PAGE, after=after, **filters)
         ids.extend(memory.id for memory in page.memories)
         after = page.next
         if after is None:
@@ -170,5 +170,8 @@ def _print(console: Console, result: ForgetResult) -> None:
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @with_open_session
 async def unarchive(session: OpenSession, /, *, ids: tuple[str, ...]) -> None:
-    """Bring memories back from the archive; the same as `mindhold forget --undo`."""
+    """Bring memories back from the archive.
+
+    The same as `mindhold forget --undo`.
+    """
     await restore_memories(session, list(ids))

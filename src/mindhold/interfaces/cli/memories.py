@@ -25,7 +25,7 @@ LONGEST_CELL = 72
 @click.argument("id")
 @with_open_session
 async def show(session: OpenSession, /, *, id: str) -> None:
-    """One memory with its links and earlier versions. The beginning of its id is enough."""
+    """Show a memory with its links and earlier versions. A prefix of its id is enough."""
     from mindhold.memories.filters import SHOW
 
     result = await session.run(SHOW, id=id)
@@ -43,10 +43,10 @@ async def show(session: OpenSession, /, *, id: str) -> None:
             console.line(f"{'':<13}{line}")
     if result.links:
         console.line(console.style("\nLinks", bold=True))
-        for linked in result.links:
-            outward = linked.link.origin == result.memory.id
-            arrow = f"{linked.link.relation} →" if outward else f"← {linked.link.relation}"
-            console.line(f"  {arrow} {linked.id}  {one_line(linked.content, most=LONGEST_CELL)}")
+        for neighbour in result.links:
+            outward = neighbour.link.origin == result.memory.id
+            arrow = f"{neighbour.link.relation} →" if outward else f"← {neighbour.link.relation}"
+            console.line(f"  {arrow} {neighbour.id}  {one_line(neighbour.content, most=LONGEST_CELL)}")
     if result.versions:
         console.line(console.style("\nEarlier versions", bold=True))
         for version in result.versions:
@@ -65,24 +65,29 @@ async def show(session: OpenSession, /, *, id: str) -> None:
     ],
 )
 @click.option("--scope", metavar="NAME", help="Only in this scope.")
-@click.option("--everywhere", "-e", is_flag=True, help="In every scope, also in a project's folder.")
-@words("--tag", "-t", "tags", metavar="TAG", help="Only with each of these tags.")
+@click.option("--everywhere", "-e", is_flag=True, help="In every scope, even in a project's folder.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Only memories with all these tags.")
 @words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds.")
-@click.option("--topic", metavar="WORDS", help="Only of this topic.")
-@words("--status", "statuses", choices=STATUSES, metavar="STATUS", help="Instead of active ones.")
-@click.option("--archived", is_flag=True, help="In the archive, instead of active ones.")
-@click.option("--when", metavar="TIME", help="Only of this time.")
-@click.option("--order", type=click.Choice(ORDERS), help="How to sort (newest).")
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
-@click.option("--after", metavar="ID", help="The page after this memory.")
+@click.option("--topic", metavar="WORDS", help="Only memories of this topic.")
+@words(
+    "--status", "statuses", choices=STATUSES, metavar="STATUS", help="List these instead of active memories."
+)
+@click.option("--archived", is_flag=True, help="List the archive instead of active memories.")
+@click.option("--when", metavar="TIME", help="Only from this time.")
+@click.option("--order", type=click.Choice(ORDERS), help="The order (default: newest).")
+@click.option("--limit", "-n", type=int, metavar="N", help="How many at most (default: 20).")
+@click.option("--after", metavar="ID", help="Show the page after this memory.")
 @with_open_session
-async def list_memories(session: OpenSession, /, *, everywhere: bool, archived: bool, **given: Any) -> None:
-    """Memories by filter, page by page: of a project and Global in its folder, of all elsewhere."""
+async def list_memories(session: OpenSession, /, *, everywhere: bool, archived: bool, **fields: Any) -> None:
+    """List memories by filter, page by page.
+
+    In a project's folder, only those of the project and of Global.
+    """
     from mindhold.memories.filters import LIST
 
-    given["statuses"] = in_the_archive(given["statuses"], archived=archived)
-    here = session.running.loaded.in_project and not everywhere
-    result = await session.run(LIST, everywhere=not here, **given)
+    fields["statuses"] = statuses_with_archive(fields["statuses"], archived=archived)
+    in_project = session.running.loaded.in_project and not everywhere
+    result = await session.run(LIST, everywhere=not in_project, **fields)
     console = session.console
     if console.json:
         console.document(result)
@@ -91,7 +96,7 @@ async def list_memories(session: OpenSession, /, *, everywhere: bool, archived: 
     if not result.memories:
         console.line("No memory matches.")
         return
-    several = len(set(given["statuses"])) > 1
+    several = len(set(fields["statuses"])) > 1
     console.table(
         ["id", "date", *(["status"] if several else []), "kind", "scope", "content"],
         [
@@ -110,15 +115,15 @@ async def list_memories(session: OpenSession, /, *, everywhere: bool, archived: 
         console.note(
             f"{len(result.memories)} of {result.total:,}; --after {result.memories[-1].id} shows the next."
         )
-    if Status.ARCHIVED in given["statuses"]:
+    if Status.ARCHIVED in fields["statuses"]:
         console.note("`mindhold unarchive ID` brings one back.")
 
 
 @command("tags", remote=True, examples=["mindhold tags", "mindhold tags --scope work --json"])
-@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
+@click.option("--scope", metavar="NAME", help="Only this scope, those above it and Global.")
 @with_open_session
 async def tags(session: OpenSession, /, *, scope: str | None) -> None:
-    """Tags, and how many memories have each."""
+    """List tags and how many memories have each."""
     from mindhold.memories.filters import TAGS
 
     result = await session.run(TAGS, scope=scope)
@@ -132,14 +137,14 @@ async def tags(session: OpenSession, /, *, scope: str | None) -> None:
         session.console.table(["tag", "memories"], list(result.tags.items()))
 
 
-def in_the_archive(statuses: tuple[str, ...], *, archived: bool) -> tuple[str, ...]:
-    """What --archived means beside --status."""
+def statuses_with_archive(statuses: tuple[str, ...], *, archived: bool) -> tuple[str, ...]:
+    """Combine --archived and --status into statuses."""
     if archived and statuses:
         raise click.UsageError("--archived is `--status archived`: give one of them.")
     return (Status.ARCHIVED.value,) if archived else statuses
 
 
-def _worth(memory: MemoryView) -> str:
+def _utility(memory: MemoryView) -> str:
     shown = f", shown {memory.shown} times unasked" if memory.shown else ""
     return f"{memory.utility:g}, usefulness {memory.usefulness:g}{shown}"
 
@@ -162,7 +167,7 @@ def _facts(session: OpenSession, memory: MemoryView) -> list[tuple[str, str]]:
         ("importance", f"{memory.importance:g}, confidence {memory.confidence:g}, trust {memory.trust:g}"),
         ("tier", memory.tier + (", anchor" if memory.anchor else "")),
         ("uses", f"{memory.uses}{used}"),
-        ("utility", _worth(memory)),
+        ("utility", _utility(memory)),
         ("verified", local_time(memory.verified, zone) if memory.verified else "not yet"),
         ("next upkeep", local_time(memory.review, zone) if memory.review else ""),
         ("tokens", str(memory.tokens)),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
 
 
-TOLD = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged": "Unchanged"}
+VERBS = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged": "Unchanged"}
 
 
 @click.group(
@@ -35,9 +35,9 @@ TOLD = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged":
 )
 @click.pass_context
 def profile(ctx: click.Context) -> int | None:
-    """What is known of you: name, preferences, facts, contacts, notes.
+    """What is known of you: name, preferences, facts, notes.
 
-    Without a command it is shown. Agents are given it when a conversation begins; nothing in it fades.
+    Without a command it is shown. Agents get it when a conversation begins. Nothing in it fades.
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -48,14 +48,14 @@ def profile(ctx: click.Context) -> int | None:
 @profile.command("show", examples=["mindhold profile show", "mindhold profile show --json"])
 @with_open_session
 async def show_profile(session: OpenSession) -> None:
-    """All of it."""
+    """Show the whole profile."""
     from mindhold.profile.profile import SHOW_PROFILE
 
-    known = await session.run(SHOW_PROFILE)
+    result = await session.run(SHOW_PROFILE)
     if session.console.json:
-        session.console.document(known)
+        session.console.document(result)
     else:
-        _print(session, known)
+        _print(session, result)
 
 
 @profile.command(
@@ -68,22 +68,22 @@ async def show_profile(session: OpenSession) -> None:
 )
 @click.argument("key")
 @click.argument("value", nargs=-1, required=True)
-@click.option("--preference", is_flag=True, help="A preference, and no fact.")
+@click.option("--preference", is_flag=True, help="A preference instead of a fact.")
 @with_open_session
 async def set_entry(session: OpenSession, /, *, key: str, value: tuple[str, ...], preference: bool) -> None:
-    """Set a fact, a preference or the name. What it said before is kept, and `history` shows it."""
-    said = text_or_stdin(session, value)
+    """Set a fact, a preference or the name. `history` shows the earlier values."""
+    text = text_or_stdin(session, value)
     if key.strip().lower() == "name" and not preference:
-        await _change(session, name=said)
+        await _change(session, name=text)
     else:
-        await _change(session, **{"preferences" if preference else "facts": {key: said}})
+        await _change(session, **{"preferences" if preference else "facts": {key: text}})
 
 
 @profile.command("unset", examples=["mindhold profile unset favorite_color", "mindhold profile unset name"])
 @click.argument("key")
 @with_open_session
 async def unset_entry(session: OpenSession, /, *, key: str) -> None:
-    """Remove an entry; preferences.KEY and facts.KEY tell two of one name apart."""
+    """Remove an entry. preferences.KEY and facts.KEY distinguish two with one name."""
     await _change(session, remove=[key])
 
 
@@ -91,7 +91,7 @@ async def unset_entry(session: OpenSession, /, *, key: str) -> None:
 @click.argument("text", nargs=-1, required=True)
 @with_open_session
 async def learn(session: OpenSession, /, *, text: tuple[str, ...]) -> None:
-    """Read plain words, in English or Korean; what says no fact becomes a note."""
+    """Learn from a sentence in English or Korean. What states no fact becomes a note."""
     await _change(session, statement=text_or_stdin(session, text))
 
 
@@ -99,29 +99,29 @@ async def learn(session: OpenSession, /, *, text: tuple[str, ...]) -> None:
 @click.argument("key")
 @with_open_session
 async def history(session: OpenSession, /, *, key: str) -> None:
-    """All that an entry has said, oldest first."""
+    """Show every value of an entry, oldest first."""
     from mindhold.profile.profile import PROFILE_HISTORY
 
-    found = await session.run(PROFILE_HISTORY, entry=key)
+    result = await session.run(PROFILE_HISTORY, entry=key)
     console = session.console
     if console.json:
-        console.document(found)
+        console.document(result)
         return
     rows = [
         [
-            local_time(one.since, session.zone),
-            "now" if one.until is None else local_time(one.until, session.zone),
-            one.value,
-            one.by,
+            local_time(edition.since, session.zone),
+            "now" if edition.until is None else local_time(edition.until, session.zone),
+            edition.value,
+            edition.by,
         ]
-        for one in found.editions
+        for edition in result.editions
     ]
     console.table(["since", "until", "value", "by"], rows)
 
 
 @profile.group("contact", cls=Group, examples=["mindhold profile contact add Alice sister"])
 def contact() -> None:
-    """People, and what they are to you."""
+    """People and how they relate to you."""
 
 
 @contact.command("add", examples=["mindhold profile contact add Alice sister"])
@@ -129,7 +129,7 @@ def contact() -> None:
 @click.argument("relation", nargs=-1, required=True)
 @with_open_session
 async def add_contact(session: OpenSession, /, *, name: str, relation: tuple[str, ...]) -> None:
-    """Add somebody, or say anew what they are to you."""
+    """Add a person, or change the relation."""
     await _change(session, contacts=[{"name": name, "relation": " ".join(relation)}])
 
 
@@ -137,13 +137,13 @@ async def add_contact(session: OpenSession, /, *, name: str, relation: tuple[str
 @click.argument("name")
 @with_open_session
 async def remove_contact(session: OpenSession, /, *, name: str) -> None:
-    """Remove somebody."""
+    """Remove a person."""
     await _change(session, remove=[f"contacts.{name}"])
 
 
 @profile.group("note", cls=Group, examples=["mindhold profile note add I am allergic to penicillin"])
 def note() -> None:
-    """What fits nowhere else."""
+    """Notes about you that are no facts."""
 
 
 @note.command("add", examples=["mindhold profile note add I read on the train"])
@@ -158,39 +158,39 @@ async def add_note(session: OpenSession, /, *, text: tuple[str, ...]) -> None:
 @click.argument("note", nargs=-1, required=True)
 @with_open_session
 async def remove_note(session: OpenSession, /, *, note: tuple[str, ...]) -> None:
-    """Remove a note, by its key as `mindhold profile` shows it or by its words."""
+    """Remove a note by its key or its text. `mindhold profile` shows the keys."""
     await _change(session, remove=[f"notes.{' '.join(note)}"])
 
 
-async def _change(session: OpenSession, **given: Any) -> None:
+async def _change(session: OpenSession, **fields: Any) -> None:
     from mindhold.profile.profile import CHANGE_PROFILE
 
-    result = await session.run(CHANGE_PROFILE, **given)
+    result = await session.run(CHANGE_PROFILE, **fields)
     if session.console.json:
         session.console.document(result)
         return
-    for one in result.changes:
-        session.console.line(_told(one))
+    for change in result.changes:
+        session.console.line(_describe(change))
 
 
-def _told(one: EntryChangeView) -> str:
-    name = one.label if one.section == "contacts" else one.key
-    value = "" if one.value is None else f" = {neutral(one.value)}"
-    before = f" (was {neutral(one.previous)})" if one.change == "replaced" and one.previous else ""
-    place = one.section if one.section == "name" else f"{one.section}.{neutral(name)}"
-    return f"{TOLD[one.change]} {place}{value}{before}"
+def _describe(change: EntryChangeView) -> str:
+    name = change.label if change.section == "contacts" else change.key
+    value = "" if change.value is None else f" = {neutral(change.value)}"
+    before = f" (was {neutral(change.previous)})" if change.change == "replaced" and change.previous else ""
+    place = change.section if change.section == "name" else f"{change.section}.{neutral(name)}"
+    return f"{VERBS[change.change]} {place}{value}{before}"
 
 
-def _print(session: OpenSession, known: ProfileView) -> None:
+def _print(session: OpenSession, profile_view: ProfileView) -> None:
     console = session.console
-    if not known.entries:
+    if not profile_view.entries:
         console.line("Nothing is known yet. `mindhold profile set name ...` begins it.")
     section = ""
-    for entry in known.entries:
+    for entry in profile_view.entries:
         if entry.section != section:
             section = entry.section
             console.line(console.style(section, bold=True))
         name = entry.label if section == "contacts" else entry.key
         shared = "  (everybody's)" if entry.shared else ""
-        said = neutral(entry.value) if section == "name" else f"{neutral(name)}: {neutral(entry.value)}"
-        console.line(f"  {said}{shared}")
+        text = neutral(entry.value) if section == "name" else f"{neutral(name)}: {neutral(entry.value)}"
+        console.line(f"  {text}{shared}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mindhold.interfaces.cli.command import command, with_open_session, words
-from mindhold.interfaces.cli.memories import in_the_archive
+from mindhold.interfaces.cli.memories import statuses_with_archive
 from mindhold.interfaces.cli.output import local_time, one_line, relation_words
 from mindhold.interfaces.cli.remember import text_or_stdin
 from mindhold.interfaces.cli.session import OpenSession
@@ -34,43 +34,43 @@ INDENT = 9
     ],
 )
 @click.argument("query", nargs=-1)
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many (recall.limit, 10).")
-@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
-@click.option("--everywhere", "-e", is_flag=True, help="In every scope.")
-@words("--tag", "-t", "tags", metavar="TAG", help="Only with each of these tags.")
+@click.option("--limit", "-n", type=int, metavar="N", help="How many at most (default: recall.limit, 10).")
+@click.option("--scope", metavar="NAME", help="Search this scope, those above it and Global.")
+@click.option("--everywhere", "-e", is_flag=True, help="Search every scope.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Only memories with all these tags.")
 @words(
     "--kind", "-k", "kinds", choices=[kind.value for kind in Kind], metavar="KIND", help="Only these kinds."
 )
-@click.option("--topic", metavar="WORDS", help="Only of this topic.")
-@click.option("--when", metavar="TIME", help='Only of this time: "yesterday", "March 2023", "last week".')
-@click.option("--since", metavar="TIME", help="Only of this time or later.")
-@click.option("--until", metavar="TIME", help="Only of this time or earlier.")
-@words("--keyword", "keywords", metavar="WORD", help="Words that weigh in besides the query.")
+@click.option("--topic", metavar="WORDS", help="Only memories of this topic.")
+@click.option("--when", metavar="TIME", help='Only from this time: "yesterday", "March 2023", "last week".')
+@click.option("--since", metavar="TIME", help="Only from this time or later.")
+@click.option("--until", metavar="TIME", help="Only from this time or earlier.")
+@words("--keyword", "keywords", metavar="WORD", help="Extra words that count besides the query.")
+@click.option("--budget", "token_budget", type=int, metavar="TOKENS", help="The most tokens of the answer.")
 @click.option(
-    "--budget", "token_budget", type=int, metavar="TOKENS", help="At most so many tokens of answer."
+    "--min-score", "minimum_score", type=float, metavar="0..1", help="Leave out what scores below this."
 )
-@click.option("--min-score", "minimum_score", type=float, metavar="0..1", help="Nothing that scores below.")
-@click.option("--links", "-l", is_flag=True, help="Show what each is linked to.")
+@click.option("--links", "-l", is_flag=True, help="Show the links of each memory.")
 @words(
     "--relation",
     "relations",
-    choices=[one.value for one in Relation],
+    choices=[relation.value for relation in Relation],
     metavar="RELATION",
-    help="Links to follow.",
+    help="The relations of the links to show.",
 )
 @click.option(
-    "--context", "-C", "neighbours", type=int, metavar="N", help="So many turns before and after each."
+    "--context", "-C", "neighbours", type=int, metavar="N", help="Show this many turns before and after each."
 )
 @words(
     "--status",
     "statuses",
-    choices=[one.value for one in Status],
+    choices=[status.value for status in Status],
     metavar="STATUS",
-    help="Instead of active ones.",
+    help="Search these instead of active memories.",
 )
-@click.option("--archived", is_flag=True, help="In the archive, instead of active ones.")
-@click.option("--no-count", is_flag=True, help="Don't count this as a use of what is found.")
-@click.option("--full", is_flag=True, help="Print long memories whole.")
+@click.option("--archived", is_flag=True, help="Search the archive instead of active memories.")
+@click.option("--no-count", is_flag=True, help="Don't count this as a use of the memories.")
+@click.option("--full", is_flag=True, help="Print long memories in full.")
 @with_open_session
 async def recall(
     session: OpenSession,
@@ -82,21 +82,21 @@ async def recall(
     no_count: bool,
     archived: bool,
     full: bool,
-    **given: Any,
+    **fields: Any,
 ) -> None:
     """Find memories by words and by meaning."""
     from mindhold.memories.recall import RECALL
 
-    given["statuses"] = in_the_archive(given["statuses"], archived=archived)
-    given["links"] = given["links"] or bool(given["relations"])
+    fields["statuses"] = statuses_with_archive(fields["statuses"], archived=archived)
+    fields["links"] = fields["links"] or bool(fields["relations"])
     result = await session.run(
         RECALL,
-        minimum_trust=0.0,  # a person sees for themselves; agents don't
+        minimum_trust=0.0,  # people judge for themselves; agents get trusted memories only
         query=" ".join(query),
         since=await session.instant(since) if since else None,
         until=await session.instant(until, end=True) if until else None,
         count_use=not no_count,
-        **given,
+        **fields,
     )
     if session.console.json:
         session.console.document(result)
@@ -105,16 +105,16 @@ async def recall(
         how = "Only from" if result.timeframe.filters else "Preferring"
         session.console.note(f"{how} {result.timeframe.words} ({result.timeframe.phrase!r})")
     if not result.hits:
-        session.console.line(_nothing(result, everywhere=given["everywhere"]))
+        session.console.line(_explain_nothing(result, everywhere=fields["everywhere"]))
     for number, hit in enumerate(result.hits, 1):
-        content = await _whole(session, hit) if full and hit.truncated else hit.content
+        content = await _full_content(session, hit) if full and hit.truncated else hit.content
         _print_hit(session, number, hit, content=content, full=full)
     if any(hit.status == Status.ARCHIVED for hit in result.hits):
         session.console.note("`mindhold unarchive ID` brings one back from the archive.")
     session.console.note(result.notice)
 
 
-def _nothing(result: RecallResult, *, everywhere: bool) -> str:
+def _explain_nothing(result: RecallResult, *, everywhere: bool) -> str:
     if result.considered == 0:
         where = "" if everywhere else f" in {', '.join(result.scopes)}"
         return f"Nothing is remembered{where} that these filters let through. Try --everywhere, or fewer filters."
@@ -122,11 +122,10 @@ def _nothing(result: RecallResult, *, everywhere: bool) -> str:
     return f"Nothing found. Try other words;{wider} --min-score 0 shows the nearest there is."
 
 
-async def _whole(session: OpenSession, hit: HitView) -> str:
+async def _full_content(session: OpenSession, hit: HitView) -> str:
     from mindhold.memories.filters import SHOW
 
-    shown = await session.run(SHOW, id=hit.id)
-    return shown.memory.content
+    return (await session.run(SHOW, id=hit.id)).memory.content
 
 
 def _print_hit(session: OpenSession, number: int, hit: HitView, *, content: str, full: bool) -> None:
@@ -139,21 +138,21 @@ def _print_hit(session: OpenSession, number: int, hit: HitView, *, content: str,
         console.line(margin + line)
     if hit.truncated and not full:
         console.line(margin + console.style(f"… cut; `mindhold show {hit.id}` prints all of it", dim=True))
-    console.line(margin + console.style(_about(session, hit), dim=True))
-    for said, ids in (("contradicted by", hit.contradicted_by), ("contradicts", hit.contradicts)):
+    console.line(margin + console.style(_details(session, hit), dim=True))
+    for label, ids in (("contradicted by", hit.contradicted_by), ("contradicts", hit.contradicts)):
         if ids:
-            console.line(margin + console.style(f"{said} {', '.join(ids)}", fg="yellow"))
+            console.line(margin + console.style(f"{label} {', '.join(ids)}", fg="yellow"))
     for turn in hit.before:
         console.line(margin + console.style(f"before: {one_line(turn.content)}", dim=True))
     for turn in hit.after:
         console.line(margin + console.style(f"after: {one_line(turn.content)}", dim=True))
-    for linked in hit.links:
-        relation = relation_words(linked.link.relation, outward=linked.link.origin == hit.id)
-        told = f"{relation}: {one_line(linked.content)} ({linked.id})"
-        console.line(margin + console.style(told, dim=True))
+    for neighbour in hit.links:
+        relation = relation_words(neighbour.link.relation, outward=neighbour.link.origin == hit.id)
+        text = f"{relation}: {one_line(neighbour.content)} ({neighbour.id})"
+        console.line(margin + console.style(text, dim=True))
 
 
-def _about(session: OpenSession, hit: HitView) -> str:
+def _details(session: OpenSession, hit: HitView) -> str:
     parts = [
         hit.id,
         hit.kind,
@@ -179,15 +178,20 @@ LONGEST_SOURCE = 160
     ],
 )
 @click.argument("question", nargs=-1, required=True)
-@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many memories to consult (30).")
+@click.option("--scope", metavar="NAME", help="Search this scope, those above it and Global.")
+@click.option(
+    "--limit", "-n", type=int, metavar="N", help="How many memories to consult at most (default: 30)."
+)
 @with_open_session
-async def ask(session: OpenSession, /, *, question: tuple[str, ...], **given: Any) -> None:
-    """Answer a question from memory, with sources: in remembered sentences, or in a model's words if you configured one."""
+async def ask(session: OpenSession, /, *, question: tuple[str, ...], **fields: Any) -> None:
+    """Answer a question from memory, with sources.
+
+    The answer quotes memories, or is written by a language model if you configured one.
+    """
     from mindhold.memories.ask import ASK
 
     session.running.warm()
-    result = await session.run(ASK, question=text_or_stdin(session, question), **given)
+    result = await session.run(ASK, question=text_or_stdin(session, question), **fields)
     console = session.console
     if console.json:
         console.document(result)
@@ -195,8 +199,10 @@ async def ask(session: OpenSession, /, *, question: tuple[str, ...], **given: An
     for line in console.paragraphs(result.answer, indent=0):
         console.line(line)
     for number, source in enumerate(result.citations, 1):
-        told = f"[{number}] {source.id} · {source.kind} · {one_line(source.content, most=LONGEST_SOURCE)}"
-        console.line(console.style(told, dim=True))
+        reference = (
+            f"[{number}] {source.id} · {source.kind} · {one_line(source.content, most=LONGEST_SOURCE)}"
+        )
+        console.line(console.style(reference, dim=True))
     if result.model:
         console.note(f"In the words of {result.model}.")
     console.note(result.notice)

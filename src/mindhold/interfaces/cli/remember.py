@@ -21,8 +21,7 @@ from mindhold.model.errors import ContentTooLarge, InvalidInput, MindholdError, 
 from mindhold.model.memory import Kind
 
 if TYPE_CHECKING:
-    from mindhold.interfaces.runtime import ProgressCallback
-    from mindhold.memories.remember import RememberResult
+    from mindhold.memories.write import RememberResult
     from mindhold.operations import Input
 
 
@@ -42,28 +41,30 @@ MOST_BYTES_A_CHARACTER = 4
     ],
 )
 @click.argument("text", nargs=-1)
-@click.option("--file", "path", metavar="PATH", help="Take the text from a file.")
-@click.option("--batch", is_flag=True, help="Take JSON lines: a string, or an object with the fields of one.")
-@click.option("--kind", type=click.Choice(KINDS), help="What sort of knowledge it is (note).")
-@click.option("--scope", metavar="NAME", help="The scope to keep it in.")
+@click.option("--file", "path", metavar="PATH", help="Read the text from a file.")
+@click.option(
+    "--batch", is_flag=True, help="Read JSON lines: a string or an object with the fields of a memory."
+)
+@click.option("--kind", type=click.Choice(KINDS), help="The kind of knowledge (default: note).")
+@click.option("--scope", metavar="NAME", help="The scope to store it in.")
 @click.option("--topic", metavar="WORDS", help="What it is about.")
 @words("--tag", "-t", "tags", metavar="TAG", help="Tags; repeat, or separate with commas.")
-@words("--keyword", "keywords", metavar="WORD", help="Further words to find it by.")
-@click.option(
-    "--importance", type=float, metavar="0..1", help="How much it matters; by its kind if not given."
-)
+@words("--keyword", "keywords", metavar="WORD", help="More words to find it by.")
+@click.option("--importance", type=float, metavar="0..1", help="How much it matters (default: by its kind).")
 @click.option("--when", metavar="TIME", help='When it happened: a date, or words such as "last Monday".')
-@click.option("--anchor", is_flag=True, help="Never forgotten without --force.")
-@click.option("--permanent", is_flag=True, help="Kept for good, whatever happens to the rest.")
+@click.option("--anchor", is_flag=True, help="Never forget it without --force.")
+@click.option("--permanent", is_flag=True, help="Keep it for good; it never fades.")
 @click.option("--source", metavar="WORDS", help="Where it comes from.")
-@click.option("--conversation", metavar="ID", help="The conversation that it is a turn of.")
-@click.option("--position", type=int, metavar="N", help="Which turn of it.")
+@click.option("--conversation", metavar="ID", help="The conversation that it is part of.")
+@click.option("--position", type=int, metavar="N", help="The number of the turn in it.")
 @click.option("--file-ref", "file", metavar="PATH", help="The file that it is about.")
 @click.option("--line", type=int, metavar="N", help="The line in that file.")
-@click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="Anything else; repeat.")
+@click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="Any other data; repeat.")
 @words("--link", "linked_to", metavar="ID", help="A memory that it relates to.")
 @click.option("--keep", "keep_noise", is_flag=True, help="Store it even if it looks like noise.")
-@click.option("--dry-run", is_flag=True, help="Say what would be stored, linked and replaced; store nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would be stored, linked and replaced; store nothing."
+)
 @click.option(
     "--key", "idempotency_key", metavar="KEY", help="The same key again within a day stores nothing new."
 )
@@ -79,7 +80,7 @@ async def remember(
     when: str | None,
     metadata: tuple[str, ...],
     no_jobs: bool,
-    **given: Any,
+    **fields: Any,
 ) -> int:
     """Store a memory.
 
@@ -87,19 +88,17 @@ async def remember(
     """
     from mindhold.memories.remember import REMEMBER
 
-    given["metadata"] = pairs(metadata) or None
-    given["occurred"] = await session.instant(when) if when else None
+    fields["metadata"] = pairs(metadata) or None
+    fields["occurred"] = await session.instant(when) if when else None
     if batch:
-        pass
-
         if text:
             raise click.UsageError("--batch reads stdin or --file, and takes no TEXT.")
-        if given["idempotency_key"]:
+        if fields["idempotency_key"]:
             raise click.UsageError("With --batch each line has its own idempotency_key.")
-        return await remember_lines(session, path, defaults=given, run_jobs=not no_jobs)
-    content = _content(session, text, path)
-    given["source"] = given["source"] or (path if path and path != "-" else None)
-    result = await session.run(REMEMBER, content=content, dialect="cli", **given)
+        return await remember_lines(session, path, defaults=fields, run_jobs=not no_jobs)
+    content = _read_content(session, text, path)
+    fields["source"] = fields["source"] or (path if path and path != "-" else None)
+    result = await session.run(REMEMBER, content=content, dialect="cli", **fields)
     if session.console.json:
         session.console.document(result)
     else:
@@ -107,19 +106,19 @@ async def remember(
     return 0
 
 
-def pairs(given: tuple[str, ...]) -> dict[str, str]:
-    """KEY=VALUE options as a mapping."""
-    found: dict[str, str] = {}
-    for pair in given:
+def pairs(options: tuple[str, ...]) -> dict[str, str]:
+    """Parse KEY=VALUE options into a mapping."""
+    mapping: dict[str, str] = {}
+    for pair in options:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param_hint="--meta")
-        found[key.strip()] = value
-    return found
+        mapping[key.strip()] = value
+    return mapping
 
 
 def read_text(stream: BinaryIO, *, longest: int) -> str:
-    """UTF-8 of at most `longest` characters. Raises InvalidInput, ContentTooLarge."""
+    """Read UTF-8 text of at most `longest` characters. Raises InvalidInput, ContentTooLarge."""
     data = stream.read(longest * MOST_BYTES_A_CHARACTER + 1)
     if len(data) > longest * MOST_BYTES_A_CHARACTER:
         raise ContentTooLarge(
@@ -135,7 +134,7 @@ def read_text(stream: BinaryIO, *, longest: int) -> str:
 
 @contextmanager
 def open_binary(path: str) -> Iterator[BinaryIO]:
-    """A file, or stdin for `-`. Raises InvalidInput."""
+    """Open a file, or stdin for `-`. Raises InvalidInput."""
     if path == "-":
         yield sys.stdin.buffer
         return
@@ -147,13 +146,13 @@ def open_binary(path: str) -> Iterator[BinaryIO]:
 
 
 def text_or_stdin(session: OpenSession, text: tuple[str, ...]) -> str:
-    """The words, or what is piped in for `-`."""
+    """Join the words; `-` reads stdin."""
     if text != ("-",):
         return " ".join(text)
     return read_text(sys.stdin.buffer, longest=session.running.loaded.settings.intake.longest)
 
 
-def _content(session: OpenSession, text: tuple[str, ...], path: str | None) -> str:
+def _read_content(session: OpenSession, text: tuple[str, ...], path: str | None) -> str:
     if path and text:
         raise click.UsageError("Give a TEXT or a --file, not both.")
     if path:
@@ -202,18 +201,18 @@ def _print(console: Console, result: RememberResult) -> None:
 
 
 CHUNK = 500
-MOST_TOLD = 20
+MOST_SHOWN = 20
 AGAIN = "Run the whole batch again: what is stored already is not stored twice."
 
 
 @dataclass
 class BatchCounts:
-    """What became of each line."""
+    """The outcome of each line of a batch."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def answered(self, number: int, result: RememberResult) -> None:
-        """One line's answer."""
+        """Add the answer to a line."""
         self.lines.append(
             {
                 "line": number,
@@ -225,13 +224,13 @@ class BatchCounts:
         )
 
     def unanswered(self, numbers: Iterable[int], error: MindholdError) -> None:
-        """Lines that some of may have been stored before the database failed."""
+        """Add lines of which some may have been stored before the database failed."""
         self.lines += [
             {"line": number, "outcome": "unknown", "id": None, "error": str(error)} for number in numbers
         ]
 
     def failed(self, number: int, error: MindholdError) -> None:
-        """One line that could not be used."""
+        """Add a line that could not be used."""
         self.lines.append({"line": number, "outcome": "failed", "id": None, "error": str(error)})
 
     @property
@@ -242,31 +241,32 @@ class BatchCounts:
 async def remember_lines(
     session: OpenSession, path: str | None, *, defaults: Mapping[str, Any], run_jobs: bool
 ) -> int:
-    """Store in chunks; a bad line is told and passed over. Exit status 1 when there was one.
+    """Store a batch in chunks and return the exit status.
 
-    A failure that ends it has its own exit status, but what was stored by then is told.
+    Bad lines are reported and skipped, with exit status 1. A failure that ends the batch has its own exit status; what
+    was stored until then is reported.
     """
     from mindhold.jobs.queue import RUN_JOBS
 
-    tally, ran = BatchCounts(), 0
+    tally, jobs = BatchCounts(), 0
     try:
-        with open_binary(path or "-") as stream, session.console.progress() as told:
+        with open_binary(path or "-") as stream, session.console.progress() as progress:
             numbered = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
             while chunk := list(islice(numbered, CHUNK)):
-                await _take(session, chunk, tally=tally, defaults=defaults)
-                _tell(told, tally)
-        if run_jobs and tally.counts["stored"] and not session.server:  # a server does its jobs itself
-            ran = len((await session.run(RUN_JOBS, scheduled=False)).ran)
+                await _store_chunk(session, chunk, tally=tally, defaults=defaults)
+                progress("remember", len(tally.lines), None)
+        if run_jobs and tally.counts["stored"] and not session.server:  # a server runs its jobs itself
+            jobs = len((await session.run(RUN_JOBS, scheduled=False)).ran)
     except MindholdError as error:
         if not tally.lines:
             raise
-        _report(session, tally, jobs=ran, error=error)
+        _report(session, tally, jobs=jobs, error=error)
         return error.exit_status
-    _report(session, tally, jobs=ran, error=None)
+    _report(session, tally, jobs=jobs, error=None)
     return 1 if tally.counts["failed"] else 0
 
 
-async def _take(
+async def _store_chunk(
     session: OpenSession,
     chunk: Iterable[tuple[int, bytes]],
     *,
@@ -280,14 +280,14 @@ async def _take(
     for number, line in chunk:
         try:
             items[number] = build_input(
-                operation("remember"), {"dialect": "cli", **defaults, **_fields(line)}
+                operation("remember"), {"dialect": "cli", **defaults, **_parse_line(line)}
             )
         except InvalidInput as error:
             tally.failed(number, error)
     try:
         answer = await session.run(REMEMBER_MANY, items=list(items.values()))
-    except (InvalidInput, NotFound):  # one of them spoils the chunk: find out which
-        await _take_singly(session, items, tally=tally)
+    except (InvalidInput, NotFound):  # one line is bad: find out which
+        await _store_singly(session, items, tally=tally)
         return
     except MindholdError as error:
         tally.unanswered(items, error)
@@ -296,7 +296,7 @@ async def _take(
         tally.answered(number, result)
 
 
-async def _take_singly(session: OpenSession, items: Mapping[int, Input], *, tally: BatchCounts) -> None:
+async def _store_singly(session: OpenSession, items: Mapping[int, Input], *, tally: BatchCounts) -> None:
     from mindhold.memories.write import REMEMBER_MANY
 
     for number, item in items.items():
@@ -311,7 +311,7 @@ async def _take_singly(session: OpenSession, items: Mapping[int, Input], *, tall
             tally.answered(number, answer.results[0])
 
 
-def _fields(line: bytes) -> dict[str, Any]:
+def _parse_line(line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except ValueError as error:
@@ -323,10 +323,6 @@ def _fields(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidInput("Neither a string nor an object.")
     return value
-
-
-def _tell(told: ProgressCallback, tally: BatchCounts) -> None:
-    told("remember", len(tally.lines), None)
 
 
 def _report(session: OpenSession, tally: BatchCounts, *, jobs: int, error: MindholdError | None) -> None:
@@ -359,14 +355,14 @@ def _print_counts(session: OpenSession, tally: BatchCounts) -> None:
     if replaced:
         number = sum(len(line["superseded"]) for line in replaced)
         session.console.line(f"The place of {plural(number, 'earlier memory')} was taken:")
-    for line in replaced[:MOST_TOLD]:
+    for line in replaced[:MOST_SHOWN]:
         session.console.line(
             f"  line {line['line']}: {line['id']} takes the place of {', '.join(line['superseded'])}"
         )
-    if len(replaced) > MOST_TOLD:
-        session.console.line(f"  … and {len(replaced) - MOST_TOLD} more; --json lists them all.")
+    if len(replaced) > MOST_SHOWN:
+        session.console.line(f"  … and {len(replaced) - MOST_SHOWN} more; --json lists them all.")
     failures = [line for line in tally.lines if line["outcome"] == "failed"]
-    for line in failures[:MOST_TOLD]:
+    for line in failures[:MOST_SHOWN]:
         session.console.warn(f"  line {line['line']}: {line['error']}")
-    if len(failures) > MOST_TOLD:
-        session.console.warn(f"  … and {len(failures) - MOST_TOLD} more; --json lists them all.")
+    if len(failures) > MOST_SHOWN:
+        session.console.warn(f"  … and {len(failures) - MOST_SHOWN} more; --json lists them all.")

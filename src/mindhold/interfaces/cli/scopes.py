@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     examples=["mindhold scopes list", "mindhold scopes create work --description 'The day job'"],
 )
 def scopes() -> None:
-    """The partitions that memories live in.
+    """The partitions of memory.
 
-    They nest, and every call sees its own, those above it, and Global.
+    Scopes nest. A call sees its own scope, those above it, and Global.
     """
 
 
 @scopes.command("list", examples=["mindhold scopes list --json"])
 @with_open_session
 async def list_scopes(session: OpenSession) -> None:
-    """Every scope with its counts."""
+    """List every scope with its counts."""
     from mindhold.projects.scope_operations import LIST_SCOPES
 
     result = await session.run(LIST_SCOPES)
@@ -45,14 +45,14 @@ async def list_scopes(session: OpenSession) -> None:
         ["scope", "memories", "kind", "within", "active", "description"],
         [
             [
-                one.name,
-                "?" if one.memories is None else one.memories,
-                one.kind,
-                one.parent or "",
-                "yes" if one.active else "no",
-                one.description,
+                scope.name,
+                "?" if scope.memories is None else scope.memories,
+                scope.kind,
+                scope.parent or "",
+                "yes" if scope.active else "no",
+                scope.description,
             ]
-            for one in result.scopes
+            for scope in result.scopes
         ],
     )
 
@@ -61,7 +61,7 @@ async def list_scopes(session: OpenSession) -> None:
 @click.argument("name")
 @with_open_session
 async def show_scope(session: OpenSession, /, *, name: str) -> None:
-    """One scope, closely."""
+    """Show one scope in detail."""
     from mindhold.projects.scope_operations import SHOW_SCOPE
 
     _print(session, await session.run(SHOW_SCOPE, name=name))
@@ -73,14 +73,14 @@ async def show_scope(session: OpenSession, /, *, name: str) -> None:
 @click.argument("name")
 @click.option("--description", metavar="WORDS", help="What belongs here.")
 @click.option("--kind", metavar="WORD", help="general, or project.")
-@click.option("--parent", metavar="NAME", help="The scope that it is within.")
-@words("--keyword", "keywords", metavar="WORD", help="Words that speak of it.")
+@click.option("--parent", metavar="NAME", help="The scope that contains it.")
+@words("--keyword", "keywords", metavar="WORD", help="Words that mark a text as belonging here.")
 @with_open_session
-async def create_scope(session: OpenSession, /, **given: Any) -> None:
-    """Make a scope."""
+async def create_scope(session: OpenSession, /, **fields: Any) -> None:
+    """Create a scope."""
     from mindhold.projects.scope_operations import CREATE_SCOPE
 
-    _print(session, await session.run(CREATE_SCOPE, **given), told="Created")
+    _print(session, await session.run(CREATE_SCOPE, **fields), verb="Created")
 
 
 @scopes.command("describe", examples=["mindhold scopes describe work 'All about the day job'"])
@@ -88,13 +88,13 @@ async def create_scope(session: OpenSession, /, **given: Any) -> None:
 @click.argument("description", nargs=-1, required=True)
 @with_open_session
 async def describe_scope(session: OpenSession, /, *, name: str, description: tuple[str, ...]) -> None:
-    """Say what belongs in a scope."""
+    """Describe what belongs in a scope."""
     from mindhold.projects.scope_operations import CHANGE_SCOPE
 
     _print(
         session,
         await session.run(CHANGE_SCOPE, name=name, description=" ".join(description)),
-        told="Described",
+        verb="Described",
     )
 
 
@@ -103,13 +103,13 @@ async def describe_scope(session: OpenSession, /, *, name: str, description: tup
 @click.argument("keywords", nargs=-1)
 @with_open_session
 async def set_keywords(session: OpenSession, /, *, name: str, keywords: tuple[str, ...]) -> None:
-    """Name the words that speak of a scope, instead of those that it had; none takes them away.
+    """Replace the keywords of a scope; without any, remove them.
 
-    What an assistant stores without a scope goes where such a word stands in it.
+    A text that an assistant stores without a scope goes to the scope whose keyword it contains.
     """
     from mindhold.projects.scope_operations import CHANGE_SCOPE
 
-    _print(session, await session.run(CHANGE_SCOPE, name=name, keywords=list(keywords)), told="Changed")
+    _print(session, await session.run(CHANGE_SCOPE, name=name, keywords=list(keywords)), verb="Changed")
 
 
 @scopes.command("nest", examples=["mindhold scopes nest api work", "mindhold scopes nest api Global"])
@@ -117,10 +117,10 @@ async def set_keywords(session: OpenSession, /, *, name: str, keywords: tuple[st
 @click.argument("parent")
 @with_open_session
 async def nest_scope(session: OpenSession, /, *, name: str, parent: str) -> None:
-    """Put a scope within another; within Global lifts it to the top."""
+    """Move a scope into another; into Global moves it to the top."""
     from mindhold.projects.scope_operations import CHANGE_SCOPE
 
-    _print(session, await session.run(CHANGE_SCOPE, name=name, parent=parent), told="Nested")
+    _print(session, await session.run(CHANGE_SCOPE, name=name, parent=parent), verb="Nested")
 
 
 @scopes.command("rename", examples=["mindhold scopes rename api rest-api"])
@@ -128,10 +128,10 @@ async def nest_scope(session: OpenSession, /, *, name: str, parent: str) -> None
 @click.argument("new_name")
 @with_open_session
 async def rename_scope(session: OpenSession, /, *, name: str, new_name: str) -> None:
-    """Give a scope another name; its memories follow."""
+    """Rename a scope; its memories follow."""
     from mindhold.projects.scope_operations import RENAME_SCOPE
 
-    _print(session, await session.run(RENAME_SCOPE, name=name, new_name=new_name), told="Renamed")
+    _print(session, await session.run(RENAME_SCOPE, name=name, new_name=new_name), verb="Renamed")
 
 
 @scopes.command("activate", examples=["mindhold scopes activate work"])
@@ -141,7 +141,7 @@ async def activate_scope(session: OpenSession, /, *, name: str) -> None:
     """Switch a scope on again."""
     from mindhold.projects.scope_operations import CHANGE_SCOPE
 
-    _print(session, await session.run(CHANGE_SCOPE, name=name, active=True), told="Activated")
+    _print(session, await session.run(CHANGE_SCOPE, name=name, active=True), verb="Activated")
 
 
 @scopes.command("deactivate", examples=["mindhold scopes deactivate work"])
@@ -151,16 +151,16 @@ async def deactivate_scope(session: OpenSession, /, *, name: str) -> None:
     """Switch a scope off; its memories stay."""
     from mindhold.projects.scope_operations import CHANGE_SCOPE
 
-    _print(session, await session.run(CHANGE_SCOPE, name=name, active=False), told="Deactivated")
+    _print(session, await session.run(CHANGE_SCOPE, name=name, active=False), verb="Deactivated")
 
 
 @scopes.command("delete", examples=["mindhold scopes delete work --export work.jsonl --yes"])
 @click.argument("name")
-@click.option("--export", metavar="PATH", help="Where its memories go first (the export folder).")
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--export", metavar="PATH", help="The export file (default: in the export folder).")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
 @with_open_session
 async def delete_scope(session: OpenSession, /, *, name: str, export: str | None, yes: bool) -> None:
-    """Export a scope's memories, then remove it and them for good."""
+    """Export a scope, then remove it and its memories for good."""
     from mindhold.projects.scope_operations import DELETE_SCOPE
 
     console = session.console
@@ -184,11 +184,11 @@ async def delete_scope(session: OpenSession, /, *, name: str, export: str | None
     "retire", examples=["mindhold scopes retire work", "mindhold scopes retire work --delete --yes"]
 )
 @click.argument("name")
-@click.option("--delete", is_flag=True, help="Remove it and its memories for good besides.")
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--delete", is_flag=True, help="Also remove it and its memories for good.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
 @with_open_session
 async def retire_scope(session: OpenSession, /, *, name: str, delete: bool, yes: bool) -> None:
-    """Put a scope aside that is no longer needed: backed up, then found by nobody who doesn't name it."""
+    """Back up a scope and switch it off. Then only calls that name it find its memories."""
     from mindhold.projects.scope_operations import RETIRE_SCOPE
 
     console = session.console
@@ -203,9 +203,9 @@ async def retire_scope(session: OpenSession, /, *, name: str, delete: bool, yes:
     console.line(f"All that was in it is in backups/{result.backup}.")
     if result.receipt:
         print_receipt(console, result.receipt)
-    for said in (result.note, result.notice):
-        if said:
-            console.note(neutral(said))
+    for text in (result.note, result.notice):
+        if text:
+            console.note(neutral(text))
 
 
 @scopes.command("revive", examples=["mindhold scopes revive work"])
@@ -215,16 +215,16 @@ async def revive_scope(session: OpenSession, /, *, name: str) -> None:
     """Switch a retired scope on again."""
     from mindhold.projects.scope_operations import REVIVE_SCOPE
 
-    _print(session, await session.run(REVIVE_SCOPE, name=name), told="Revived")
+    _print(session, await session.run(REVIVE_SCOPE, name=name), verb="Revived")
 
 
-def _print(session: OpenSession, scope: ScopeView, *, told: str = "") -> None:
+def _print(session: OpenSession, scope: ScopeView, *, verb: str = "") -> None:
     console = session.console
     if console.json:
         console.document(scope)
         return
-    if told:
-        console.line(f"{told} {neutral(scope.name)}.")
+    if verb:
+        console.line(f"{verb} {neutral(scope.name)}.")
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in scope.kinds.items())
     for name, value in (

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     ],
 )
 @click.argument("tool", required=False)
-@click.option("--relevant/--irrelevant", default=None, help="Whether the answer was about what was asked.")
+@click.option("--relevant/--irrelevant", default=None, help="Whether the answer fitted the question.")
 @click.option(
-    "--sufficient/--insufficient", default=None, help="Whether it was enough (so, if it was relevant)."
+    "--sufficient/--insufficient", default=None, help="Whether it was enough (default: if relevant)."
 )
 @click.option("--suggestion", metavar="TEXT", help="What would have been better.")
 @click.option("--context", metavar="TEXT", help="What it was needed for.")
-@words("--memory", "memories", metavar="ID", help="The memories that it is about.")
+@words("--memory", "memories", metavar="ID", help="The memories that you rate.")
 @with_open_session
 async def feedback(
     session: OpenSession,
@@ -42,27 +42,27 @@ async def feedback(
     relevant: bool | None,
     sufficient: bool | None,
     memories: tuple[str, ...],
-    **given: Any,
+    **fields: Any,
 ) -> None:
-    """What callers think of the tools; with a TOOL, say what you think of its answer."""
+    """Show how callers rate the tools, or rate a TOOL."""
     from mindhold.memories.feedback import FEEDBACK
     from mindhold.memories.filters import SHOW
 
     if tool is None:
-        if relevant is not None or sufficient is not None or memories or any(given.values()):
+        if relevant is not None or sufficient is not None or memories or any(fields.values()):
             raise click.UsageError("Name the TOOL that it is about.")
         await _report(session)
         return
     if relevant is None:
         raise click.UsageError("Say --relevant or --irrelevant.")
-    full = [(await session.run(SHOW, id=one)).memory.id for one in memories]
+    memory_ids = [(await session.run(SHOW, id=one)).memory.id for one in memories]
     result = await session.run(
         FEEDBACK,
         tool_name=tool,
         relevant=relevant,
         sufficient=relevant if sufficient is None else sufficient,
-        memories=full or None,
-        **given,
+        memories=memory_ids or None,
+        **fields,
     )
     if session.console.json:
         session.console.document(result)
@@ -78,7 +78,10 @@ async def feedback(
 @command("stats", remote=True, examples=["mindhold stats", "mindhold stats --json"])
 @with_open_session
 async def stats(session: OpenSession, /) -> None:
-    """How much is remembered: by kind, tier, scope and status, with links, conversations and what models were asked."""
+    """Count the memories by kind, tier, scope and status.
+
+    Links, conversations, storage and calls of models are counted too.
+    """
     from mindhold.memories.stats import STATS
 
     result = await session.run(STATS)
@@ -90,15 +93,20 @@ async def stats(session: OpenSession, /) -> None:
     spent = result.models_today
     facts = [
         ("memories", f"{result.total:,}"),
-        ("by kind", _counts(result.by_kind)),
-        ("by tier", _counts(result.by_tier)),
-        ("by scope", _counts(result.by_scope)),
-        ("by status", _counts(result.by_status)),
-        ("by agent", _counts(result.by_agent)),
+        ("by kind", _format_counts(result.by_kind)),
+        ("by tier", _format_counts(result.by_tier)),
+        ("by scope", _format_counts(result.by_scope)),
+        ("by status", _format_counts(result.by_status)),
+        ("by agent", _format_counts(result.by_agent)),
         ("with vectors", f"{result.embedded:,} ({result.embedded_ratio:.0%})"),
         ("links", f"{result.links:,}"),
         ("conversations", f"{result.conversations:,}"),
-        ("feedback", _served({name: (one.count, one.relevant) for name, one in result.feedback.items()})),
+        (
+            "feedback",
+            _format_feedback(
+                {name: (verdicts.count, verdicts.relevant) for name, verdicts in result.feedback.items()}
+            ),
+        ),
         (
             "tasks",
             f"{result.tasks.succeeded} of {result.tasks.count} succeeded" if result.tasks.count else "",
@@ -133,26 +141,26 @@ async def _report(session: OpenSession) -> None:
         return
     if result.tools:
         heads = ["tool", "verdicts", "relevant", "sufficient", "served lately", "before", "trend"]
-        console.table(heads, [[name, *_row(one)] for name, one in result.tools.items()])
-    for name, one in result.tools.items():
-        for remark in one.suggestions:
+        console.table(heads, [[name, *_row(report)] for name, report in result.tools.items()])
+    for name, report in result.tools.items():
+        for remark in report.suggestions:
             console.line(f"  {one_line(name, most=40)}: {one_line(remark.text, most=200)}")
     tasks = result.tasks
     if tasks.count:
         console.line(f"\n{tasks.succeeded} of {tasks.count} tasks succeeded.")
-        _points(console, "liked", tasks.highlights)
-        _points(console, "disliked", tasks.pain_points)
+        _print_points(console, "liked", tasks.highlights)
+        _print_points(console, "disliked", tasks.pain_points)
 
 
-def _row(one: ToolReportView) -> list[str]:
-    whole = one.whole
+def _row(report: ToolReportView) -> list[str]:
+    verdicts = report.whole
     return [
-        str(whole.count),
-        f"{whole.relevant / whole.count:.0%}",
-        f"{whole.sufficient / whole.count:.0%}",
-        _share(one.lately.share),
-        _share(one.before.share),
-        "" if one.trend is None else f"{one.trend:+.0%}",
+        str(verdicts.count),
+        f"{verdicts.relevant / verdicts.count:.0%}",
+        f"{verdicts.sufficient / verdicts.count:.0%}",
+        _share(report.lately.share),
+        _share(report.before.share),
+        "" if report.trend is None else f"{report.trend:+.0%}",
     ]
 
 
@@ -160,29 +168,29 @@ def _share(share: float | None) -> str:
     return "" if share is None else f"{share:.0%}"
 
 
-def _points(console: Console, what: str, points: list[str]) -> None:
+def _print_points(console: Console, what: str, points: list[str]) -> None:
     for point in points:
         console.line(f"  {what}: {one_line(point, most=200)}")
 
 
-def _counts(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return ", ".join(f"{name} {count:,}" for name, count in ordered)
 
 
-def _served(tallies: Mapping[str, tuple[int, int]]) -> str:
+def _format_feedback(tallies: Mapping[str, tuple[int, int]]) -> str:
     return ", ".join(f"{name} {relevant} of {count} relevant" for name, (count, relevant) in tallies.items())
 
 
 @command(
     "spend", remote=True, examples=["mindhold spend", "mindhold spend --days 30", "mindhold spend --json"]
 )
-@click.option("--days", type=int, help="Of how many days, today's included (7; at most 90).")
+@click.option("--days", type=int, help="How many days, with today (default: 7, at most 90).")
 @with_open_session
 async def spend(session: OpenSession, /, *, days: int | None) -> None:
-    """What models have cost: by day, by purpose and by model, and what is left today.
+    """Show what models have cost, and what is left today.
 
-    Days change at midnight UTC. With --json the memories are named that each share was spent for.
+    By day (UTC), purpose and model. --json adds the ids of the memories.
     """
     from mindhold.memories.spending import SPEND
 
@@ -193,28 +201,28 @@ async def spend(session: OpenSession, /, *, days: int | None) -> None:
         return
     if result.days:
         for head, shares in (("day", result.days), ("purpose", result.purposes), ("model", result.models)):
-            _table(session, head, shares)
+            _print_table(session, head, shares)
     else:
         console.line("No model was asked.")
-    console.line(f"{console.style('left today', bold=True)} {_left(result.today)}")
+    console.line(f"{console.style('left today', bold=True)} {_format_budget(result.today)}")
     if result.total.unpriced:
         calls = plural(result.total.unpriced, "call")
         console.note(f"{calls} of unknown price: llm.price_in and llm.price_out say what a model costs.")
 
 
-def _table(session: OpenSession, head: str, shares: Sequence[ShareView]) -> None:
+def _print_table(session: OpenSession, head: str, shares: Sequence[ShareView]) -> None:
     heads = [head, "calls", "failed", "tokens in", "tokens out", "dollars", "memories"]
-    session.console.table(heads, [_spend_row(one) for one in shares])
+    session.console.table(heads, [_spend_row(share) for share in shares])
     session.console.line()
 
 
-def _spend_row(one: ShareView) -> list[str]:
-    counts = (one.calls, one.failed, one.tokens_in, one.tokens_out)
-    dollars = f"{one.dollars:,.4f}" if one.dollars or one.unpriced < one.calls else "unknown"
-    return [one.name, *(f"{count:,}" for count in counts), dollars, f"{len(one.memories):,}"]
+def _spend_row(share: ShareView) -> list[str]:
+    counts = (share.calls, share.failed, share.tokens_in, share.tokens_out)
+    dollars = f"{share.dollars:,.4f}" if share.dollars or share.unpriced < share.calls else "unknown"
+    return [share.name, *(f"{count:,}" for count in counts), dollars, f"{len(share.memories):,}"]
 
 
-def _left(today: BudgetView) -> str:
+def _format_budget(today: BudgetView) -> str:
     tokens = f"{today.tokens_left:,} of {today.daily_tokens:,} tokens"
     if today.dollars_left is None:
         return tokens

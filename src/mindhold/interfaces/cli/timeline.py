@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 @click.argument("time", nargs=-1)
 @click.option("--when", metavar="TIME", help="The same as TIME.")
 @click.option("--scope", metavar="NAME", help="Only in this scope.")
-@words("--tag", "-t", "tags", metavar="TAG", help="Only with each of these tags.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Only memories with all these tags.")
 @words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds.")
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many memories (50).")
+@click.option("--limit", "-n", type=int, metavar="N", help="How many memories at most (default: 50).")
 @with_open_session
-async def timeline(session: OpenSession, /, *, time: tuple[str, ...], when: str | None, **given: Any) -> None:
-    """Memories by the day that they are about."""
+async def timeline(
+    session: OpenSession, /, *, time: tuple[str, ...], when: str | None, **fields: Any
+) -> None:
+    """List memories by the day they are about."""
     from mindhold.memories.timeline import TIMELINE
 
     if time and when:
         raise click.UsageError("Give a TIME or --when, not both.")
-    result = await session.run(TIMELINE, when=when or " ".join(time) or None, **given)
+    result = await session.run(TIMELINE, when=when or " ".join(time) or None, **fields)
     console = session.console
     if console.json:
         console.document(result)
@@ -54,17 +56,17 @@ async def timeline(session: OpenSession, /, *, time: tuple[str, ...], when: str 
 
 
 LONGEST_VERSION_CELL = 72
-DOCUMENT = "document:"  # how a conversation's name begins that stands for the parts of a long text
+DOCUMENT = "document:"  # prefix of the conversation that holds the parts of a long text
 
 
 @command(
     "versions", remote=True, examples=["mindhold versions 01jxq3k", "mindhold versions 01jxq3k -n 5 --json"]
 )
 @click.argument("id")
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many, the latest (50).")
+@click.option("--limit", "-n", type=int, metavar="N", help="How many of the latest at most (default: 50).")
 @with_open_session
 async def versions(session: OpenSession, /, *, id: str, limit: int | None) -> None:
-    """All that a memory has said, and who changed it when."""
+    """Show every version of a memory, and who changed it when."""
     from mindhold.memories.versions import VERSIONS
 
     result = await session.run(VERSIONS, id=id, limit=limit)
@@ -101,13 +103,13 @@ async def versions(session: OpenSession, /, *, id: str, limit: int | None) -> No
     examples=["mindhold reconstruct storage", 'mindhold reconstruct "which database" --scope shop'],
 )
 @click.argument("topic", nargs=-1, required=True)
-@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
-@click.option("--budget", "token_budget", type=int, metavar="N", help="At most so many tokens (2000).")
+@click.option("--scope", metavar="NAME", help="Only this scope, those above it and Global.")
+@click.option("--budget", "token_budget", type=int, metavar="N", help="The most tokens (default: 2000).")
 @with_open_session
 async def reconstruct(
     session: OpenSession, /, *, topic: tuple[str, ...], scope: str | None, token_budget: int | None
 ) -> None:
-    """The decisions on a topic in order of time, and what became of them."""
+    """Show the decisions on a topic over time."""
     from mindhold.memories.versions import RECONSTRUCT
 
     result = await session.run(RECONSTRUCT, topic=" ".join(topic), scope=scope, token_budget=token_budget)
@@ -121,34 +123,40 @@ async def reconstruct(
         console.line(console.style(f"{local_time(step.occurred, session.zone)}  {step.id}{mark}", bold=True))
         for line in console.paragraphs(step.content, indent=2):
             console.line(f"  {line}")
-        for told in _relations(step):
-            console.line(f"  {told}")
+        for relation in _relations(step):
+            console.line(f"  {relation}")
 
 
 def _relations(step: StepView) -> list[str]:
-    named = [
+    relations = [
         ("supersedes", step.supersedes),
         ("superseded by", step.superseded_by),
         ("contradicts", step.contradicts),
         ("contradicted by", step.contradicted_by),
     ]
-    lines = [f"{word} {', '.join(ids)}" for word, ids in named if ids]
+    lines = [f"{word} {', '.join(ids)}" for word, ids in relations if ids]
     if step.versions:
         lines.append(f"amended {step.versions} times: `mindhold versions {step.id}`")
-    for linked in step.linked:
-        arrow = f"{linked.link.relation} →" if linked.link.origin == step.id else f"← {linked.link.relation}"
+    for neighbour in step.linked:
+        arrow = (
+            f"{neighbour.link.relation} →"
+            if neighbour.link.origin == step.id
+            else f"← {neighbour.link.relation}"
+        )
         lines.append(
-            f"{arrow} {linked.id}  {linked.kind}: {one_line(linked.content, most=LONGEST_VERSION_CELL)}"
+            f"{arrow} {neighbour.id}  {neighbour.kind}: {one_line(neighbour.content, most=LONGEST_VERSION_CELL)}"
         )
     return lines
 
 
 @command("why", examples=["mindhold why 01jxq3k", "mindhold why 01jxq3k -n 40 --json"])
 @click.argument("id")
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how much around it: utterances (12).")
+@click.option(
+    "--limit", "-n", type=int, metavar="N", help="How many messages around it at most (default: 12)."
+)
 @with_open_session
 async def why(session: OpenSession, /, *, id: str, limit: int | None) -> None:
-    """From a memory to the words that it came from: the conversation, the file and the line."""
+    """Show where a memory comes from: conversation, file, line."""
     from mindhold.history.origin import ORIGIN
     from mindhold.interfaces.cli.history import print_heading, print_stretch
 
