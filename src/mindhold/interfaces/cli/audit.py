@@ -34,7 +34,7 @@ MOST_LISTED = 50
 )
 @click.pass_context
 def audit(ctx: click.Context) -> int | None:
-    """What upkeep archived, merged and removed: why, and how to get it back.
+    """What upkeep archived, merged and removed, and why.
 
     Without a command the records are listed.
     """
@@ -45,10 +45,10 @@ def audit(ctx: click.Context) -> int | None:
 
 
 @audit.command("list", examples=["mindhold audit list -n 5", "mindhold audit list --json"])
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
+@click.option("--limit", "-n", type=int, metavar="N", help="How many at most (default: 20).")
 @with_open_session
 async def list_audit(session: OpenSession, /, *, limit: int | None) -> None:
-    """What was done, run by run, the newest first."""
+    """List the runs of upkeep, newest first."""
     from mindhold.lifecycle.audit import LIST_AUDIT
 
     result = await session.run(LIST_AUDIT, limit=limit)
@@ -57,15 +57,15 @@ async def list_audit(session: OpenSession, /, *, limit: int | None) -> None:
         return
     if not result.records:
         session.console.line("Upkeep has changed nothing yet.")
-    for one in result.records:
-        _print_audit(session, one)
+    for record in result.records:
+        _print_audit(session, record)
 
 
 @audit.command("show", examples=["mindhold audit show 01jxq3k"])
 @click.argument("id")
 @with_open_session
 async def show_audit(session: OpenSession, /, *, id: str) -> None:
-    """One run, with the memories that it concerns. The beginning of its id is enough."""
+    """Show one run with its memories. A prefix of its id is enough."""
     from mindhold.lifecycle.audit import SHOW_AUDIT
 
     result = await session.run(SHOW_AUDIT, id=id)
@@ -73,8 +73,8 @@ async def show_audit(session: OpenSession, /, *, id: str) -> None:
         session.console.document(result)
         return
     _print_audit(session, result)
-    for told in result.memories[:MOST_LISTED]:
-        session.console.line(f"  {told.what} {told.id}  {neutral(told.why)}")
+    for memory in result.memories[:MOST_LISTED]:
+        session.console.line(f"  {memory.what} {memory.id}  {neutral(memory.why)}")
     more = result.more + len(result.memories) - MOST_LISTED
     if more > 0:
         session.console.note(f"{more:,} more; --json has them.")
@@ -84,7 +84,7 @@ async def show_audit(session: OpenSession, /, *, id: str) -> None:
 @click.argument("id")
 @with_open_session
 async def undo_audit(session: OpenSession, /, *, id: str) -> None:
-    """Bring back what a run archived, as far as it is archived still; switch on a scope that it retired."""
+    """Bring back what a run archived or retired, if it is still there."""
     from mindhold.lifecycle.archive import UNDO_AUDIT
 
     result = await session.run(UNDO_AUDIT, id=id)
@@ -94,30 +94,23 @@ async def undo_audit(session: OpenSession, /, *, id: str) -> None:
         return
     console.line(f"Brought back {plural(result.count, 'memory')}.")
     if result.passed_over:
-        console.note(
-            f"{plural(result.passed_over, 'other')} {_are(result.passed_over)} not in the archive any more."
-        )
-    for said in (result.note, result.notice):
-        if said:
-            console.note(neutral(said))
+        verb = "is" if result.passed_over == 1 else "are"
+        console.note(f"{plural(result.passed_over, 'other')} {verb} not in the archive any more.")
+    for text in (result.note, result.notice):
+        if text:
+            console.note(neutral(text))
 
 
-def _print_audit(session: OpenSession, one: AuditView) -> None:
-    console, when = session.console, local_time(one.when, session.zone)
-    undone = f", undone {local_time(one.undone, session.zone)}" if one.undone else ""
-    console.line(console.style(f"{one.id}  {when}  {one.what}, by {neutral(one.who)}{undone}", bold=True))
-    _lines(session, one.operations)
-    if one.back and not one.undone:
-        console.line(console.style(f"  back: {neutral(one.back)}", dim=True))
-
-
-def _lines(session: OpenSession, said: Sequence[str]) -> None:
-    for line in said:
-        session.console.line(f"  {neutral(line)}")
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
+def _print_audit(session: OpenSession, record: AuditView) -> None:
+    console, when = session.console, local_time(record.when, session.zone)
+    undone = f", undone {local_time(record.undone, session.zone)}" if record.undone else ""
+    console.line(
+        console.style(f"{record.id}  {when}  {record.what}, by {neutral(record.who)}{undone}", bold=True)
+    )
+    for line in record.operations:
+        console.line(f"  {neutral(line)}")
+    if record.back and not record.undone:
+        console.line(console.style(f"  back: {neutral(record.back)}", dim=True))
 
 
 @click.group(
@@ -130,9 +123,9 @@ def _are(count: int) -> str:
 )
 @click.pass_context
 def contradictions(ctx: click.Context) -> int | None:
-    """Memories that deny each other: found by `mindhold consolidate`, shown by recall, and yours to judge.
+    """Memories that contradict each other.
 
-    Without a command they are listed.
+    `mindhold consolidate` finds them, and you decide. Without a command they are listed.
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -143,18 +136,18 @@ def contradictions(ctx: click.Context) -> int | None:
 @contradictions.command(
     "list", examples=["mindhold contradictions list", "mindhold contradictions list --json"]
 )
-@click.option("--limit", type=int, help="How many of each (50).")
+@click.option("--limit", type=int, help="How many of each at most (default: 50).")
 @with_open_session
 async def list_contradictions(session: OpenSession, /, *, limit: int | None) -> None:
-    """What was found, and what waits for you or a model to judge it."""
+    """List contradictions, and doubtful ones that wait for a decision."""
     from mindhold.lifecycle.contradictions import LIST_CONTRADICTIONS
 
     result = await session.run(LIST_CONTRADICTIONS, limit=limit)
     if session.console.json:
         session.console.document(result)
         return
-    _section(session, "Found", result.found, "`mindhold contradictions undo ID` takes one back.")
-    _section(
+    _print_section(session, "Found", result.found, "`mindhold contradictions undo ID` takes one back.")
+    _print_section(
         session,
         "Doubtful",
         result.pending,
@@ -168,58 +161,60 @@ async def list_contradictions(session: OpenSession, /, *, limit: int | None) -> 
 @click.argument("found_id", metavar="ID")
 @with_open_session
 async def undo(session: OpenSession, /, *, found_id: str) -> None:
-    """Take a found one back: both memories stand as before, and it isn't found again."""
+    """Undo a contradiction: both memories stay. It isn't found again."""
     from mindhold.lifecycle.contradictions import UNDO_CONTRADICTION
 
-    await _settled(session, UNDO_CONTRADICTION, found_id, "Taken back. Both stand:")
+    await _settle(session, UNDO_CONTRADICTION, found_id, "Taken back. Both stand:")
 
 
 @contradictions.command("confirm", examples=["mindhold contradictions confirm 3f2a"])
 @click.argument("found_id", metavar="ID")
 @with_open_session
 async def confirm(session: OpenSession, /, *, found_id: str) -> None:
-    """Say that a doubtful one is one: the later memory takes the earlier one's place."""
+    """Confirm a doubtful one: the later memory replaces the earlier."""
     from mindhold.lifecycle.contradictions import CONFIRM_CONTRADICTION
 
-    await _settled(session, CONFIRM_CONTRADICTION, found_id, "Confirmed:")
+    await _settle(session, CONFIRM_CONTRADICTION, found_id, "Confirmed:")
 
 
 @contradictions.command("dismiss", examples=["mindhold contradictions dismiss 3f2a"])
 @click.argument("found_id", metavar="ID")
 @with_open_session
 async def dismiss(session: OpenSession, /, *, found_id: str) -> None:
-    """Say that a doubtful one is none; it isn't raised again."""
+    """Dismiss a doubtful one for good."""
     from mindhold.lifecycle.contradictions import DISMISS_CONTRADICTION
 
-    await _settled(session, DISMISS_CONTRADICTION, found_id, "Dismissed. Both stand:")
+    await _settle(session, DISMISS_CONTRADICTION, found_id, "Dismissed. Both stand:")
 
 
-async def _settled(
+async def _settle(
     session: OpenSession,
     operation: Operation[ContradictionInput, ContradictionResult],
     found_id: str,
-    said: str,
+    message: str,
 ) -> None:
     result = await session.run(operation, id=found_id)
     if session.console.json:
         session.console.document(result)
         return
-    session.console.line(said)
+    session.console.line(message)
     _print_contradiction(session, result.contradiction)
 
 
-def _section(session: OpenSession, title: str, found: Sequence[ContradictionView], advice: str) -> None:
-    if not found:
+def _print_section(
+    session: OpenSession, title: str, contradictions: Sequence[ContradictionView], advice: str
+) -> None:
+    if not contradictions:
         return
     session.console.line(session.console.style(title, bold=True))
-    for one in found:
+    for contradiction in contradictions:
         session.console.line(
-            f"{neutral(one.id)}  by {neutral(one.found_by)}, {one.confidence:.2f}, {local_time(one.found, session.zone)}"
+            f"{neutral(contradiction.id)}  by {neutral(contradiction.found_by)}, {contradiction.confidence:.2f}, {local_time(contradiction.found, session.zone)}"
         )
-        _print_contradiction(session, one)
+        _print_contradiction(session, contradiction)
     session.console.note(advice)
 
 
-def _print_contradiction(session: OpenSession, one: ContradictionView) -> None:
-    for name, side in (("earlier", one.older), ("later", one.newer)):
+def _print_contradiction(session: OpenSession, contradiction: ContradictionView) -> None:
+    for name, side in (("earlier", contradiction.older), ("later", contradiction.newer)):
         session.console.line(f"  {name:<8}{neutral(side.id)}  {one_line(side.content, most=160)}")

@@ -22,28 +22,28 @@ UNPROVEN = 1
 PASSPHRASE = "backup.passphrase"
 
 
-class _Backup(Group):
-    """What isn't one of its commands is the name of a backup to make."""
+class _BackupGroup(Group):
+    """A group in which an unknown command is the name of a backup to make."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        first = next((one for one in args if not one.startswith("-")), None)
+        first = next((argument for argument in args if not argument.startswith("-")), None)
         if first not in self.commands and not {"-h", "--help"} & set(args):
             args = ["make", *args]
         return super().parse_args(ctx, args)
 
 
 def with_passphrase(callback: Any) -> Any:
-    """The option that names a file."""
+    """Add the option --passphrase-file."""
     return click.option(
         "--passphrase-file",
         type=click.Path(path_type=Path),
-        help="A file whose first line is the passphrase. Else MINDHOLD_BACKUP_PASSPHRASE, else it is asked for.",
+        help="A file with the passphrase on its first line (default: MINDHOLD_BACKUP_PASSPHRASE, or a prompt).",
     )(callback)
 
 
 @click.group(
     "backup",
-    cls=_Backup,
+    cls=_BackupGroup,
     examples=[
         "mindhold backup",
         "mindhold backup before-the-move --encrypt",
@@ -54,16 +54,16 @@ def with_passphrase(callback: Any) -> Any:
 def backup() -> None:
     """Everything in one verified file: `mindhold backup [NAME]`.
 
-    Memories of every status with their vectors, versions, links, scopes, contradictions, keys and jobs, of all stores, as they are
-    at one moment, while others write. The file lies in the folder `backups` of the home, for you alone.
+    A backup is a snapshot of all stores, taken while others write: memories of every status with vectors, versions,
+    links, scopes, contradictions, keys and jobs. The file is in the folder `backups` of the home, readable by you alone.
     """
 
 
 @backup.command("make", examples=["mindhold backup make", "mindhold backup make before-the-move --encrypt"])
 @click.argument("name", required=False)
-@click.option("--encrypt/--plain", default=None, help="Encrypt it, or not; else as backup.encrypt says.")
+@click.option("--encrypt/--plain", default=None, help="Encrypt it or not (default: backup.encrypt).")
 @with_passphrase
-@words("--without", metavar="STORE", help="Leave out this store, where projects live, if it doesn't answer.")
+@words("--without", metavar="STORE", help="Leave out this store of projects if it doesn't answer.")
 @with_session
 async def make(
     cli: CliSession,
@@ -74,28 +74,28 @@ async def make(
     passphrase_file: Path | None,
     without: tuple[str, ...],
 ) -> None:
-    """Make a backup now. `mindhold backup NAME` is the same."""
+    """Make a backup now; `mindhold backup NAME` does the same."""
     from mindhold.backup.create import BACKUP
 
-    wanted = cli.loaded().settings.backup.encrypt if encrypt is None else encrypt
-    secret = _secret(cli, passphrase_file, again=True) if wanted else {}
+    is_encrypted = cli.loaded().settings.backup.encrypt if encrypt is None else encrypt
+    secret = _secret(cli, passphrase_file, again=True) if is_encrypted else {}
     async with cli.open(**secret) as session:
-        made = await session.run(BACKUP, name=name, encrypt=encrypt, without=without)
+        result = await session.run(BACKUP, name=name, encrypt=encrypt, without=without)
     if cli.console.json:
-        cli.console.document(made)
+        cli.console.document(result)
         return
-    sealed = ", encrypted" if made.encrypted else ""
-    cli.console.line(f"{neutral(made.path)}  {megabytes(made.bytes)}{sealed}")
+    suffix = ", encrypted" if result.encrypted else ""
+    cli.console.line(f"{neutral(result.path)}  {megabytes(result.bytes)}{suffix}")
     cli.console.note(
-        f"{plural(made.memories, 'memory')}, {made.vectors:,} with a vector, {made.versions:,} earlier versions, "
-        f"{plural(made.links, 'link')}, {plural(made.scopes, 'scope')}; read back, and whole."
+        f"{plural(result.memories, 'memory')}, {result.vectors:,} with a vector, {result.versions:,} earlier versions, "
+        f"{plural(result.links, 'link')}, {plural(result.scopes, 'scope')}; read back, and whole."
     )
 
 
 @backup.command("list", examples=["mindhold backup list", "mindhold backup list --json"])
 @with_open_session
 async def list_backups(session: OpenSession) -> None:
-    """The backups that there are, the newest first."""
+    """List the backups, newest first."""
     from mindhold.backup.create import LIST_BACKUPS
 
     result = await session.run(LIST_BACKUPS)
@@ -109,12 +109,21 @@ async def list_backups(session: OpenSession) -> None:
         return
     rows = [
         (
-            neutral(one.file),
-            local_time(one.created, session.zone),
-            megabytes(one.bytes),
-            ", ".join(filter(None, (one.made, "encrypted" * one.encrypted, "no sum" * (one.sha256 is None)))),
+            neutral(backup_file.file),
+            local_time(backup_file.created, session.zone),
+            megabytes(backup_file.bytes),
+            ", ".join(
+                filter(
+                    None,
+                    (
+                        backup_file.made,
+                        "encrypted" * backup_file.encrypted,
+                        "no sum" * (backup_file.sha256 is None),
+                    ),
+                )
+            ),
         )
-        for one in result.backups
+        for backup_file in result.backups
     ]
     console.table(("file", "made", "size", ""), rows)
 
@@ -128,31 +137,34 @@ async def list_backups(session: OpenSession) -> None:
     ],
 )
 @click.argument("file", required=False)
-@click.option("--all", "every", is_flag=True, help="All that there are.")
+@click.option("--all", "every", is_flag=True, help="Verify all backups.")
 @with_passphrase
 @with_session
 async def verify(cli: CliSession, /, *, file: str | None, every: bool, passphrase_file: Path | None) -> int:
-    """Prove a backup, or the newest: restore it to a temporary place, and count and compare. Status 1 if one is bad."""
+    """Verify a backup, or the newest, by a trial restore.
+
+    The exit status is 1 if one is bad.
+    """
     from mindhold.backup.verify import VERIFY_BACKUPS
 
-    async with cli.open(**_given_secret(cli, passphrase_file)) as session:
+    async with cli.open(**_file_secret(passphrase_file)) as session:
         result = await session.run(VERIFY_BACKUPS, file=file, all=every)
     console = cli.console
     if console.json:
         console.document(result)
     else:
-        for one in result.backups:
-            mark = console.style("good ", fg="green") if one.good else console.style("BAD  ", fg="red")
-            told = one.problem or (
-                f"{plural(one.memories, 'memory')} restored" if one.memories else "it is whole"
+        for check in result.backups:
+            mark = console.style("good ", fg="green") if check.good else console.style("BAD  ", fg="red")
+            text = check.problem or (
+                f"{plural(check.memories, 'memory')} restored" if check.memories else "it is whole"
             )
-            console.line(f"{mark} {neutral(one.file)}: {neutral(told)}")
+            console.line(f"{mark} {neutral(check.file)}: {neutral(text)}")
     return 0 if result.good else UNPROVEN
 
 
 @backup.command("drop", examples=["mindhold backup drop before-the-move"])
 @click.argument("file")
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
 @with_open_session
 async def drop(session: OpenSession, /, *, file: str, yes: bool) -> None:
     """Remove a backup for good."""
@@ -177,9 +189,11 @@ async def drop(session: OpenSession, /, *, file: str, yes: bool) -> None:
     ],
 )
 @click.argument("file", required=False)
-@click.option("--merge", is_flag=True, help="Only bring back what is missing; what is there stays as it is.")
-@click.option("--drop-old", is_flag=True, help="Remove what earlier restores put aside, or FILE of it.")
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--merge", is_flag=True, help="Only bring back what is missing; change nothing else.")
+@click.option(
+    "--drop-old", is_flag=True, help="Remove the databases that restores have replaced, or only FILE."
+)
+@click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
 @with_passphrase
 @with_session
 async def restore(
@@ -192,10 +206,10 @@ async def restore(
     yes: bool,
     passphrase_file: Path | None,
 ) -> None:
-    """Put a backup, or the newest, in the place of everything that is there now.
+    """Replace everything with a backup, or the newest.
 
-    It is verified first, restored to a new place, and proved there; then the two change places. What was there is kept aside
-    until --drop-old. Servers and sessions that use the store are to be ended first.
+    The backup is verified and restored to a new place first; then the two are swapped. The replaced data is kept until
+    --drop-old. Stop servers and sessions that use the store before.
     """
     if merge and drop_old:
         raise click.UsageError("--merge and --drop-old are two things: give one.")
@@ -211,9 +225,9 @@ async def _replace(cli: CliSession, file: str | None, secret: Path | None, *, ye
     console = cli.console
     if not yes:
         confirm(console, f"Put {file or 'the newest backup'} in the place of everything that is there now?")
-    loaded = cli.loaded(**_given_secret(cli, secret))
-    with console.progress() as told:
-        result: ReplaceResult = await _asked_again(cli, loaded, file, told)
+    loaded = cli.loaded(**_file_secret(secret))
+    with console.progress() as progress:
+        result: ReplaceResult = await _restore_with_passphrase(cli, loaded, file, progress)
     if console.json:
         console.document(result)
         return
@@ -226,21 +240,23 @@ async def _replace(cli: CliSession, file: str | None, secret: Path | None, *, ye
         console.warn(problem)
 
 
-async def _asked_again(cli: CliSession, loaded: Any, file: str | None, told: Any) -> ReplaceResult:
-    """With the passphrase of the person, where it is wanted and nobody has given one."""
+async def _restore_with_passphrase(
+    cli: CliSession, loaded: Any, file: str | None, progress: Any
+) -> ReplaceResult:
+    """Restore; ask for the passphrase if the backup needs one and none is set."""
     try:
-        return await cli.launcher.restore(loaded, file, told=told)
+        return await cli.launcher.restore(loaded, file, told=progress)
     except Refused as error:
         if loaded.settings.backup.passphrase or "is encrypted" not in error.message or not sys.stdin.isatty():
             raise
-    loaded = cli.loaded(**{PASSPHRASE: _typed(again=False)})
-    return await cli.launcher.restore(loaded, file, told=told)
+    loaded = cli.loaded(**{PASSPHRASE: _prompt_passphrase(again=False)})
+    return await cli.launcher.restore(loaded, file, told=progress)
 
 
 async def _merge(cli: CliSession, file: str | None, secret: Path | None) -> None:
     from mindhold.backup.restore import RESTORE
 
-    async with cli.open(**_given_secret(cli, secret)) as session:
+    async with cli.open(**_file_secret(secret)) as session:
         result = await session.run(RESTORE, file=file)
     console = cli.console
     if console.json:
@@ -266,31 +282,31 @@ async def _drop_old(cli: CliSession, name: str | None, *, yes: bool) -> None:
         console.line(f"Removed {neutral(old.location)}, {megabytes(old.bytes)}.")
 
 
-def _given_secret(cli: CliSession, file: Path | None) -> dict[str, str]:
-    """What a file says; nothing where none is named: then the settings may know."""
-    return {} if file is None else {PASSPHRASE: _of_file(file)}
+def _file_secret(file: Path | None) -> dict[str, str]:
+    """Return the passphrase setting from a file; empty without a file."""
+    return {} if file is None else {PASSPHRASE: _read_passphrase(file)}
 
 
 def _secret(cli: CliSession, file: Path | None, *, again: bool) -> dict[str, str]:
-    """What a file says, or the settings know, or a person types. Raises Refused."""
+    """Return the passphrase setting from a file or a prompt; empty if the settings have one. Raises Refused."""
     if file is not None:
-        return {PASSPHRASE: _of_file(file)}
+        return {PASSPHRASE: _read_passphrase(file)}
     if cli.loaded().settings.backup.read_passphrase() or not sys.stdin.isatty():
         return {}
-    return {PASSPHRASE: _typed(again=again)}
+    return {PASSPHRASE: _prompt_passphrase(again=again)}
 
 
-def _typed(*, again: bool) -> str:
+def _prompt_passphrase(*, again: bool) -> str:
     return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=again, err=True))
 
 
-def _of_file(path: Path) -> str:
+def _read_passphrase(path: Path) -> str:
     from mindhold.settings.sections import first_line
 
-    found = first_line(path.expanduser())
-    if found is None:
+    passphrase = first_line(path.expanduser())
+    if passphrase is None:
         raise InvalidInput(
             f"There is no passphrase in {path}.",
             advice="Its first line is the passphrase, without blanks around it.",
         )
-    return found
+    return passphrase

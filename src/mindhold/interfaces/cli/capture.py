@@ -39,18 +39,18 @@ OUTCOMES = {
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
-    help="The project's folder; by default the one that each conversation was held in.",
+    help="The project's folder (default: the folder of each conversation).",
 )
 @with_open_session
 async def capture(session: OpenSession, /, *, files: tuple[Path, ...], folder: Path | None) -> int:
-    """Keep what is worth keeping of Claude Code's conversations, now, as the hooks do by themselves.
+    """Capture memories from transcripts now, as hooks do.
 
-    A conversation is read from where it was left the last time. One that can't be read is told, and the exit status is 1.
+    Each transcript is read from where the last capture stopped. If one can't be read, the exit status is 1.
     """
     from mindhold.capture.capture import CAPTURE
 
     session.running.warm()
-    done: list[dict[str, object]] = []
+    outcomes: list[dict[str, object]] = []
     failed = 0
     at = str(whole_path(folder)) if folder else ""
     for file in files:
@@ -62,81 +62,83 @@ async def capture(session: OpenSession, /, *, files: tuple[Path, ...], folder: P
             NotFound,
             Refused,
             FileNotFoundError,
-        ) as error:  # of this file: the others are none the worse for it
+        ) as error:  # only this file fails
             failed += 1
-            done.append({"file": str(file), "outcome": "failed", "problem": str(error)})
+            outcomes.append({"file": str(file), "outcome": "failed", "problem": str(error)})
             session.console.warn(f"{one_line(file.name, most=80)}: {error}")
             continue
         failed += result.outcome == "gone"
-        done.append({"file": str(file), **result.model_dump(mode="json")})
+        outcomes.append({"file": str(file), **result.model_dump(mode="json")})
         if not session.console.json:
-            session.console.line(_told(file, result))
+            session.console.line(_describe(file, result))
             if result.outcome != "gone":
                 session.console.note(result.notice)
-            for written in result.documents:
-                if written.problem:
-                    session.console.warn(written.problem)
+            for document in result.documents:
+                if document.problem:
+                    session.console.warn(document.problem)
     if session.console.json:
-        session.console.document({"captured": done})
+        session.console.document({"captured": outcomes})
     return SOME_FAILED if failed else 0
 
 
-def _told(file: Path, result: CaptureResult) -> str:
+def _describe(file: Path, result: CaptureResult) -> str:
     name = one_line(file.name, most=80)
     if result.outcome == "gone" and result.notice:
         how = " (--folder)" if "folder" in result.notice else ""
         return f"{name}: not captured. {one_line(result.notice, most=400)}{how}"
     if result.outcome != "captured":
         return f"{name}: {OUTCOMES.get(result.outcome, result.outcome)}"
-    known = f", {result.duplicates} known already" if result.duplicates else ""
+    duplicates = f", {result.duplicates} known already" if result.duplicates else ""
     replaced = f", {plural(len(result.superseded), 'older one')} replaced" if result.superseded else ""
     stored = plural(len(result.stored), "memory") + (f" for {result.scope}" if result.scope else "")
-    return f"{name}: {stored}, of {plural(result.lines, 'line')}{known}{replaced}, by {result.rung}"
+    return f"{name}: {stored}, of {plural(result.lines, 'line')}{duplicates}{replaced}, by {result.rung}"
 
 
 def capture_facts(session: OpenSession, result: CaptureStatusResult) -> list[tuple[str, str]]:
-    """For `status`: nothing where hooks were never used."""
+    """Return the lines of `status` about capture; none if hooks were never used."""
     if not result.projects and not result.waiting and not result.given_up:
         return []
     state = f"by {result.extract_with}" if result.enabled else "switched off (capture.enabled)"
-    left = f"; {plural(result.waiting, 'event')} to be worked off" if result.waiting else ""
-    facts = [("capture", state + left)]
-    facts += [("", _project(session, one)) for one in result.projects[:MOST_PROJECTS]]
+    waiting = f"; {plural(result.waiting, 'event')} to be worked off" if result.waiting else ""
+    facts = [("capture", state + waiting)]
+    facts += [("", _project(session, project)) for project in result.projects[:MOST_PROJECTS]]
     if len(result.projects) > MOST_PROJECTS:
         facts.append(("", f"and {len(result.projects) - MOST_PROJECTS} more projects"))
     return facts
 
 
 def hook_facts(loaded: LoadedSettings) -> tuple[list[tuple[str, str]], list[str]]:
-    """Whether hooks hold for this folder, and what is wrong with them."""
+    """Return the lines of `status` about the hooks of this folder, and their problems."""
     from mindhold.interfaces.cli.installation import hooks_here, is_there
     from mindhold.settings.loader import client_places
 
     if loaded.folder is None:
         return [], []
-    found = hooks_here(Path(loaded.folder), client_places(loaded.settings))
-    if found is None:
-        here = [("hooks", "not set up in this folder; `mindhold init` does")] if loaded.in_project else []
-        return here, []
-    where, command = found
+    hooks = hooks_here(Path(loaded.folder), client_places(loaded.settings))
+    if hooks is None:
+        facts = [("hooks", "not set up in this folder; `mindhold init` does")] if loaded.in_project else []
+        return facts, []
+    where, command = hooks
     wrong = f"The hooks call {command}, and there is no such program: `mindhold init` writes them anew."
     return [("hooks", f"set up {where}")], [] if is_there(command) else [wrong]
 
 
 def capture_problems(result: CaptureStatusResult) -> list[str]:
-    """What went wrong lately."""
-    told = [f"capture of {one.project}: {one.problem}" for one in result.projects if one.problem]
+    """Return what went wrong in captures lately."""
+    problems = [
+        f"capture of {project.project}: {project.problem}" for project in result.projects if project.problem
+    ]
     if result.given_up:
-        told.append(
+        problems.append(
             f"{plural(result.given_up, 'event')} of hooks failed too often and lie in hooks/waiting/bad of the home folder."
         )
-    return told
+    return problems
 
 
-def _project(session: OpenSession, one: ProjectCaptures) -> str:
-    when = f"last {local_time(one.captured_at, session.zone)}" if one.captured_at else "never"
-    by = f" by {one.rung}" if one.rung else ""
-    return f"{one.project}: {plural(one.stored, 'memory')} captured, {when}{by}"
+def _project(session: OpenSession, project: ProjectCaptures) -> str:
+    when = f"last {local_time(project.captured_at, session.zone)}" if project.captured_at else "never"
+    by = f" by {project.rung}" if project.rung else ""
+    return f"{project.project}: {plural(project.stored, 'memory')} captured, {when}{by}"
 
 
 @command(
@@ -144,13 +146,13 @@ def _project(session: OpenSession, one: ProjectCaptures) -> str:
     examples=["mindhold sync", "mindhold sync ~/src/app", "mindhold sync --scope work --json"],
 )
 @click.argument("folder", required=False, type=click.Path(file_okay=False, path_type=Path))
-@click.option("--scope", metavar="NAME", help="Whose memory, instead of the project's own.")
+@click.option("--scope", metavar="NAME", help="Write this scope instead of the project's.")
 @with_open_session
 async def sync(session: OpenSession, /, *, folder: Path | None, scope: str | None) -> int:
-    """Write what is remembered into a project's CLAUDE.md, AGENTS.md and GEMINI.md, where they have the markers.
+    """Write memories into CLAUDE.md, AGENTS.md and GEMINI.md.
 
-    Each capture does it by itself. Nothing outside the markers is touched, and no file without them. Exit status 1 when
-    a file could not be written.
+    Only between the markers, and only in files that have them. Each capture does the same by itself. The exit status
+    is 1 if a file could not be written.
     """
     from mindhold.capture.documents import WRITE_DOCUMENTS
 
@@ -161,10 +163,10 @@ async def sync(session: OpenSession, /, *, folder: Path | None, scope: str | Non
     elif not result.documents:
         console.line("No document of this project has the markers.")
         console.note(f"Put {START} and {END} on two lines of CLAUDE.md, or have `mindhold init` do it.")
-    for one in () if console.json else result.documents:
-        if one.problem:
-            console.warn(neutral(one.problem))
+    for document in () if console.json else result.documents:
+        if document.problem:
+            console.warn(neutral(document.problem))
         else:
-            done = "written" if one.changed else "up to date"
-            console.line(f"{neutral(one.path)}: {done}, {plural(one.lines, 'line')} of memory")
-    return int(any(one.problem for one in result.documents))
+            state = "written" if document.changed else "up to date"
+            console.line(f"{neutral(document.path)}: {state}, {plural(document.lines, 'line')} of memory")
+    return int(any(document.problem for document in result.documents))

@@ -24,10 +24,10 @@ SHELLS = ["bash", "zsh", "fish"]
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print a shell's completion script."""
-    found = get_completion_class(shell)
-    assert found is not None
-    shell_complete = found(ctx.find_root().command, {}, "mindhold", "_MINDHOLD_COMPLETE")
-    # Not .source(): bash's would start a bash to ask for its version.
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    shell_complete = completion_class(ctx.find_root().command, {}, "mindhold", "_MINDHOLD_COMPLETE")
+    # Not .source(): for bash it would start a bash to ask for its version.
     script = shell_complete.source_template % shell_complete.source_vars()
     console = ctx.ensure_object(CliSession).console
     if console.json:

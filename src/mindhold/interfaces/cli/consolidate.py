@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     )
 
 
-TOLD = ("merged", "anchored", "contradicted", "doubtful")
-STATES = ("stale", "doubtful")  # what is found, and not done
-MOST_QUOTED = 60  # memories whose words are looked up
+OUTCOMES = ("merged", "anchored", "contradicted", "doubtful")
+STATES = ("stale", "doubtful")  # findings, not actions
+MOST_QUOTED = 60  # memories whose text is looked up
 LONGEST_QUOTE = 60
 
 
@@ -41,13 +41,13 @@ LONGEST_QUOTE = 60
         "mindhold consolidate --captured --dry-run",
     ],
 )
-@click.option("--dry-run", is_flag=True, help="Change nothing, and tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")
 @words("--stage", "stages", metavar="NAME", help="Only these stages.")
-@click.option("--seconds", type=float, metavar="N", help="At most how long (life.seconds).")
-@click.option("--reports", is_flag=True, help="What was done before, for a year.")
-@click.option("--limit", "-n", type=int, metavar="N", help="With --reports: at most how many (10).")
-@click.option("--captured", is_flag=True, help="Condense what was captured, and nothing else.")
-@click.option("--scope", metavar="NAME", help="With --captured: of this scope.")
+@click.option("--seconds", type=float, metavar="N", help="The time limit (default: life.seconds).")
+@click.option("--reports", is_flag=True, help="Show the runs of the last year.")
+@click.option("--limit", "-n", type=int, metavar="N", help="With --reports: how many at most (default: 10).")
+@click.option("--captured", is_flag=True, help="Only condense captured memories.")
+@click.option("--scope", metavar="NAME", help="With --captured: only this scope.")
 @with_open_session
 async def consolidate(
     session: OpenSession,
@@ -61,10 +61,10 @@ async def consolidate(
     captured: bool,
     scope: str | None,
 ) -> None:
-    """Do the upkeep that is due: cool, fade, archive, merge, embed, find contradictions, tidy.
+    """Do the upkeep that is due: fade, archive, merge, tidy.
 
-    It goes on by itself once a day while a server runs. Nothing is removed that was not archived long before, and
-    `mindhold forget ID --undo` brings an archived memory back.
+    It also makes vectors and finds contradictions. A running server does it once a day. Only memories that were archived
+    long ago are removed; `mindhold forget ID --undo` brings an archived memory back.
     """
     from mindhold.capture.condensation import CONDENSE
     from mindhold.lifecycle.maintenance_operations import CONSOLIDATE, CONSOLIDATION_REPORTS
@@ -101,8 +101,8 @@ def _print_condensed(session: OpenSession, result: CondenseResult) -> None:
         f"{result.replaced} {would}replaced, {result.dropped} {would}dropped, {result.pruned} {would}removed, "
         f"by {neutral(result.by)}"
     )
-    for one in result.changes:
-        console.line(f"{would}{one.what} {one.id}  {one_line(one.why, most=LONGEST_QUOTE)}")
+    for change in result.changes:
+        console.line(f"{would}{change.what} {change.id}  {one_line(change.why, most=LONGEST_QUOTE)}")
     if result.notice:
         console.note(neutral(result.notice))
 
@@ -116,49 +116,51 @@ async def _print(session: OpenSession, result: ConsolidateResult) -> None:
         ["stage", "would change" if result.dry_run else "changed", "seconds", "what"],
         [
             [
-                one.stage,
-                one.changed,
-                f"{one.seconds:.2f}",
-                one.detail + (" (more is left)" if one.more else ""),
+                stage.stage,
+                stage.changed,
+                f"{stage.seconds:.2f}",
+                stage.detail + (" (more is left)" if stage.more else ""),
             ]
-            for one in result.stages
+            for stage in result.stages
         ],
     )
-    await _print_gone(session, result)
+    await _print_changes(session, result)
     if result.dry_run:
         console.note("Nothing was changed.")
-    elif any(one.more for one in result.stages):
+    elif any(stage.more for stage in result.stages):
         console.note("The time was up; the same call goes on from there.")
 
 
-async def _print_gone(session: OpenSession, result: ConsolidateResult) -> None:
-    """Each with its beginning, as far as it is there and the caller's."""
+async def _print_changes(session: OpenSession, result: ConsolidateResult) -> None:
+    """Print the changed memories with the beginning of their text, if the caller may see it."""
     lists: dict[str, Sequence[ToldView]] = {
         "archived": result.archived,
         "erased": result.erased,
         "stale": result.stale,
     }
-    lists |= {what: [one for one in result.others if one.what == what] for what in TOLD}
-    quoted = await _beginnings(session, [one.id for told in lists.values() for one in told])
-    for what, told in lists.items():
-        shown = f"would be {what}" if result.dry_run and what not in STATES else what
-        for one in told:
-            said = f": {quoted[one.id]}" if one.id in quoted else ""
-            session.console.line(f"{shown} {one.id}  {neutral(one.why)}{said}")
-        more = result.counts.get(what, 0) - len(told)
+    lists |= {what: [memory for memory in result.others if memory.what == what] for what in OUTCOMES}
+    quotes = await _load_beginnings(
+        session, [memory.id for memories in lists.values() for memory in memories]
+    )
+    for what, memories in lists.items():
+        label = f"would be {what}" if result.dry_run and what not in STATES else what
+        for memory in memories:
+            quote = f": {quotes[memory.id]}" if memory.id in quotes else ""
+            session.console.line(f"{label} {memory.id}  {neutral(memory.why)}{quote}")
+        more = result.counts.get(what, 0) - len(memories)
         if more > 0:
-            session.console.line(f"{shown} and {more:,} more")
+            session.console.line(f"{label} and {more:,} more")
 
 
-async def _beginnings(session: OpenSession, ids: Sequence[str]) -> dict[str, str]:
+async def _load_beginnings(session: OpenSession, ids: Sequence[str]) -> dict[str, str]:
     from mindhold.memories.filters import SHOW
 
-    found: dict[str, str] = {}
-    for one in list(dict.fromkeys(ids))[:MOST_QUOTED]:
+    beginnings: dict[str, str] = {}
+    for memory_id in list(dict.fromkeys(ids))[:MOST_QUOTED]:
         with suppress(NotFound):  # erased, or another agent's
-            shown = await session.run(SHOW, id=one)
-            found[one] = one_line(shown.memory.content, most=LONGEST_QUOTE)
-    return found
+            result = await session.run(SHOW, id=memory_id)
+            beginnings[memory_id] = one_line(result.memory.content, most=LONGEST_QUOTE)
+    return beginnings
 
 
 async def _print_reports(session: OpenSession, result: ReportsResult) -> None:
@@ -167,13 +169,13 @@ async def _print_reports(session: OpenSession, result: ReportsResult) -> None:
         return
     if not result.reports:
         session.console.line("Nothing was consolidated yet.")
-    for one in result.reports:
-        changes = plural(sum(stage.changed for stage in one.stages), "change")
-        when = local_time(one.started, session.zone)
-        session.console.line(session.console.style(f"{when}  {changes}, {one.seconds:.1f} s", bold=True))
-        for line in one.operations:
+    for report in result.reports:
+        changes = plural(sum(stage.changed for stage in report.stages), "change")
+        when = local_time(report.started, session.zone)
+        session.console.line(session.console.style(f"{when}  {changes}, {report.seconds:.1f} s", bold=True))
+        for line in report.operations:
             session.console.line(f"  {neutral(line)}")
-        await _print_gone(session, one)
+        await _print_changes(session, report)
 
 
 SOME_FAILED = 1
@@ -188,10 +190,10 @@ SOME_FAILED = 1
         "mindhold maintain --no-backup --seconds 60",
     ],
 )
-@click.option("--dry-run", is_flag=True, help="Change nothing, and tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")
 @words("--step", "steps", metavar="NAME", help="Only these steps.")
-@click.option("--seconds", type=float, metavar="N", help="At most how long (maintenance.seconds).")
-@click.option("--backup/--no-backup", default=True, help="Whether a backup that is due is made first.")
+@click.option("--seconds", type=float, metavar="N", help="The time limit (default: maintenance.seconds).")
+@click.option("--backup/--no-backup", default=True, help="Whether to make a due backup first.")
 @with_session
 async def maintain(
     cli: CliSession,
@@ -202,10 +204,10 @@ async def maintain(
     seconds: float | None,
     backup: bool,
 ) -> int:
-    """Back up, summarise, consolidate, prune and tidy, at low priority. Exit status 1 when a step failed.
+    """Back up, summarise, consolidate, prune and tidy.
 
-    A server does the same by itself every night (maintenance.hour); this is for cron and its like. Of several at once
-    one does it, and the others say so.
+    It runs at low priority; the exit status is 1 if a step failed. A server does the same every night
+    (maintenance.hour); this command is for cron. Only one process does it at a time; others say so and end.
     """
     from mindhold.lifecycle.maintenance_operations import MAINTAIN
 
@@ -216,9 +218,9 @@ async def maintain(
         cli.console.document(result)
     else:
         _print_maintenance(cli.console, result)
-    for one in result.steps:
-        if one.error:  # also where the table goes nowhere: cron mails what stands here
-            cli.console.warn(f"{one.step} failed, {one.code}: {neutral(one.error)}")
+    for step in result.steps:
+        if step.error:  # on stderr too, because cron mails it
+            cli.console.warn(f"{step.step} failed, {step.code}: {neutral(step.error)}")
     return SOME_FAILED if result.failed else 0
 
 
@@ -230,16 +232,16 @@ def _print_maintenance(console: Console, result: MaintainResult) -> None:
         ["step", "would change" if result.dry_run else "changed", "seconds", "what"],
         [
             [
-                one.step,
-                one.changed,
-                f"{one.seconds:.2f}",
-                neutral(f"FAILED: {one.error}" if one.error else one.detail)
-                + (" (more is left)" if one.more else ""),
+                step.step,
+                step.changed,
+                f"{step.seconds:.2f}",
+                neutral(f"FAILED: {step.error}" if step.error else step.detail)
+                + (" (more is left)" if step.more else ""),
             ]
-            for one in result.steps
+            for step in result.steps
         ],
     )
     if result.dry_run:
         console.note("Nothing was changed.")
-    elif any(one.more for one in result.steps):
+    elif any(step.more for step in result.steps):
         console.note("The time was up; the same call goes on from there.")

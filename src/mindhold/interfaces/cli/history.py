@@ -29,14 +29,12 @@ if TYPE_CHECKING:
     from mindhold.history.vectors import EmbedHistoryResult
 
 
-SHORT_ID = 8  # characters of a session's id: a part that only it has is enough to name it
-HASH, TELLING, LONGEST_TAIL = (
-    32,
-    3,
-    4,
-)  # characters of what is a hash, and of what tells something; parts of a path
-MARGIN = 6  # columns for the numbers of lines
-WIDE = 100  # columns, where it is no terminal
+SHORT_ID = 8  # characters of a session id that are shown; any unique part names it
+HASH = 32  # shortest hex name that counts as a hash
+TELLING = 3  # shortest folder name that means something by itself
+LONGEST_TAIL = 4  # most parts of a path that are shown
+MARGIN = 6  # columns for line numbers
+WIDE = 100  # columns without a terminal
 READ_FROM = {
     "archive": "read from the archive: the file is gone",
     "index": "as far as the index has it: the file is gone",
@@ -45,47 +43,52 @@ READ_FROM = {
 
 
 def print_heading(
-    console: Console, one: PastConversationView, zone: tzinfo | None, *, with_file: bool = True
+    console: Console, conversation: PastConversationView, zone: tzinfo | None, *, with_file: bool = True
 ) -> None:
-    """What a conversation is called, when and where it was held, and where it lies."""
-    console.line(console.style(one_line(one.title or one.session_id, most=200), bold=True))
-    when = [local_time(moment, zone) for moment in (one.started, one.ended) if moment]
-    where = f"part of {one.part_of}" if one.part_of else ""
-    about = [" to ".join(dict.fromkeys(when)), one.project, one.model or "", where]
-    if told := " · ".join(neutral(part) for part in about if part):
-        console.line(f"  {told}")
-    console.line(f"  {neutral(one.session_id)}")
+    """Print the title, times, project, id and file of a conversation."""
+    console.line(console.style(one_line(conversation.title or conversation.session_id, most=200), bold=True))
+    when = [local_time(moment, zone) for moment in (conversation.started, conversation.ended) if moment]
+    where = f"part of {conversation.part_of}" if conversation.part_of else ""
+    about = [" to ".join(dict.fromkeys(when)), conversation.project, conversation.model or "", where]
+    if details := " · ".join(neutral(part) for part in about if part):
+        console.line(f"  {details}")
+    console.line(f"  {neutral(conversation.session_id)}")
     if with_file:
-        console.line(f"  {neutral(one.file)}")
+        console.line(f"  {neutral(conversation.file)}")
 
 
 def print_stretch(console: Console, stretch: StretchView, *, marked: int | None = None) -> None:
-    """Each with the line that it stands on; what tries to instruct is marked, and stays a quotation."""
-    if told := READ_FROM.get(stretch.read_from):
-        console.note(told)
+    """Print utterances with their line numbers; text that looks like an instruction is marked."""
+    if note := READ_FROM.get(stretch.read_from):
+        console.note(note)
     if stretch.earlier:
         console.line(f"{'…':>{MARGIN}}")
     who = stretch.conversation.source.upper()
-    for one in stretch.utterances:
-        _print(console, one, who=who if one.role == "CLAUDE" else one.role, marked=one.line == marked)
+    for utterance in stretch.utterances:
+        _print(
+            console,
+            utterance,
+            who=who if utterance.role == "CLAUDE" else utterance.role,
+            marked=utterance.line == marked,
+        )
     if stretch.after is not None:
         console.line(f"{'…':>{MARGIN}}")
 
 
-def _print(console: Console, one: UtteranceView, *, who: str, marked: bool) -> None:
-    tool = f" [{neutral(one.tool)}]" if one.tool else ""
-    head = f"{who}{tool}{' failed' if one.failed else ''}:"
-    lines = console.paragraphs(one.text, indent=MARGIN + 4)
-    # What was said in one short line stands beside who said it.
+def _print(console: Console, utterance: UtteranceView, *, who: str, marked: bool) -> None:
+    tool = f" [{neutral(utterance.tool)}]" if utterance.tool else ""
+    head = f"{who}{tool}{' failed' if utterance.failed else ''}:"
+    lines = console.paragraphs(utterance.text, indent=MARGIN + 4)
+    # One short line is printed on the speaker's line.
     room = console.width if console.on_terminal else WIDE
-    beside = len(lines) == 1 and display_width(head + lines[0]) + MARGIN + 4 <= room
-    number = f"{'>' if marked else ''}{one.line}".rjust(MARGIN)
-    first = console.style(head, bold=one.role == "USER", dim=one.role in ("TOOL", "RESULT"))
-    console.line(f"{number}  {first}{' ' + lines[0] if beside and lines[0] else ''}")
-    for line in [] if beside else lines:
+    fits = len(lines) == 1 and display_width(head + lines[0]) + MARGIN + 4 <= room
+    number = f"{'>' if marked else ''}{utterance.line}".rjust(MARGIN)
+    first = console.style(head, bold=utterance.role == "USER", dim=utterance.role in ("TOOL", "RESULT"))
+    console.line(f"{number}  {first}{' ' + lines[0] if fits and lines[0] else ''}")
+    for line in [] if fits else lines:
         console.line(f"{'':{MARGIN}}    {line}".rstrip())
-    if one.suspicious:
-        why = ", ".join(one.suspicious)
+    if utterance.suspicious:
+        why = ", ".join(utterance.suspicious)
         console.line(
             f"{'':{MARGIN}}    "
             + console.style(f"(looks like an instruction to whoever reads it: {why})", fg="yellow")
@@ -93,7 +96,7 @@ def _print(console: Console, one: UtteranceView, *, who: str, marked: bool) -> N
 
 
 def folder_names(paths: Iterable[str], *, longest: int) -> dict[str, str]:
-    """The last part of each path, for a table: as much of it as tells it from the others, in so many characters."""
+    """Shorten each path for a table, to the last parts that tell it from the others."""
     every = list(dict.fromkeys(paths))
     names = {path: _tail(path, 1) for path in every}
     for parts in range(2, LONGEST_TAIL + 1):
@@ -102,27 +105,27 @@ def folder_names(paths: Iterable[str], *, longest: int) -> dict[str, str]:
     return {path: _short(name, longest) for path, name in names.items()}
 
 
-def project_named(given: str | None, *, server: str) -> str | None:
-    """A path that is meant from here, such as `.`, as a whole one; everything else is a name.
+def resolve_project(name: str | None, *, server: str) -> str | None:
+    """Resolve a relative path such as `.`; everything else is a project's name.
 
-    Raises InvalidInput for such a path where a server is asked.
+    Raises InvalidInput for a relative path if a server is used.
     """
-    if given is None or not given.startswith((".", "~")):
-        return given
+    if name is None or not name.startswith((".", "~")):
+        return name
     from mindhold.interfaces.cli.installation import whole_path
 
-    if given.replace("\\", "/").split("/")[0] not in (".", "..", "~"):
-        return given
+    if name.replace("\\", "/").split("/")[0] not in (".", "..", "~"):
+        return name
     if server:
         raise InvalidInput(
-            f"The folder {given!r} is one of this machine.",
+            f"The folder {name!r} is one of this machine.",
             advice="Name the project as `mindhold history projects` does.",
         )
-    return str(whole_path(Path(given)))
+    return str(whole_path(Path(name)))
 
 
 def _tail(path: str, parts: int) -> str:
-    """At least so many parts; a number, or a hidden folder, tells nothing without the one above it."""
+    """Return at least `parts` parts; a very short name or a hidden folder takes its parent along."""
     every = [part for part in path.replace("\\", "/").split("/") if part]
     while parts < len(every) and (len(every[-parts]) < TELLING or every[-parts].startswith(".")):
         parts += 1
@@ -130,13 +133,13 @@ def _tail(path: str, parts: int) -> str:
 
 
 def _short(name: str, longest: int) -> str:
-    """Some programs call a project by a hash."""
+    """Shorten a name to `longest` characters; a hash, which some programs use as a name, to its beginning."""
     if len(name) >= HASH and set(name) <= set("0123456789abcdef"):
         return f"{name[:SHORT_ID]}…"
     return name if len(name) <= longest else f"…{name[1 - longest :]}"
 
 
-VECTOR_SECONDS = 60.0  # that vectors may take; the others come by and by
+VECTOR_SECONDS = 60.0  # limit for making vectors; the rest is made later
 MOST_VECTORS = 1_000_000
 MOST_WARNINGS = 20
 LONGEST_CELL = 72
@@ -165,9 +168,9 @@ _WHERE = {
     ],
 )
 def history() -> None:
-    """Past conversations of Claude Code and others on this machine.
+    """Past conversations of Claude Code and other programs.
 
-    A conversation is named by its id or a part that only it has, a project by its path, its folder or a part of that.
+    Name a conversation by its id or a unique part of it, and a project by its path, its folder or a part of that.
     """
 
 
@@ -180,42 +183,42 @@ def history() -> None:
     ],
 )
 @click.option(
-    "--seconds", "most_seconds", type=float, metavar="N", help="Stop after so long; the next goes on."
+    "--seconds", "most_seconds", type=float, metavar="N", help="Stop after this time; the next run continues."
 )
-@click.option("--all", "every", is_flag=True, help="Read everything anew.")
-@click.option("--no-vectors", is_flag=True, help="Words only.")
-@click.option("--background", is_flag=True, help="Let another process do it, and return at once.")
+@click.option("--all", "every", is_flag=True, help="Read everything again.")
+@click.option("--no-vectors", is_flag=True, help="Make no vectors.")
+@click.option("--background", is_flag=True, help="Start another process for it and return at once.")
 @with_session
 async def index(
     cli: CliSession, /, *, most_seconds: float | None, every: bool, no_vectors: bool, background: bool
 ) -> None:
-    """Read what is new in the transcripts, so that it can be searched.
+    """Index new parts of the transcripts, so that they can be searched.
 
-    It happens by itself when something is searched, and while a server runs. What was interrupted goes on where it was.
+    Searches and servers do it by themselves. An interrupted run continues where it stopped.
     """
     from mindhold.history.index import INDEX_HISTORY
     from mindhold.history.vectors import EMBED_HISTORY
 
     if background:
-        _in_background(cli)
+        _start_in_background(cli)
         return
-    logging.getLogger("mindhold.history").addHandler(logging.NullHandler())  # it is told below
+    logging.getLogger("mindhold.history").addHandler(logging.NullHandler())  # printed below
     async with cli.open() as session:
-        done = await session.run(INDEX_HISTORY, all=every, most_seconds=most_seconds)
-        made: EmbedHistoryResult | None = None
-        if not no_vectors and not done.busy and most_seconds is None:
+        indexed = await session.run(INDEX_HISTORY, all=every, most_seconds=most_seconds)
+        embedded: EmbedHistoryResult | None = None
+        if not no_vectors and not indexed.busy and most_seconds is None:
             session.running.warm()
-            made = await session.run(EMBED_HISTORY, most=MOST_VECTORS, seconds=VECTOR_SECONDS)
+            embedded = await session.run(EMBED_HISTORY, most=MOST_VECTORS, seconds=VECTOR_SECONDS)
         if session.console.json:
-            vectors = made.model_dump(mode="json") if made else None
-            session.console.document({**done.model_dump(mode="json"), "vectors": vectors})
+            vectors = embedded.model_dump(mode="json") if embedded else None
+            session.console.document({**indexed.model_dump(mode="json"), "vectors": vectors})
             return
-        _told_index(session, done)
-        if made is not None:
-            _told_vectors(session, made)
+        _print_indexed(session, indexed)
+        if embedded is not None:
+            _print_embedded(session, embedded)
 
 
-def _in_background(cli: CliSession) -> None:
+def _start_in_background(cli: CliSession) -> None:
     from mindhold.hooks.worker_start import start_indexer
 
     started = start_indexer(str(cli.loaded().settings.home))
@@ -227,53 +230,53 @@ def _in_background(cli: CliSession) -> None:
         cli.console.line("Another process is at it already.")
 
 
-def _told_index(session: OpenSession, done: IndexHistoryResult) -> None:
+def _print_indexed(session: OpenSession, result: IndexHistoryResult) -> None:
     from mindhold.history.index import LEFT
 
     console = session.console
-    if done.busy or (done.notice and not done.files):
-        console.line(done.notice)
+    if result.busy or (result.notice and not result.files):
+        console.line(result.notice)
         return
-    if done.bytes or done.passages:
+    if result.bytes or result.passages:
         console.line(
-            f"Indexed {plural(done.conversations, 'conversation')}: {megabytes(done.bytes)} in {done.seconds:.1f} s, "
-            f"{plural(done.passages, 'passage')}."
+            f"Indexed {plural(result.conversations, 'conversation')}: {megabytes(result.bytes)} in {result.seconds:.1f} s, "
+            f"{plural(result.passages, 'passage')}."
         )
-    elif not done.vanished and not done.excluded:
+    elif not result.vanished and not result.excluded:
         console.line("Nothing is new.")
-    if done.excluded:
-        console.line(f"{plural(done.excluded, 'conversation')} left out, by history.exclude.")
-    if done.vanished:
-        console.line(f"{plural(done.vanished, 'conversation')} vanished from the disk.")
-    if done.archive:
-        console.warn(f"{done.archive} `mindhold history status` tells more.")
-    if done.left:
-        console.line(f"{megabytes(done.left)} are left; the next call goes on there.")
-    if told := done.notice.removeprefix(LEFT).strip():
-        console.line(told)
+    if result.excluded:
+        console.line(f"{plural(result.excluded, 'conversation')} left out, by history.exclude.")
+    if result.vanished:
+        console.line(f"{plural(result.vanished, 'conversation')} vanished from the disk.")
+    if result.archive:
+        console.warn(f"{result.archive} `mindhold history status` tells more.")
+    if result.left:
+        console.line(f"{megabytes(result.left)} are left; the next call goes on there.")
+    if notice := result.notice.removeprefix(LEFT).strip():
+        console.line(notice)
     by_file: dict[str, list[MisreadView]] = {}
-    for warning in done.warnings:
+    for warning in result.warnings:
         by_file.setdefault(warning.file, []).append(warning)
     for file, misread in list(by_file.items())[:MOST_WARNINGS]:
-        console.warn(f"{file}{_lines(misread)}: {misread[0].problem}")
+        console.warn(f"{file}{_format_lines(misread)}: {misread[0].problem}")
     if len(by_file) > MOST_WARNINGS:
         console.warn(f"and {len(by_file) - MOST_WARNINGS} more files; --json has them all.")
 
 
-def _lines(misread: Sequence[MisreadView]) -> str:
-    """Where in the file, as editors take it."""
-    numbers = [one.line for one in misread if one.line]
+def _format_lines(misread: Sequence[MisreadView]) -> str:
+    """Format line numbers as editors accept them."""
+    numbers = [warning.line for warning in misread if warning.line]
     if not numbers:
         return ""
     return f":{numbers[0]}" + (f" and {plural(len(numbers) - 1, 'more line')}" if len(numbers) > 1 else "")
 
 
-def _told_vectors(session: OpenSession, made: EmbedHistoryResult) -> None:
-    if made.embedded:
-        session.console.line(f"Made vectors for {plural(made.embedded, 'passage')} that had none.")
-    if made.left:
-        session.console.note(f"{plural(made.left, 'passage')} have no vector yet: they come by and by.")
-    session.console.note(made.notice)
+def _print_embedded(session: OpenSession, result: EmbedHistoryResult) -> None:
+    if result.embedded:
+        session.console.line(f"Made vectors for {plural(result.embedded, 'passage')} that had none.")
+    if result.left:
+        session.console.note(f"{plural(result.left, 'passage')} have no vector yet: they come by and by.")
+    session.console.note(result.notice)
 
 
 @command(
@@ -285,42 +288,42 @@ def _told_vectors(session: OpenSession, made: EmbedHistoryResult) -> None:
     ],
 )
 @click.argument("query", nargs=-1, required=True)
-@click.option("--project", "-p", metavar="NAME", help="Only of this project.")
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many conversations (5).")
+@click.option("--project", "-p", metavar="NAME", help="Only this project.")
+@click.option("--limit", "-n", type=int, metavar="N", help="How many conversations at most (default: 5).")
 @with_open_session
 async def search(
     session: OpenSession, /, *, query: tuple[str, ...], project: str | None, limit: int | None
 ) -> None:
-    """Find what was said in past conversations: the words, and the file and line where they stand."""
+    """Search past conversations; prints text, file and line."""
     from mindhold.history.search import SEARCH_HISTORY
 
     session.running.warm()
     result = await session.run(
         SEARCH_HISTORY,
         query=" ".join(query),
-        project=project_named(project, server=session.server),
+        project=resolve_project(project, server=session.server),
         limit=limit,
     )
     console = session.console
     if console.json:
         console.document(result)
         return
-    for number, found in enumerate(result.results, 1):
-        head = f"{number}. {local_time(found.timestamp, session.zone)}"
-        called = one_line(found.title or found.summary, most=console.room(head, otherwise=LONGEST_CELL))
-        console.line(console.style(f"{head}  {called}", bold=True))
-        about = (found.session_id[:SHORT_ID] or found.memory_id, found.project, found.relevance)
-        console.line(f"   {one_line(' · '.join(filter(None, about)), most=200)}")
-        told = not found.session_id and found.excerpt in called  # a memory is its own title
-        for line in [] if told else console.paragraphs(found.excerpt, indent=3):
+    for number, hit in enumerate(result.results, 1):
+        head = f"{number}. {local_time(hit.timestamp, session.zone)}"
+        title = one_line(hit.title or hit.summary, most=console.room(head, otherwise=LONGEST_CELL))
+        console.line(console.style(f"{head}  {title}", bold=True))
+        details = (hit.session_id[:SHORT_ID] or hit.memory_id, hit.project, hit.relevance)
+        console.line(f"   {one_line(' · '.join(filter(None, details)), most=200)}")
+        is_title = not hit.session_id and hit.excerpt in title  # a memory's content is its title
+        for line in [] if is_title else console.paragraphs(hit.excerpt, indent=3):
             console.line(f"   {line}")
-        if found.file:
-            place = f"{found.file}:{found.line}" if found.line else found.file
-            where = "  (only in the archive)" if found.source == "archive" else ""
+        if hit.file:
+            place = f"{hit.file}:{hit.line}" if hit.line else hit.file
+            where = "  (only in the archive)" if hit.source == "archive" else ""
             console.line(f"   {neutral(place)}{where}")
-        for memory in found.memories:
-            about_it = f"{memory['id']}  {memory['kind']}: {memory['content']}"
-            console.line(f"   {one_line(about_it, most=console.room(' ', otherwise=LONGEST_CELL + 40))}")
+        for memory in hit.memories:
+            text = f"{memory['id']}  {memory['kind']}: {memory['content']}"
+            console.line(f"   {one_line(text, most=console.room(' ', otherwise=LONGEST_CELL + 40))}")
     if not result.results:
         console.line("Nothing was found.")
     if result.message:
@@ -348,13 +351,13 @@ async def search(
     ],
 )
 @click.argument("time", nargs=-1)
-@click.option("--days", type=int, metavar="N", help="How far back (7).")
-@click.option("--project", "-p", metavar="NAME", help="Only of this project; . is the folder you are in.")
+@click.option("--days", type=int, metavar="N", help="How far back (default: 7).")
+@click.option("--project", "-p", metavar="NAME", help="Only this project; . is the current folder.")
 @with_open_session
 async def timeline(
     session: OpenSession, /, *, time: tuple[str, ...], days: int | None, project: str | None
 ) -> None:
-    """The conversations of the last days, or of a TIME in words, the newest first."""
+    """List conversations of the last days or of a TIME in words."""
     from mindhold.history.timeline import HISTORY_TIMELINE
 
     if time and days is not None:
@@ -363,22 +366,29 @@ async def timeline(
         HISTORY_TIMELINE,
         days=days,
         when=" ".join(time) or None,
-        project=project_named(project, server=session.server),
+        project=resolve_project(project, server=session.server),
     )
     if session.console.json:
         session.console.document(result)
         return
     if result.sessions:
         longest = session.console.room(otherwise=5 * LONGEST_CELL) // 5
-        names = folder_names((one.project for one in result.sessions), longest=longest)
+        names = folder_names((conversation.project for conversation in result.sessions), longest=longest)
         rows = [
-            [one.session_id[:SHORT_ID], local_time(one.timestamp, session.zone), names[one.project]]
-            for one in result.sessions
+            [
+                conversation.session_id[:SHORT_ID],
+                local_time(conversation.timestamp, session.zone),
+                names[conversation.project],
+            ]
+            for conversation in result.sessions
         ]
-        beside = [max(column, key=display_width) for column in zip(_TIMELINE[:-1], *rows, strict=True)]
-        room = session.console.room(*beside, otherwise=LONGEST_CELL)
-        about = [one_line(one.title or one.summary, most=room) for one in result.sessions]
-        session.console.table(_TIMELINE, [[*row, told] for row, told in zip(rows, about, strict=True)])
+        widest = [max(column, key=display_width) for column in zip(_TIMELINE_HEADS[:-1], *rows, strict=True)]
+        room = session.console.room(*widest, otherwise=LONGEST_CELL)
+        about = [
+            one_line(conversation.title or conversation.summary, most=room)
+            for conversation in result.sessions
+        ]
+        session.console.table(_TIMELINE_HEADS, [[*row, text] for row, text in zip(rows, about, strict=True)])
         session.console.note(result.suggestion or "")
     else:
         session.console.line(result.suggestion or "No conversation.")
@@ -386,13 +396,13 @@ async def timeline(
     session.console.note(f"{plural(result.total_sessions, 'conversation')}, {result.date_range}{more}.")
 
 
-_TIMELINE = ("session", "when", "project", "about")
+_TIMELINE_HEADS = ("session", "when", "project", "about")
 
 
 @command("projects", remote=True, examples=["mindhold history projects", "mindhold history projects --json"])
 @with_open_session
 async def projects(session: OpenSession) -> None:
-    """The projects that there are conversations of, the one used last first."""
+    """List projects that have conversations, last used first."""
     from mindhold.history.projects import HISTORY_PROJECTS
 
     result = await session.run(HISTORY_PROJECTS)
@@ -404,21 +414,21 @@ async def projects(session: OpenSession) -> None:
             ["project", "conversations", "last used", "size"],
             [
                 [
-                    one.path,
-                    one.session_count,
-                    local_time(one.last_used, session.zone),
-                    megabytes(int(one.total_size_mb * 1e6)),
+                    project.path,
+                    project.session_count,
+                    local_time(project.last_used, session.zone),
+                    megabytes(int(project.total_size_mb * 1e6)),
                 ]
-                for one in result.projects
+                for project in result.projects
             ],
         )
     else:
         session.console.line("No conversation is known.")
     session.console.note(result.suggestion or "")
     if result.projects:
-        size = megabytes(round(sum(one.total_size_mb for one in result.projects) * 1e6))
-        held = plural(result.total_sessions, "conversation")
-        session.console.note(f"{plural(result.total_projects, 'project')}, {held}, {size}.")
+        size = megabytes(round(sum(project.total_size_mb for project in result.projects) * 1e6))
+        conversations = plural(result.total_sessions, "conversation")
+        session.console.note(f"{plural(result.total_projects, 'project')}, {conversations}, {size}.")
 
 
 @command(
@@ -430,18 +440,22 @@ async def projects(session: OpenSession) -> None:
     ],
 )
 @click.argument("session")
-@click.option("--around", type=int, metavar="LINE", help="What stands around this line of the file.")
-@click.option("--after", type=int, metavar="LINE", help="What stands behind this line.")
+@click.option("--around", type=int, metavar="LINE", help="Show what is around this line of the file.")
+@click.option("--after", type=int, metavar="LINE", help="Show what follows this line.")
 @click.option(
-    "--limit", "-n", type=int, metavar="N", help="At most how much: utterances (200; 10 around a line)."
+    "--limit",
+    "-n",
+    type=int,
+    metavar="N",
+    help="How many utterances at most (default: 200; 10 around a line).",
 )
 @with_open_session
 async def show(
     opened: OpenSession, /, *, session: str, around: int | None, after: int | None, limit: int | None
 ) -> None:
-    """A conversation as it was, without secrets: from its file, else from the archive or the index.
+    """Show a conversation without secrets.
 
-    SESSION may be a file too, such as a sub-agent's.
+    It is read from its file, else from the archive or the index. SESSION may also be a file, such as a sub-agent's.
     """
     from mindhold.history.conversation import SHOW_CONVERSATION
 
@@ -450,19 +464,19 @@ async def show(
             "--around shows what stands around a line, --after what follows one: give one."
         )
     most = 10 if limit is None and around else limit
-    shown = await opened.run(SHOW_CONVERSATION, session=session, around=around, after=after, limit=most)
+    stretch = await opened.run(SHOW_CONVERSATION, session=session, around=around, after=after, limit=most)
     if opened.console.json:
-        opened.console.document(shown)
+        opened.console.document(stretch)
         return
-    print_heading(opened.console, shown.conversation, opened.zone)
-    print_stretch(opened.console, shown, marked=around)
-    last = shown.utterances[-1].line if shown.utterances else 0
+    print_heading(opened.console, stretch.conversation, opened.zone)
+    print_stretch(opened.console, stretch, marked=around)
+    last = stretch.utterances[-1].line if stretch.utterances else 0
     if around is not None and around > last:
         opened.console.warn(f"There is no line {around}: what was said ends on line {last}.")
-    if after is not None and not shown.utterances:
+    if after is not None and not stretch.utterances:
         opened.console.warn(f"Nothing was said behind line {after}.")
-    if shown.after is not None:
-        opened.console.note(f"There is more: --after {shown.after} shows it.")
+    if stretch.after is not None:
+        opened.console.note(f"There is more: --after {stretch.after} shows it.")
 
 
 @command(
@@ -472,7 +486,10 @@ async def show(
 @click.argument("session")
 @with_open_session
 async def summarize(opened: OpenSession, /, *, session: str) -> None:
-    """Sum a conversation up, and keep that: by an RLM server or a language model where one is set up, else in its own words."""
+    """Summarise a conversation and store the summary.
+
+    An RLM server or a language model writes it if one is set up; else it consists of sentences of the conversation.
+    """
     from mindhold.history.summary import SUMMARIZE_CONVERSATION
 
     result = await opened.run(SUMMARIZE_CONVERSATION, session=session)

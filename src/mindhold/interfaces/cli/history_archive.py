@@ -35,22 +35,21 @@ LONGEST_CELL = 72
         "mindhold history archive --restore 3f2a91c0 --to ~/old.jsonl",
     ],
 )
-@click.option("--on", "how", flag_value="on", help="From now on, by itself; sets history.archive.")
-@click.option("--off", "how", flag_value="off", help="No more from now on. What was copied stays.")
-@click.option("--once", "how", flag_value="once", help="Now, and not by itself.")
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@click.option(
-    "--restore", metavar="SESSION", help="Write this conversation's transcript to a file, as it was."
-)
-@click.option("--to", type=click.Path(path_type=Path), help="A new file for --restore, or a folder.")
+@click.option("--on", "how", flag_value="on", help="Archive from now on; sets history.archive.")
+@click.option("--off", "how", flag_value="off", help="Stop archiving; existing copies stay.")
+@click.option("--once", "how", flag_value="once", help="Archive once, now.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
+@click.option("--restore", metavar="SESSION", help="Write the transcript of this conversation to a file.")
+@click.option("--to", type=click.Path(path_type=Path), help="The new file or the folder for --restore.")
 @with_session
 async def archive(
     cli: CliSession, /, *, how: str | None, yes: bool, restore: str | None, to: Path | None
 ) -> int:
-    """Keep transcripts when the program that wrote them deletes them: Claude Code does so after 30 days.
+    """Keep copies of transcripts, which Claude Code deletes.
 
-    Copies are compressed in the archive folder of the home, for you alone, whole and with all that was said, secrets too;
-    what is shown of them is without. The oldest make room (history.archive_max_mb). The first time this asks.
+    Claude Code deletes transcripts after 30 days. The compressed copies lie in the archive folder of the home, readable
+    by you alone. They are complete, with any secrets; what is shown of them is redacted. If space runs out, the oldest
+    are removed (history.archive_max_mb). The first run asks.
     """
     from mindhold.history.archive import ARCHIVE_HISTORY
 
@@ -62,7 +61,7 @@ async def archive(
         await _restore(cli, restore, to)
         return 0
     if how == "off":
-        _set(cli, on=False)
+        _set_archive(cli, on=False)
         return 0
     if not cli.loaded().settings.history.enabled:
         raise InvalidInput(
@@ -74,13 +73,13 @@ async def archive(
         if not yes:
             _explain(cli)
             confirm(cli.console, "Keep copies of past conversations from now on?")
-        _set(cli, on=True, told=not cli.console.json)
+        _set_archive(cli, on=True, report=not cli.console.json)
     async with cli.open() as session:
         result = await session.run(ARCHIVE_HISTORY)
     if cli.console.json:
         cli.console.document(result)
     else:
-        _told(cli, result)
+        _print_archived(cli, result)
     return 1 if result.problems else 0
 
 
@@ -93,13 +92,13 @@ def _explain(cli: CliSession) -> None:
     )
 
 
-def _set(cli: CliSession, *, on: bool, told: bool = True) -> None:
+def _set_archive(cli: CliSession, *, on: bool, report: bool = True) -> None:
     from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
 
     value = "true" if on else "false"
     path = write_setting(cli, SETTING, value)
     warn_if_overridden(cli, SETTING)
-    if not told:
+    if not report:
         return
     if cli.console.json:
         cli.console.document({"key": SETTING, "value": on, "file": str(path)})
@@ -124,7 +123,7 @@ async def _restore(cli: CliSession, name: str, to: Path) -> None:
         cli.console.line(neutral(file))
 
 
-def _told(cli: CliSession, result: ArchiveHistoryResult) -> None:
+def _print_archived(cli: CliSession, result: ArchiveHistoryResult) -> None:
     console = cli.console
     if result.busy:
         console.line("Another process is at it: nothing was copied.")
@@ -135,13 +134,13 @@ def _told(cli: CliSession, result: ArchiveHistoryResult) -> None:
     else:
         console.line("Nothing is new.")
     console.line(f"The archive has {plural(result.copies, 'copy')}: {room}.")
-    for one in result.evicted[:MOST_LISTED]:
-        about = one_line(one.title, most=LONGEST_CELL)
-        console.line(f"  made room, or found none: {one.session_id[:SHORT_ID]}  {about}")
+    for copy in result.evicted[:MOST_LISTED]:
+        about = one_line(copy.title, most=LONGEST_CELL)
+        console.line(f"  made room, or found none: {copy.session_id[:SHORT_ID]}  {about}")
     if len(result.evicted) > MOST_LISTED:
         console.line(f"  and {len(result.evicted) - MOST_LISTED} more")
-    for one in result.too_big:
-        console.warn(f"{one.file} is bigger than the whole archive may be: history.archive_max_mb.")
+    for copy in result.too_big:
+        console.warn(f"{copy.file} is bigger than the whole archive may be: history.archive_max_mb.")
     for problem in result.problems:
         console.warn(problem)
 
@@ -155,19 +154,20 @@ def _told(cli: CliSession, result: ArchiveHistoryResult) -> None:
     ],
 )
 @click.argument("session")
-@click.option("--dry-run", "-n", is_flag=True, help="Only say what would go.")
-@click.option("--force", is_flag=True, help="Also memories that are anchors or permanent.")
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@click.option("--lift", is_flag=True, help="Let a forgotten one be indexed and captured again.")
+@click.option("--dry-run", "-n", is_flag=True, help="Only show what would be removed.")
+@click.option("--force", is_flag=True, help="Also remove anchors and permanent memories.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
+@click.option("--lift", is_flag=True, help="Allow a forgotten one to be indexed and captured again.")
 @with_open_session
 async def forget(
     opened: OpenSession, /, *, session: str, dry_run: bool, force: bool, yes: bool, lift: bool
 ) -> None:
-    """Remove a conversation for good: from the index, from the archive, and the memories that came from it.
+    """Remove a conversation and its memories for good.
 
-    Its sub-agents' go with it, and what any agent stored in it. It is never indexed, archived or captured again, unless --lift
-    says so. The transcript itself is another program's, and stays: its place is told. So do conversations that were resumed or
-    forked from it: they are named. What was broken off is finished by the same command.
+    It is removed from the index and the archive, with its sub-agents and the memories that any agent stored in it. It is
+    never indexed, archived or captured again, except after --lift. The transcript itself belongs to another program and
+    stays; its path is printed. Conversations that were resumed or forked from it stay too, and are listed. Run the same
+    command again to finish an interrupted removal.
     """
     from mindhold.history.forget import FORGET_CONVERSATION
 
@@ -188,7 +188,7 @@ async def forget(
             console.document(before)
             return
         if not console.json:
-            _preview(console, before)
+            _print_preview(console, before)
         if dry_run:
             return
         confirm(console, f"Remove it for good, and {plural(before.memory_count, 'memory')} with it?")
@@ -197,31 +197,31 @@ async def forget(
     if console.json:
         console.document(result)
         return
-    _gone(console, result)
+    _print_forgotten(console, result)
 
 
-def _preview(console: Console, doomed: ForgetConversationResult) -> None:
-    title = next((one.title for one in doomed.conversations if one.title), "")
-    console.line(console.style(one_line(title or doomed.session_id, most=200), bold=True))
-    console.line(f"  {neutral(doomed.session_id)}")
-    parts = max(0, len(doomed.conversations) - 1)
-    besides = f", with {plural(parts, 'sub-agent')}" if parts else ""
-    console.line(f"  {plural(doomed.passages, 'passage')} of the index{besides}")
-    console.line(f"  {plural(doomed.archived, 'copy')} in the archive")
-    console.line(f"  {plural(doomed.memory_count, 'memory')}")
-    for one in doomed.memories:
-        console.line(f"    {one.id}  {one.kind}: {one_line(one.content, most=LONGEST_CELL)}")
-    if doomed.memory_count > len(doomed.memories):
-        console.line(f"    and {doomed.memory_count - len(doomed.memories)} more")
-    _kept(console, doomed)
-    _repeated(console, doomed)
-    if doomed.originals:
+def _print_preview(console: Console, result: ForgetConversationResult) -> None:
+    title = next((view.title for view in result.conversations if view.title), "")
+    console.line(console.style(one_line(title or result.session_id, most=200), bold=True))
+    console.line(f"  {neutral(result.session_id)}")
+    parts = max(0, len(result.conversations) - 1)
+    sub_agents = f", with {plural(parts, 'sub-agent')}" if parts else ""
+    console.line(f"  {plural(result.passages, 'passage')} of the index{sub_agents}")
+    console.line(f"  {plural(result.archived, 'copy')} in the archive")
+    console.line(f"  {plural(result.memory_count, 'memory')}")
+    for view in result.memories:
+        console.line(f"    {view.id}  {view.kind}: {one_line(view.content, most=LONGEST_CELL)}")
+    if result.memory_count > len(result.memories):
+        console.line(f"    and {result.memory_count - len(result.memories)} more")
+    _print_kept(console, result)
+    _print_repeated(console, result)
+    if result.originals:
         console.line("  The transcript is another program's, and stays:")
-    for file in doomed.originals:
+    for file in result.originals:
         console.line(f"    {neutral(file)}")
 
 
-def _gone(console: Console, result: ForgetConversationResult) -> None:
+def _print_forgotten(console: Console, result: ForgetConversationResult) -> None:
     removed = sum(result.receipt.removed.values()) if result.receipt else 0
     if result.already and not removed:
         console.line(f"{neutral(result.session_id)} is forgotten already, and nothing more of it was there.")
@@ -235,8 +235,8 @@ def _gone(console: Console, result: ForgetConversationResult) -> None:
             "Rows, notes and copies were counted. A database may hold words of them in pages that it no longer uses: "
             '`mindhold doctor --scrub --phrase "..."` rewrites its file and proves that no such bytes are in it.'
         )
-    _kept(console, result)
-    _repeated(console, result)
+    _print_kept(console, result)
+    _print_repeated(console, result)
     console.note(result.notice)
     if result.originals:
         console.line("The transcript is not ours and stays; delete it for the words to be gone altogether:")
@@ -244,32 +244,34 @@ def _gone(console: Console, result: ForgetConversationResult) -> None:
             console.line(f"  {neutral(file)}")
 
 
-def _repeated(console: Console, result: ForgetConversationResult) -> None:
+def _print_repeated(console: Console, result: ForgetConversationResult) -> None:
     if not result.repeated_in:
         return
     console.line("  These conversations repeat parts of it, and stay; `mindhold history forget` them too:")
-    for one in result.repeated_in[:MOST_LISTED]:
-        console.line(f"    {neutral(one.session_id)}  {one_line(one.title, most=LONGEST_CELL)}")
+    for conversation in result.repeated_in[:MOST_LISTED]:
+        console.line(
+            f"    {neutral(conversation.session_id)}  {one_line(conversation.title, most=LONGEST_CELL)}"
+        )
     if len(result.repeated_in) > MOST_LISTED:
         console.line(f"    and {len(result.repeated_in) - MOST_LISTED} more")
 
 
-def _kept(console: Console, result: ForgetConversationResult) -> None:
+def _print_kept(console: Console, result: ForgetConversationResult) -> None:
     if not result.kept:
         return
     stay = "stays: it is" if len(result.kept) == 1 else "stay: they are"
     console.line(f"  {plural(len(result.kept), 'memory')} {stay} kept for good (--force takes them too)")
-    for one in result.kept:
-        console.line(f"    {one.id}  {one.kind}: {one_line(one.content, most=LONGEST_CELL)}")
+    for memory in result.kept:
+        console.line(f"    {memory.id}  {memory.kind}: {one_line(memory.content, most=LONGEST_CELL)}")
 
 
-MOST_NAMED = 5  # by their whole ids
+MOST_NAMED = 5  # printed with full ids
 
 
 @command("status", examples=["mindhold history status", "mindhold history status --json"])
 @with_open_session
 async def status(session: OpenSession) -> None:
-    """What is indexed and what isn't yet, what is kept, and what will be deleted within a week."""
+    """Show what is indexed, archived, and soon to be deleted."""
     from mindhold.history.status import HISTORY_STATUS
 
     result = await session.run(HISTORY_STATUS)
@@ -281,23 +283,25 @@ async def status(session: OpenSession) -> None:
     widest = max(len(name) for name, _ in facts)
     for name, value in facts:
         console.line(f"{console.style(name.ljust(widest), dim=True)}  {neutral(value)}")
-    for one in result.vanishing:
+    for conversation in result.vanishing:
         when = (
             "at its next start"
-            if one.when <= datetime.now(UTC)
-            else f"on {local_time(one.when, session.zone)[:10]}"
+            if conversation.when <= datetime.now(UTC)
+            else f"on {local_time(conversation.when, session.zone)[:10]}"
         )
-        head = f"  {when:<17}  {one.session_id[:SHORT_ID]}"
-        console.line(f"{head}  {one_line(one.title, most=console.room(head, otherwise=LONGEST_CELL))}")
+        head = f"  {when:<17}  {conversation.session_id[:SHORT_ID]}"
+        console.line(
+            f"{head}  {one_line(conversation.title, most=console.room(head, otherwise=LONGEST_CELL))}"
+        )
     if result.vanishing_count > len(result.vanishing):
         console.line(f"  and {result.vanishing_count - len(result.vanishing)} more")
-    _told_trouble(session, result)
+    _print_problems(session, result)
     if result.vanishing and not result.archive:
         console.note("`mindhold history archive` keeps copies of them.")
 
 
-def _told_trouble(session: OpenSession, result: HistoryStatusResult) -> None:
-    """What copying met while nobody looked, and copies that nobody may expect."""
+def _print_problems(session: OpenSession, result: HistoryStatusResult) -> None:
+    """Print problems of archiving, and copies of excluded projects."""
     console = session.console
     looked = f" ({local_time(result.archive_looked, session.zone)})" if result.archive_looked else ""
     for problem in result.archive_problems:
@@ -305,44 +309,44 @@ def _told_trouble(session: OpenSession, result: HistoryStatusResult) -> None:
     for file in result.archive_too_big:
         console.warn(f"not copied{looked}: {file} is bigger than history.archive_max_mb")
     if result.made_room_count:
-        named = ", ".join(one[:SHORT_ID] for one in result.made_room)
+        ids = ", ".join(session_id[:SHORT_ID] for session_id in result.made_room)
         more = ", …" if result.made_room_count > len(result.made_room) else ""
         when = result.made_room_at[:10]
-        told = f"{plural(result.made_room_count, 'conversation')} made room in the archive or found none, last {when}: "
-        console.note(told + named + more)
+        text = f"{plural(result.made_room_count, 'conversation')} made room in the archive or found none, last {when}: "
+        console.note(text + ids + more)
     if result.excluded_copies:
-        named = ", ".join(result.excluded_copies[:MOST_NAMED])
+        ids = ", ".join(result.excluded_copies[:MOST_NAMED])
         more = ", …" if len(result.excluded_copies) > MOST_NAMED else ""
         console.note(
             f"{plural(len(result.excluded_copies), 'conversation')} of excluded projects still have copies; "
-            f"`mindhold history forget ID` removes one: {named}{more}"
+            f"`mindhold history forget ID` removes one: {ids}{more}"
         )
 
 
 def _reader(result: HistoryStatusResult) -> str:
-    """Who reads before an answer; also why not the RLM server that is configured."""
-    told = {"rlm": "an RLM server", "index": "the index alone"}.get(result.rung, result.rung)
-    return f"{told}; the RLM server can't be started: {result.doubt}" if result.doubt else told
+    """Name what reads conversations, and why the configured RLM server doesn't."""
+    reader = {"rlm": "an RLM server", "index": "the index alone"}.get(result.rung, result.rung)
+    return f"{reader}; the RLM server can't be started: {result.doubt}" if result.doubt else reader
 
 
 def _facts(session: OpenSession, result: HistoryStatusResult) -> list[tuple[str, str]]:
-    stood = f", last held {local_time(result.latest, session.zone)}" if result.latest else ""
+    latest = f", last held {local_time(result.latest, session.zone)}" if result.latest else ""
     kinds = [
         (result.subagents, "of sub-agents besides"),
         (result.gone, "only in the archive"),
         (result.left_out, "left out"),
         (result.forgotten, "forgotten"),
     ]
-    besides = "".join(f", {count:,} {what}" for count, what in kinds if count)
+    others = "".join(f", {count:,} {what}" for count, what in kinds if count)
     state = "" if result.enabled else " (switched off: history.enabled)"
     vectors = f", {result.embedded:,} with vectors" if result.embedded else ""
     unread = f"{megabytes(result.unread_bytes)} in {plural(result.unread_files, 'file')}"
-    kept = f"{plural(result.copies, 'copy')}, {megabytes(result.archive_bytes)} of {result.archive_room >> 20:,} MB"
+    copies = f"{plural(result.copies, 'copy')}, {megabytes(result.archive_bytes)} of {result.archive_room >> 20:,} MB"
     return [
-        ("conversations", f"{result.conversations:,}{besides}{stood}{state}"),
+        ("conversations", f"{result.conversations:,}{others}{latest}{state}"),
         ("index", f"{plural(result.passages, 'passage')}{vectors}, {megabytes(result.index_bytes)}"),
         ("not yet indexed", unread if result.unread_files else "nothing"),
-        ("archive", (kept if result.copies else "empty") + ("" if result.archive else "; switched off")),
+        ("archive", (copies if result.copies else "empty") + ("" if result.archive else "; switched off")),
         ("read by", _reader(result)),
         (
             "to be deleted",

@@ -19,12 +19,12 @@ from mindhold.interfaces.cli.session import CliSession
 @click.argument("event", required=False, metavar="[EVENT]")
 @click.pass_obj
 def hook(cli: CliSession, event: str | None) -> int:
-    """Hear what happened in Claude Code, as JSON on standard input; `mindhold init` puts it where Claude Code runs it.
+    """Handle a hook event of Claude Code, JSON on stdin.
 
-    Stop, SubagentStop, PreCompact, SessionEnd: what the conversation left is captured, by a worker that goes when it is
-    done. SessionStart, UserPromptSubmit, PostToolUse, PostToolUseFailure: it is told what is known, if anything is.
-    Whatever happens, the exit status is 0. Nothing is done where MINDHOLD_SKIP is set, or where a prompt has
-    [skip-hook] in it.
+    `mindhold init` registers it in Claude Code's settings. Stop, SubagentStop, PreCompact, SessionEnd: a background
+    worker captures memories from the conversation. SessionStart, UserPromptSubmit, PostToolUse, PostToolUseFailure: the
+    answer holds memories that fit. The exit status is always 0. Nothing happens if MINDHOLD_SKIP is set, or if a prompt
+    contains [skip-hook].
     """
     return cli.launcher.hook("hook", [event] if event else [], home=cli.arguments.get("home"))
 
@@ -39,8 +39,9 @@ def hook(cli: CliSession, event: str | None) -> int:
 )
 @click.pass_obj
 def statusline(cli: CliSession) -> int:
-    """Print one line for Claude Code's status line: how many memories, when something was captured, what is wrong.
+    """Print one line for Claude Code's status line.
 
-    Reads what Claude Code hands in on standard input. The exit status is 0, whatever happens.
+    It shows the number of memories, the last capture and problems. Claude Code passes JSON on standard input. The exit
+    status is always 0.
     """
     return cli.launcher.hook("statusline", [], home=cli.arguments.get("home"))

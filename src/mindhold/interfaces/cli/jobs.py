@@ -22,18 +22,18 @@ STATES = [state.value for state in JobState]
     "jobs", cls=Group, remote=True, examples=["mindhold jobs list --state dead", "mindhold jobs run"]
 )
 def jobs() -> None:
-    """The queue of work that goes on later.
+    """The queue of background work.
 
-    Vectors after a change of model, and upkeep by schedule.
+    Such as vectors after a change of model, and scheduled upkeep.
     """
 
 
 @jobs.command("list", examples=["mindhold jobs list", "mindhold jobs list --state dead --json"])
 @words("--state", "states", choices=STATES, metavar="STATE", help="Only in these states.")
-@click.option("--limit", "-n", type=int, metavar="N", help="At most how many (50).")
+@click.option("--limit", "-n", type=int, metavar="N", help="How many at most (default: 50).")
 @with_open_session
 async def list_jobs(session: OpenSession, /, *, states: tuple[str, ...], limit: int | None) -> None:
-    """Jobs, the newest first, and when scheduled ones are due."""
+    """List jobs, newest first, and the schedule."""
     from mindhold.jobs.queue import LIST_JOBS
 
     result = await session.run(LIST_JOBS, states=states, limit=limit)
@@ -51,10 +51,10 @@ async def list_jobs(session: OpenSession, /, *, states: tuple[str, ...], limit: 
 
 
 @jobs.command("run", examples=["mindhold jobs run", "mindhold jobs run --most 10"])
-@click.option("--most", type=int, metavar="N", help="At most how many (1000).")
+@click.option("--most", type=int, metavar="N", help="How many at most (default: 1000).")
 @with_open_session
 async def run_jobs(session: OpenSession, /, *, most: int | None) -> int:
-    """Run what is due now, and what failed and waits for its next attempt. Exit status 1 when one failed."""
+    """Run due jobs and retry failed ones. The exit status is 1 if one failed."""
     from mindhold.jobs.queue import RUN_JOBS
 
     result = await session.run(RUN_JOBS, most=most, waiting=True)
@@ -72,27 +72,27 @@ async def run_jobs(session: OpenSession, /, *, most: int | None) -> int:
 @click.argument("id")
 @with_open_session
 async def retry_job(session: OpenSession, /, *, id: str) -> None:
-    """Try a dead job again."""
+    """Retry a dead job."""
     from mindhold.jobs.queue import RETRY_JOB
 
-    _print(session, await session.run(RETRY_JOB, id=id), told="will be tried again by `mindhold jobs run`")
+    _print(session, await session.run(RETRY_JOB, id=id), outcome="will be tried again by `mindhold jobs run`")
 
 
 @jobs.command("cancel", examples=["mindhold jobs cancel 01jxq3k5v6w7x8y9z0a1b2c3d4"])
 @click.argument("id")
 @with_open_session
 async def cancel_job(session: OpenSession, /, *, id: str) -> None:
-    """Give up a waiting job."""
+    """Cancel a waiting job."""
     from mindhold.jobs.queue import CANCEL_JOB
 
-    _print(session, await session.run(CANCEL_JOB, id=id), told="was given up")
+    _print(session, await session.run(CANCEL_JOB, id=id), outcome="was given up")
 
 
-def _print(session: OpenSession, job: JobView, *, told: str) -> None:
+def _print(session: OpenSession, job: JobView, *, outcome: str) -> None:
     if session.console.json:
         session.console.document(job)
     else:
-        session.console.line(f"{job.name} {job.id} {told}.")
+        session.console.line(f"{job.name} {job.id} {outcome}.")
 
 
 def _row(session: OpenSession, job: JobView) -> list[object]:

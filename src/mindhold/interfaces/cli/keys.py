@@ -26,7 +26,7 @@ OPEN = "Keys restrict nobody on this machine until MINDHOLD_ACCESS_KEY is set: w
     examples=["mindhold keys create laptop", "mindhold keys list", "mindhold keys revoke laptop"],
 )
 def keys() -> None:
-    """Keys for those who come in over HTTP, and the clients that you let in by consent."""
+    """API keys for HTTP, and clients that you admitted."""
 
 
 @keys.command(
@@ -38,13 +38,11 @@ def keys() -> None:
 )
 @click.argument("name")
 @click.option(
-    "--for-agent", "agent", metavar="NAME", help="It speaks for this agent and no other. Default: default."
+    "--for-agent", "agent", metavar="NAME", help="The only agent that it acts for (default: default)."
 )
-@words(
-    "--scope", "scopes", metavar="NAME", help="Bound to these scopes: it reaches no other, not even Global."
-)
-@click.option("--read-only", is_flag=True, help="It may look, and change nothing.")
-@click.option("--days", "expires_days", type=int, metavar="N", help="It ends after so many days.")
+@words("--scope", "scopes", metavar="NAME", help="Limit it to these scopes; not even Global is included.")
+@click.option("--read-only", is_flag=True, help="It may read but not write.")
+@click.option("--days", "expires_days", type=int, metavar="N", help="It expires after this many days.")
 @with_open_session
 async def create_key(
     session: OpenSession,
@@ -56,23 +54,23 @@ async def create_key(
     read_only: bool,
     expires_days: int | None,
 ) -> None:
-    """Make a key. It is shown now and never again: the store has only its hash.
+    """Create a key. It is shown only now: the store keeps its hash.
 
     Keys restrict nobody on this machine until MINDHOLD_ACCESS_KEY is set.
     """
     from mindhold.access.keys import CREATE_KEY
 
     access = "read" if read_only else "write"
-    made = await session.run(
+    key = await session.run(
         CREATE_KEY, name=name, agent=agent, scopes=scopes, access=access, expires_days=expires_days
     )
     if not session.running.loaded.settings.access_key:
         session.console.warn(OPEN)
     if session.console.json:
-        session.console.document(made)
+        session.console.document(key)
         return
-    session.console.line(made.key)
-    session.console.note(f"Keep it: it is not shown again. `mindhold keys revoke {made.id}` ends it.")
+    session.console.line(key.key)
+    session.console.note(f"Keep it: it is not shown again. `mindhold keys revoke {key.id}` ends it.")
     if agent in ALL_SEEING:
         session.console.warn(f"Whoever has it sees every agent's memories: {agent} does.")
 
@@ -80,17 +78,17 @@ async def create_key(
 @keys.command("list", examples=["mindhold keys list --json"])
 @with_open_session
 async def list_keys(session: OpenSession) -> None:
-    """Keys that open the door, and clients that you let in."""
+    """List the valid keys and the admitted clients."""
     from mindhold.access.grants import LIST_GRANTS
     from mindhold.access.keys import LIST_KEYS
 
-    found = await session.run(LIST_KEYS)
-    let_in = await session.run(LIST_GRANTS)
+    result = await session.run(LIST_KEYS)
+    clients = await session.run(LIST_GRANTS)
     if session.console.json:
-        session.console.document(found.model_dump(mode="json") | let_in.model_dump(mode="json"))
+        session.console.document(result.model_dump(mode="json") | clients.model_dump(mode="json"))
         return
-    rows = [_key_row(session, key) for key in found.keys] + [
-        _grant_row(session, one) for one in let_in.grants
+    rows = [_key_row(session, key) for key in result.keys] + [
+        _grant_row(session, grant) for grant in clients.grants
     ]
     if rows:
         session.console.table(["id", "name", "for", "scopes", "may", "made", "ends"], rows)
@@ -102,33 +100,33 @@ async def list_keys(session: OpenSession) -> None:
 @click.argument("id")
 @with_open_session
 async def revoke_key(session: OpenSession, /, *, id: str) -> None:
-    """End a key (by its name, its id, or the beginning of that), or a client's grant (by its id)."""
+    """Revoke a key by its name or id, or a client's grant by its id. A prefix of a key's id is enough."""
     from mindhold.access.grants import REVOKE_GRANT
     from mindhold.access.keys import REVOKE_KEY
 
     try:
-        ended = await session.run(REVOKE_KEY, id=id)
+        key = await session.run(REVOKE_KEY, id=id)
     except NotFound:
         grant = await session.run(REVOKE_GRANT, token=id)
         if not grant.revoked:
             raise
-        told, document = f"grant {id}", grant.model_dump(mode="json") | {"id": id}
+        name, document = f"grant {id}", grant.model_dump(mode="json") | {"id": id}
     else:
-        told, document = f"key {ended.name!r}", ended.model_dump(mode="json")
+        name, document = f"key {key.name!r}", key.model_dump(mode="json")
     if session.console.json:
         session.console.document(document)
     else:
-        session.console.line(f"The {neutral(told)} is ended, at once and everywhere.")
+        session.console.line(f"The {neutral(name)} is ended, at once and everywhere.")
 
 
 def _key_row(session: OpenSession, key: KeyView) -> list[object]:
     may = "read" if key.access == "read" else "read and write"
     ends = local_time(key.expires, session.zone) if key.expires else ""
-    made = local_time(key.created, session.zone)
-    return [key.id, key.name, key.agent or DEFAULT_AGENT, ", ".join(key.scopes) or "all", may, made, ends]
+    created = local_time(key.created, session.zone)
+    return [key.id, key.name, key.agent or DEFAULT_AGENT, ", ".join(key.scopes) or "all", may, created, ends]
 
 
 def _grant_row(session: OpenSession, grant: GrantView) -> list[object]:
     ends = local_time(grant.expires, session.zone) if grant.expires else ""
-    made = local_time(grant.created, session.zone)
-    return [grant.id, grant.client_name, "a client", "", " ".join(grant.scopes), made, ends]
+    created = local_time(grant.created, session.zone)
+    return [grant.id, grant.client_name, "a client", "", " ".join(grant.scopes), created, ends]

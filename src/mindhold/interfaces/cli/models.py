@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 @click.group("models", cls=Group, local=True, examples=["mindhold models pull", "mindhold models list"])
 def models() -> None:
-    """Embedding models: local ones, and the service that the settings name. Without one, recall goes by words alone.
+    """Embedding models, local or by a service.
 
-    `nli` is the model that tells contradictions where the rules aren't sure.
+    Without one, recall searches by words only. `nli` is the model that detects contradictions where the rules aren't sure.
     """
 
 
 @models.command("list", examples=["mindhold models list"])
 @with_open_session
 async def list_models(session: OpenSession) -> None:
-    """Models that are here, and those that can be had."""
+    """List installed and available models."""
     from mindhold.memories.embedding_models import LIST_MODELS
 
     result = await session.run(LIST_MODELS)
@@ -40,9 +40,12 @@ async def list_models(session: OpenSession) -> None:
         return
     session.console.table(
         ["model", "state", "dimensions", "size", "what it is"],
-        [[one.name, _state(one), one.dimensions or "", _size(one), one.description] for one in result.models],
+        [
+            [model.name, _state(model), model.dimensions or "", _size(model), model.description]
+            for model in result.models
+        ],
     )
-    if result.active and not any(one.active for one in result.models):
+    if result.active and not any(model.active for model in result.models):
         session.console.note(f"Recall goes by {result.active}.")
 
 
@@ -58,17 +61,17 @@ async def list_models(session: OpenSession) -> None:
 )
 @click.argument("name", required=False)
 @click.option(
-    "--precision", type=click.Choice(["int8", "float"]), help="int8 is faster and ranks alike (int8)."
+    "--precision", type=click.Choice(["int8", "float"]), help="int8 (the default) is faster and ranks alike."
 )
-@click.option("--force", is_flag=True, help="Fetch it anew even if it is here.")
-@click.option("--no-jobs", is_flag=True, help="Don't make the vectors that are missing.")
+@click.option("--force", is_flag=True, help="Fetch it again even if it is installed.")
+@click.option("--no-jobs", is_flag=True, help="Don't make the missing vectors now.")
 @with_session
 async def pull_model(
     cli: CliSession, /, *, name: str | None, precision: str | None, force: bool, no_jobs: bool
 ) -> None:
-    """Fetch and prepare a model: by name, from a folder, or from a hub; the default one without NAME.
+    """Fetch a model: the default one, or by name, folder or hub id.
 
-    A model that tells contradictions is known by its labels; NAME nli is the default one.
+    A model that detects contradictions is recognised by its labels; the NAME nli fetches the default one.
     """
     from mindhold.memories.embedding_models import PULL_MODEL
 
@@ -81,14 +84,14 @@ async def pull_model(
         return
     cli.console.line(f"The model {neutral(pulled.model.name)} is here ({_size(pulled.model)}).")
     cli.console.note(pulled.notice)
-    _told(cli, embedded)
+    _print_embedded(cli, embedded)
 
 
 @models.command("remove", examples=["mindhold models remove gte-small"])
 @click.argument("name")
 @with_open_session
 async def remove_model(session: OpenSession, /, *, name: str) -> None:
-    """Remove a model's files; its vectors stay until another model takes over."""
+    """Remove a model's files. Its vectors stay until another model replaces them."""
     from mindhold.memories.embedding_models import REMOVE_MODEL
 
     result = await session.run(REMOVE_MODEL, name=name)
@@ -100,16 +103,18 @@ async def remove_model(session: OpenSession, /, *, name: str) -> None:
 
 @models.command("use", examples=["mindhold models use all-MiniLM-L6-v2", "mindhold models use auto"])
 @click.argument("name")
-@click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; recall goes by words meanwhile.")
+@click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; recall uses words until then.")
 @with_session
 async def use_model(cli: CliSession, /, *, name: str, no_jobs: bool) -> None:
-    """Recall with this model from now on, and make its vectors."""
+    """Use this model for recall, and make its vectors."""
     from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
     from mindhold.memories.embedding_models import LIST_MODELS
 
     async with cli.open() as session:
-        known = await session.run(LIST_MODELS)
-    if name != "auto" and name not in {one.name for one in known.models if one.installed and one.dimensions}:
+        result = await session.run(LIST_MODELS)
+    if name != "auto" and name not in {
+        model.name for model in result.models if model.installed and model.dimensions
+    }:
         raise ModelMissing(
             f"The model {name!r} is not here.", advice=f"`mindhold models pull {name}` fetches it."
         )
@@ -121,51 +126,53 @@ async def use_model(cli: CliSession, /, *, name: str, no_jobs: bool) -> None:
         cli.console.document({"model": name, "file": str(path), "embedded": count})
         return
     cli.console.line(f"embedding.model = {neutral(name)} in {path}")
-    _told(cli, embedded)
+    _print_embedded(cli, embedded)
 
 
 @models.command("adopt", examples=["mindhold models adopt", "mindhold models adopt --yes"])
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; the job that waits does it.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
+@click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; a queued job does it.")
 @with_session
 async def adopt_model(cli: CliSession, /, *, yes: bool, no_jobs: bool) -> None:
-    """Let the model of the settings make every vector anew.
+    """Make every vector again with the configured model.
 
-    A local model does so by itself. A service is sent every memory, and paid: this shows how much that is, and asks.
+    A local model does so by itself. A service receives every memory and costs money: this shows how much and asks.
     """
     from mindhold.memories.embedding_models import ADOPT_MODEL
 
     async with cli.open() as session:
-        told = await session.run(ADOPT_MODEL, preview=True)
-        if told.memories and not yes:
-            _quoted(cli, told)
-            confirm(cli.console, f"Let {told.model} embed {plural(told.memories, 'memory')}?")
-        told = await session.run(ADOPT_MODEL)
+        result = await session.run(ADOPT_MODEL, preview=True)
+        if result.memories and not yes:
+            _print_quote(cli, result)
+            confirm(cli.console, f"Let {result.model} embed {plural(result.memories, 'memory')}?")
+        result = await session.run(ADOPT_MODEL)
     embedded = None if no_jobs else await _embed(cli)
     if cli.console.json:
-        answer = told.model_dump(mode="json")
+        answer = result.model_dump(mode="json")
         cli.console.document({**answer, "embedded": embedded.embedded if embedded else None})
         return
-    cli.console.line(f"Recall goes by {neutral(told.model)} from now on.")
-    _told(cli, embedded)
+    cli.console.line(f"Recall goes by {neutral(result.model)} from now on.")
+    _print_embedded(cli, embedded)
 
 
-def _quoted(cli: CliSession, told: AdoptResult) -> None:
+def _print_quote(cli: CliSession, preview: AdoptResult) -> None:
     unknown = "at a price unknown here (embedding.price tells it)"
-    cost = unknown if told.dollars is None else price(told.dollars)
-    before = f"; the vectors that are there are of {told.before}" if told.before else ""
-    cli.console.note(f"{plural(told.memories, 'memory')}, about {told.tokens:,} tokens, {cost}{before}.")
+    cost = unknown if preview.dollars is None else price(preview.dollars)
+    before = f"; the vectors that are there are of {preview.before}" if preview.before else ""
+    cli.console.note(
+        f"{plural(preview.memories, 'memory')}, about {preview.tokens:,} tokens, {cost}{before}."
+    )
 
 
 async def _embed(cli: CliSession) -> EmbedResult:
-    """In a Mindhold opened anew, which knows the model."""
+    """Make the missing vectors, in a new session that uses the new model."""
     from mindhold.memories.embedding import EMBED_MISSING
 
     async with cli.open() as session:
         return await session.run(EMBED_MISSING)
 
 
-def _told(cli: CliSession, embedded: EmbedResult | None) -> None:
+def _print_embedded(cli: CliSession, embedded: EmbedResult | None) -> None:
     if embedded and embedded.embedded:
         cli.console.line(f"Made vectors for {plural(embedded.embedded, 'memory')}.")
     cli.console.note(embedded.notice if embedded else "")

@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from mindhold.settings.loader import LoadedSettings
 
 
-TOOLSETS = "Which tools to serve, by commas: core (the default), fragments, history, assistant, project, capture, all."
+TOOLSETS = "The tools to serve: core (the default), fragments, history, assistant, project, capture, all."
 SCOPE = (
-    "The project that the agent works in, made at first use; it sees Global as well. By default the project of the "
-    "folder that it is started in, else Global."
+    "The project of the agent, created at first use; Global is visible too. Default: the project of the current folder, "
+    "else Global."
 )
+
+
+def _drop_unset(**options: object) -> dict[str, object]:
+    """Leave out options without a value: they may stand before the command."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 @command(
@@ -43,15 +48,16 @@ SCOPE = (
 @click.option("--scope", metavar="NAME", help=SCOPE)
 @click.pass_obj
 def mcp(cli: CliSession, toolsets: str | None, scope: str | None) -> None:
-    """Serve MCP on standard input and output, to the client that starts this command.
+    """Serve MCP on standard input and output.
 
-    Ends when the client goes. Anything printed by accident goes to standard error, never between the messages.
+    An MCP client starts this command, and it ends with the client. Stray output goes to standard error, never between
+    the messages.
     """
     if sys.stdin is not None and sys.stdin.isatty():
         cli.console.warn(
             "This waits for an MCP client on standard input; Ctrl-D ends it. docs/MCP.md says how to connect one."
         )
-    cli.perform(cli.launcher.serve_stdio(cli.loaded(**_given(toolsets=toolsets, scope=scope))))
+    cli.perform(cli.launcher.serve_stdio(cli.loaded(**_drop_unset(toolsets=toolsets, scope=scope))))
 
 
 @command(
@@ -64,18 +70,21 @@ def mcp(cli: CliSession, toolsets: str | None, scope: str | None) -> None:
     ],
 )
 @click.option(
-    "--host", metavar="ADDRESS", help="Where to listen; any but loopback needs a key. Default 127.0.0.1."
+    "--host",
+    metavar="ADDRESS",
+    help="The address to listen on (default: 127.0.0.1); any but loopback needs a key.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), help="Default 3333; 0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port (default: 3333); 0 takes a free one.")
 @click.option("--toolsets", metavar="NAMES", help=TOOLSETS)
 @click.pass_obj
 def serve(cli: CliSession, host: str | None, port: int | None, toolsets: str | None) -> None:
-    """Serve agents by MCP (/mcp, the older /sse) and programs by REST (/api, explained at /docs), on one port.
+    """Serve MCP and REST over HTTP, on one port.
 
-    There are /health, /metrics and OAuth as well.
+    MCP is at /mcp (the older form at /sse), REST at /api, its description at /docs. There are also /health, /metrics
+    and OAuth.
 
-    Without MINDHOLD_ACCESS_KEY it is open to everything on this machine, and to nobody else. With it, whoever comes
-    in needs that key, one of `mindhold keys create`, or your consent. Keys alone restrict nobody on this machine.
+    Without MINDHOLD_ACCESS_KEY, every program on this machine has access, and nobody else. With it, a caller needs that
+    key, a key of `mindhold keys create`, or your consent. Keys alone restrict nobody on this machine.
     """
     loaded = cli.loaded(**{"serve.host": host, "serve.port": port, "toolsets": toolsets})
     loaded = replace(loaded, folder=None)  # it serves every folder
@@ -83,37 +92,37 @@ def serve(cli: CliSession, host: str | None, port: int | None, toolsets: str | N
 
 
 class _Start:
-    """Tells the person how it goes."""
+    """Prints how the server starts."""
 
     def __init__(self, cli: CliSession, loaded: LoadedSettings) -> None:
-        self._session = cli
+        self._cli = cli
         self._keyed = bool(loaded.settings.access_key)
         self._store = f"{loaded.settings.store.mode}, which doesn't answer yet"
 
     def away(self, error: MindholdError) -> None:
-        self._session.console.warn(f"{error} Until it answers, calls fail.", label="warning:")
+        self._cli.console.warn(f"{error} Until it answers, calls fail.", label="warning:")
 
     async def opened(self, running: OpenMindhold) -> None:
         from mindhold.access.keys import LIST_KEYS
         from mindhold.lifecycle.status import STATUS
 
-        session = OpenSession(running, self._session)
-        with suppress(MindholdError):  # the server tells its clients
+        session = OpenSession(running, self._cli)
+        with suppress(MindholdError):  # clients get the error from the server
             store = (await session.run(STATUS)).store
             self._store = f"{store['kind']}, {store['location']}"
             if not self._keyed and (await session.run(LIST_KEYS)).keys:
-                self._session.console.warn(OPEN)  # who made keys means to restrict somebody
+                self._cli.console.warn(OPEN)  # keys exist, so somebody is meant to be restricted
 
     def ready(self, address: str) -> None:
-        told = (
+        text = (
             f"REST at {address}/api, explained at {address}/docs,\n"
             f"MCP at {address}/mcp, from {self._store}. Ctrl-C stops it."
         )
-        self._session.console.warn(told, label="Mindhold serves:")
+        self._cli.console.warn(text, label="Mindhold serves:")
 
 
 ACTION = "action"
-LONGEST_LINE = 8 << 20  # bytes: the longest text that is stored, however it is escaped
+LONGEST_LINE = 8 << 20  # bytes; fits the longest text that can be stored, escaped in any way
 _SKIPPED = 1 << 16
 
 
@@ -126,10 +135,10 @@ _SKIPPED = 1 << 16
 )
 @with_open_session
 async def actions(session: OpenSession) -> int:
-    """Read the assistant's actions from stdin, one JSON object a line.
+    """Run assistant tools from JSON lines on stdin.
 
-    Each line is answered by one on stdout, in order and at once. A line that fails is answered with its error, and the next is read;
-    the exit status is 1 if there was one. The actions are the tools of the toolset `assistant`, with their arguments beside `action`.
+    Each line is a JSON object with `action`, a tool of the toolset `assistant`, and its arguments. Each line gets one
+    answer line on stdout, in order and at once. A line that fails gets its error as the answer; the exit status is then 1.
     """
     from mindhold.contracts.mcp.tools import contract
 
@@ -137,7 +146,7 @@ async def actions(session: OpenSession) -> int:
     failed = 0
     for line in _lines(sys.stdin.buffer):
         try:
-            answer = await _acted(session, tools, line)
+            answer = await _run_action(session, tools, line)
         except MindholdError as error:
             failed += 1
             answer = _failure(error)
@@ -145,22 +154,24 @@ async def actions(session: OpenSession) -> int:
     return 1 if failed else 0
 
 
-async def _acted(session: OpenSession, tools: Mapping[str, Tool], line: bytes | None) -> Mapping[str, Any]:
-    given = _read(line)
-    name = given.pop(ACTION, None)
+async def _run_action(
+    session: OpenSession, tools: Mapping[str, Tool], line: bytes | None
+) -> Mapping[str, Any]:
+    arguments = _parse_line(line)
+    name = arguments.pop(ACTION, None)
     if not isinstance(name, str):
         raise InvalidInput("The action is missing.", advice=f"Give one of: {', '.join(tools)}.")
     tool = tools.get(name)
     if tool is None:
         raise InvalidInput(f"Unknown action: {name[:80]}.", advice=f"There are: {', '.join(tools)}.")
-    request = tool.request(given)
+    request = tool.request(arguments)
     if request.operation.needs_vectors:
         session.running.warm()
     return tool.answer(await session.running.run(request.operation, request.given, tool=tool.name))
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Those that say something; None for one that is too long, the rest of which is passed over."""
+    """Yield the lines that aren't blank; None for one that is too long, which is skipped."""
     while line := stream.readline(LONGEST_LINE + 1):
         if len(line) > LONGEST_LINE:
             while not line.endswith(b"\n") and (line := stream.readline(_SKIPPED)):
@@ -170,19 +181,19 @@ def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
             yield line
 
 
-def _read(line: bytes | None) -> dict[str, Any]:
+def _parse_line(line: bytes | None) -> dict[str, Any]:
     if line is None:
         raise ContentTooLarge(f"The line has over {LONGEST_LINE:,} bytes.", advice="Split what it stores.")
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        told = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidInput(f"Not JSON: {told}.", advice="Give one object a line.") from error
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidInput(f"Not JSON: {reason}.", advice="Give one object a line.") from error
     if not isinstance(value, dict):
         raise InvalidInput("The line is no object.", advice='Give {"action": ..., ...}.')
     return value
 
 
 def _failure(error: MindholdError) -> dict[str, Any]:
-    told = {"code": error.code, "error": error.message, "advice": error.advice}
-    return {"status": "ERROR", **{name: neutralize(value) for name, value in told.items()}}
+    fields = {"code": error.code, "error": error.message, "advice": error.advice}
+    return {"status": "ERROR", **{name: neutralize(value) for name, value in fields.items()}}

@@ -34,38 +34,40 @@ UNHEALTHY = 1
 @command("status", remote=True, examples=["mindhold status", "mindhold status --json"])
 @with_open_session
 async def status(session: OpenSession) -> None:
-    """How things are, at a glance."""
+    """Show the state of Mindhold at a glance."""
     from mindhold.lifecycle.status import STATUS
 
     result = await session.run(STATUS)
-    here = None if session.server else await _of_this_machine(session)
+    machine = None if session.server else await _machine_status(session)
     if session.console.json:
-        session.console.document({**result.model_dump(mode="json"), **(here.document() if here else {})})
+        session.console.document(
+            {**result.model_dump(mode="json"), **(machine.document() if machine else {})}
+        )
         return
     console = session.console
-    for name, value in (*_facts(session, result), *(here.facts if here else ())):
+    for name, value in (*_facts(session, result), *(machine.facts if machine else ())):
         if value:
             console.line(f"{console.style(f'{name:<10}', bold=True)} {neutral(value)}")
     for job in result.dead_jobs:
         console.warn(f"dead job: {one_line(job, most=200)}")
-    for problem in here.problems if here else ():
+    for problem in machine.problems if machine else ():
         console.warn(one_line(problem, most=400))
-    for mode, one in result.storage.items():
-        if one["detail"]:
-            console.warn(f"{mode}: {one['detail']}")
-    if here and here.left:
-        kept = f"The local file has {plural(here.left, 'memory')}, and not all of them are in this store"
-        console.warn(f"{kept}: {CARRY_OVER}")
+    for mode, backend in result.storage.items():
+        if backend["detail"]:
+            console.warn(f"{mode}: {backend['detail']}")
+    if machine and machine.left:
+        text = f"The local file has {plural(machine.left, 'memory')}, and not all of them are in this store"
+        console.warn(f"{text}: {CARRY_OVER}")
     if result.backup.get("problem"):
         console.warn(f"no backup: {result.backup['problem']}")
-    for missing in result.unready_models:
-        console.warn(missing)
+    for model in result.unready_models:
+        console.warn(model)
     console.note(result.notice)
 
 
 @dataclass(frozen=True, slots=True)
-class _Here:
-    """What is to be told of this machine, besides the store."""
+class _MachineStatus:
+    """The state of this machine: capture, history, hooks and the local file."""
 
     captured: CaptureStatusResult
     past: HistoryStatusResult
@@ -81,36 +83,36 @@ class _Here:
         }
 
 
-async def _of_this_machine(session: OpenSession) -> _Here:
+async def _machine_status(session: OpenSession) -> _MachineStatus:
     from mindhold.capture.status import CAPTURE_STATUS
     from mindhold.history.status import HISTORY_STATUS
 
     captured = await session.run(CAPTURE_STATUS)
     past = await session.run(HISTORY_STATUS)
     hooks, wrong = hook_facts(session.running.loaded)
-    return _Here(
+    return _MachineStatus(
         captured,
         past,
-        left=await _left_in_the_file(session),
+        left=await _count_left_in_file(session),
         facts=(*hooks, *capture_facts(session, captured), ("history", _history(past))),
         problems=(*wrong, *capture_problems(captured)),
     )
 
 
-async def _left_in_the_file(session: OpenSession) -> int:
-    """How many memories the local file has, unless it is the store or what it has is in the store as well."""
+async def _count_left_in_file(session: OpenSession) -> int:
+    """Count the memories of the local file if it is not the store and the store lacks them."""
     from mindhold.memories.filters import SHOW
 
     loaded = session.running.loaded
     if loaded.settings.store.mode == "local":
         return 0
-    left = session.cli.launcher.leftover(loaded)
+    records = session.cli.launcher.leftover(loaded)
     try:
-        for one in left.ids:
-            await session.run(SHOW, id=one)
+        for memory_id in records.ids:
+            await session.run(SHOW, id=memory_id)
     except MemoryNotFound:
-        return left.memories
-    except (StoreError, SettingsError):  # of a project's store, where it may be
+        return records.memories
+    except (StoreError, SettingsError):  # a project's store may hold it
         return 0
     return 0
 
@@ -124,17 +126,17 @@ async def _left_in_the_file(session: OpenSession) -> int:
     ],
 )
 @click.option(
-    "--repair", is_flag=True, help="Rebuild what is derived; save what can be read of a damaged database."
+    "--repair", is_flag=True, help="Rebuild derived data; save what can be read of a damaged database."
 )
 @click.option(
-    "--scrub", is_flag=True, help="Rewrite the database's files, so that nothing erased is left in them."
+    "--scrub", is_flag=True, help="Rewrite the database files, so that they contain nothing erased."
 )
 @click.option(
     "--phrase", "phrases", multiple=True, metavar="TEXT", help="With --scrub: look for these bytes."
 )
 @with_session
 async def doctor(cli: CliSession, /, *, repair: bool, scrub: bool, phrases: tuple[str, ...]) -> int:
-    """Look closely at database, models, folders and jobs. Exit status 1 when something is wrong."""
+    """Check the database, models, folders and jobs. The exit status is 1 if there is a problem."""
     from mindhold.lifecycle.status import DOCTOR
 
     if phrases and not scrub:
@@ -147,50 +149,58 @@ async def doctor(cli: CliSession, /, *, repair: bool, scrub: bool, phrases: tupl
     except StoreBusy:
         raise
     except (StoreError, SettingsError) as error:
-        return await _unusable(cli, error, repair=repair)
+        return await _report_unusable(cli, error, repair=repair)
     if repair and (damage := _lasting_damage(result.findings)):
-        return await _unusable(cli, StoreDamaged(damage), repair=True)
+        return await _report_unusable(cli, StoreDamaged(damage), repair=True)
     if console.json:
         console.document(result)
     else:
         _print(console, result.findings, result.repaired)
         if result.scrubbed:
             print_receipt(console, result.scrubbed)
-    left = result.scrubbed is not None and not result.scrubbed.empty
-    return 0 if result.healthy and not left else UNHEALTHY
+    unscrubbed = result.scrubbed is not None and not result.scrubbed.empty
+    return 0 if result.healthy and not unscrubbed else UNHEALTHY
 
 
 def _with_hooks(result: DoctorResult, session: OpenSession) -> DoctorResult:
-    """With what is wrong with the hooks of this folder: these are files of another program."""
+    """Add the problems of this folder's hooks, which the operation can't see."""
     from mindhold.memories.views import FindingView
 
     _, wrong = hook_facts(session.running.loaded)
-    found = [FindingView(name="hooks in this folder", healthy=False, detail=one, advice="") for one in wrong]
-    if not found:
+    findings = [
+        FindingView(name="hooks in this folder", healthy=False, detail=problem, advice="")
+        for problem in wrong
+    ]
+    if not findings:
         return result
-    return result.model_copy(update={"healthy": False, "findings": [*result.findings, *found]})
+    return result.model_copy(update={"healthy": False, "findings": [*result.findings, *findings]})
 
 
 def _lasting_damage(findings: Sequence[CheckFinding]) -> str:
-    """What is wrong with the pages after all that is derived was rebuilt."""
-    return "; ".join(one.detail for one in findings if one.name == "file" and not one.healthy)
+    """Return the damage that remains in the file after the repair."""
+    return "; ".join(finding.detail for finding in findings if finding.name == "file" and not finding.healthy)
 
 
-async def _unusable(cli: CliSession, error: StoreError | SettingsError, *, repair: bool) -> int:
-    """Only a damaged database is salvaged: one that is newer, full or another program's holds what would be lost."""
+async def _report_unusable(cli: CliSession, error: StoreError | SettingsError, *, repair: bool) -> int:
+    """Report a database that can't be opened. Only a damaged one is salvaged: others would lose data."""
     console, loaded = cli.console, cli.loaded()
     salvage = repair and isinstance(error, StoreDamaged)
     salvaged = list(await cli.launcher.salvage(loaded)) if salvage else []
     findings = list(await cli.launcher.diagnose(loaded))
-    if not salvaged and not any(error.message in one.detail for one in findings):
-        findings.insert(0, _opening(error))
+    if not salvaged and not any(error.message in finding.detail for finding in findings):
+        findings.insert(0, _opening_finding(error))
     healthy = bool(salvaged) and all(finding.healthy for finding in findings)
     if console.json:
-        seen = [
-            {"name": one.name, "healthy": one.healthy, "detail": one.detail, "advice": one.advice}
-            for one in findings
+        views = [
+            {
+                "name": finding.name,
+                "healthy": finding.healthy,
+                "detail": finding.detail,
+                "advice": finding.advice,
+            }
+            for finding in findings
         ]
-        document: dict[str, Any] = {"healthy": healthy, "findings": seen, "repaired": salvaged}
+        document: dict[str, Any] = {"healthy": healthy, "findings": views, "repaired": salvaged}
         console.document({**document, "opening": {"code": error.code, "message": error.message}})
     else:
         if salvaged:
@@ -199,8 +209,8 @@ async def _unusable(cli: CliSession, error: StoreError | SettingsError, *, repai
     return 0 if healthy else UNHEALTHY
 
 
-def _opening(error: MindholdError) -> CheckFinding:
-    from mindhold.memories.views import FindingView  # for the rare need
+def _opening_finding(error: MindholdError) -> CheckFinding:
+    from mindhold.memories.views import FindingView  # rarely needed
 
     return FindingView(
         name="opening", healthy=False, detail=f"{error.code}: {error.message}", advice=error.advice
@@ -208,8 +218,8 @@ def _opening(error: MindholdError) -> CheckFinding:
 
 
 def _print(console: Console, findings: Sequence[CheckFinding], repaired: Sequence[str]) -> None:
-    for done in repaired:
-        console.line(f"{console.style('done ', fg='cyan')} {neutral(done)}")
+    for repair in repaired:
+        console.line(f"{console.style('done ', fg='cyan')} {neutral(repair)}")
     for finding in findings:
         mark = console.style("fine ", fg="green") if finding.healthy else console.style("WRONG", fg="red")
         console.line(f"{mark} {neutral(finding.name)}: {neutral(finding.detail)}")
@@ -224,7 +234,7 @@ def _facts(session: OpenSession, result: StatusResult) -> list[tuple[str, str]]:
     return [
         ("version", result.version),
         ("server", session.server) if session.server else ("home", str(session.running.loaded.settings.home)),
-        ("store", f"{_kind(result)}, {result.store.get('location')}, {size / 1e6:.1f} MB"),
+        ("store", f"{_store_kind(result)}, {result.store.get('location')}, {size / 1e6:.1f} MB"),
         ("storage", _storage(result)),
         ("memories", f"{result.memories:,} active, {result.embedded:,} of them with a vector"),
         ("status", _tally(result.by_status)),
@@ -236,68 +246,70 @@ def _facts(session: OpenSession, result: StatusResult) -> list[tuple[str, str]]:
         ("jobs", _tally(result.jobs) or "none"),
         ("language", _language(result)),
         ("today", _spent(result)),
-        ("beside", _beside(result)),
+        ("sidecar", _sidecar(result)),
         ("lately", _lately(result)),
         ("backup", _backup(result)),
     ]
 
 
-def _kind(result: StatusResult) -> str:
-    """`mongodb 6.0.5, embedded`: as far as the store tells."""
+def _store_kind(result: StatusResult) -> str:
+    """`mongodb 6.0.5, embedded`, as far as the store reports it."""
     kind = " ".join(str(result.store[name]) for name in ("kind", "server") if result.store.get(name))
     return f"{kind}, {result.store['mode']}" if result.store.get("mode") else kind
 
 
 def _storage(result: StatusResult) -> str:
-    """Nothing where all is in one store."""
-    told = []
-    for mode, one in result.storage.items():
-        names = f" ({', '.join(one['projects'][:5])})" if one["projects"] else ""
-        told.append(f"{mode} {one['state']}{names}")
-    return "; ".join(told) if len(told) > 1 else ""
+    """Return the state of each store, or nothing if there is one only."""
+    parts = []
+    for mode, backend in result.storage.items():
+        names = f" ({', '.join(backend['projects'][:5])})" if backend["projects"] else ""
+        parts.append(f"{mode} {backend['state']}{names}")
+    return "; ".join(parts) if len(parts) > 1 else ""
 
 
-def _beside(result: StatusResult) -> str:
-    told = result.beside
-    if not told:
+def _sidecar(result: StatusResult) -> str:
+    sidecar = result.beside
+    if not sidecar:
         return ""
-    where = ", ".join(filter(None, (told["kind"], told.get("location"), told["state"])))
-    return f"{where}; keyword sets {told['keywords']}" + (f". {told['detail']}" if told["detail"] else "")
+    where = ", ".join(filter(None, (sidecar["kind"], sidecar.get("location"), sidecar["state"])))
+    return f"{where}; keyword sets {sidecar['keywords']}" + (
+        f". {sidecar['detail']}" if sidecar["detail"] else ""
+    )
 
 
 def _history(past: HistoryStatusResult) -> str:
-    """Past conversations, as far as they are indexed."""
+    """Return how far past conversations are indexed."""
     if not past.enabled:
         return "switched off (history.enabled)"
     if not past.conversations and not past.unread_files:
         return ""
-    told = plural(past.conversations, "conversation")
+    text = plural(past.conversations, "conversation")
     if past.unread_files:
-        told += f", {plural(past.unread_files, 'file')} not indexed yet (`mindhold history index`)"
+        text += f", {plural(past.unread_files, 'file')} not indexed yet (`mindhold history index`)"
     if past.vanishing_count:
-        told += f"; {past.vanishing_count:,} will be deleted within a week, without a copy"
-    return told
+        text += f"; {past.vanishing_count:,} will be deleted within a week, without a copy"
+    return text
 
 
 def _backup(result: StatusResult) -> str:
-    """The last one, and what restores have put aside."""
-    told = result.backup
-    if not told:
+    """Return the last backup and the databases that restores have replaced."""
+    backup = result.backup
+    if not backup:
         return ""
-    last = f"{told['last'][:16].replace('T', ' ')} UTC, {told['file']}" if told["last"] else "none yet"
-    old = ", ".join(f"{one['location']} ({one['bytes'] / 1e6:.1f} MB)" for one in told["old"])
+    last = f"{backup['last'][:16].replace('T', ' ')} UTC, {backup['file']}" if backup["last"] else "none yet"
+    old = ", ".join(f"{copy['location']} ({copy['bytes'] / 1e6:.1f} MB)" for copy in backup["old"])
     return last + (f"; kept from before a restore: {old} (`mindhold restore --drop-old`)" if old else "")
 
 
 def _lately(result: StatusResult) -> str:
-    """What was done in conversations, over all servers."""
+    """Return what all servers did in conversations."""
     if not result.conversations:
         return ""
     return f"{plural(result.conversations, 'conversation')}: {_tally(result.activity)}"
 
 
 def _spent(result: StatusResult) -> str:
-    """What embedding services were asked for; nothing where none was."""
+    """Return calls and costs of embedding services; empty without any."""
     if not result.service_calls:
         return ""
     calls = plural(result.service_calls, "call")
@@ -306,7 +318,7 @@ def _spent(result: StatusResult) -> str:
 
 
 def _language(result: StatusResult) -> str:
-    """Which model is configured, and what models were asked for; nothing where none was."""
+    """Return the language model with today's calls and costs; empty without any."""
     if result.language_model is None and not result.language_calls:
         return ""
     calls = plural(result.language_calls, "call")

@@ -43,10 +43,10 @@ ENDINGS = {"jsonl": ".jsonl", "json": ".json", "markdown": ".md", "csv": ".csv"}
     type=click.Choice(list(ENDINGS)),
     default="jsonl",
     show_default=True,
-    help="jsonl can be imported again; the others are for people.",
+    help="Only jsonl can be imported again; the others are for reading.",
 )
 @click.option(
-    "--memory-mcp", is_flag=True, help="A state.json, of one project; by default .memory/state.json here."
+    "--memory-mcp", is_flag=True, help="A state.json of one project (default: .memory/state.json here)."
 )
 @with_open_session
 async def export(
@@ -54,27 +54,27 @@ async def export(
 ) -> None:
     """Write everything into a file.
 
-    As JSON lines memories, versions, links, scopes and what is known of contradictions; as one JSON document, Markdown or CSV what is
-    remembered, scope by scope, to be read. It goes to PATH, to stdout for `-`, else into the export folder.
+    JSON lines hold memories, versions, links, scopes and contradictions. A JSON document, Markdown and CSV hold the
+    memories by scope, for reading. The file is PATH, stdout for `-`, else a new file in the export folder.
     """
     from mindhold.memories.transfer import EXPORT
 
     if memory_mcp and form != "jsonl":
         raise click.UsageError("--memory-mcp has a format of its own.")
-    named = scope or (_chosen_scope(session) if memory_mcp else None)
-    given = {"scope": named, "memory_mcp": memory_mcp, "format": form}
+    scope_name = scope or (_chosen_scope(session) if memory_mcp else None)
+    fields = {"scope": scope_name, "memory_mcp": memory_mcp, "format": form}
     if path == "-":
         with tempfile.TemporaryDirectory(prefix="mindhold-") as folder:
-            whole = Path(folder) / f"export{ENDINGS[form]}"
-            written = await session.run(EXPORT, path=str(whole), **given)
-            _copy_to_stdout(whole)
-        session.console.note(f"{_summary(written)}. {written.notice}")
+            file = Path(folder) / f"export{ENDINGS[form]}"
+            exported = await session.run(EXPORT, path=str(file), **fields)
+            _copy_to_stdout(file)
+        session.console.note(f"{_summary(exported)}. {exported.notice}")
         return
     target = str(Path.cwd() / STATE) if memory_mcp else None
-    if session.server and target is None:  # the file is made here
+    if session.server and target is None:  # the file is written on this machine
         name = f"full_export_{datetime.now(UTC):%Y-%m-%d-%H%M%S}{ENDINGS[form]}"
         target = str(session.running.loaded.settings.export_dir / name)
-    result = await session.run(EXPORT, path=path or target, **given)
+    result = await session.run(EXPORT, path=path or target, **fields)
     if session.console.json:
         session.console.document(result)
     else:
@@ -91,16 +91,14 @@ async def export(
     ],
 )
 @click.argument("path")
-@click.option(
-    "--scope", metavar="NAME", help="Where the memories of a state.json go; by default its project."
-)
-@click.option("--memory-mcp", is_flag=True, help="It is a state.json, whatever it looks like.")
+@click.option("--scope", metavar="NAME", help="The scope for a state.json (default: its project).")
+@click.option("--memory-mcp", is_flag=True, help="Read it as a state.json.")
 @click.option("--no-jobs", is_flag=True, help="Leave follow-up work in the queue.")
 @with_open_session
 async def import_file(
     session: OpenSession, /, *, path: str, scope: str | None, memory_mcp: bool, no_jobs: bool
 ) -> None:
-    """Read an export, or a .memory/state.json. What is here already is passed over, so it can be run twice."""
+    """Read an export or a .memory/state.json. Known memories are skipped, so it can run twice."""
     from mindhold.jobs.queue import RUN_JOBS
     from mindhold.memories.transfer import IMPORT
 
@@ -112,9 +110,9 @@ async def import_file(
         result = await session.run(
             IMPORT, path=source, scope=scope, usual_scope=_chosen_scope(session), memory_mcp=memory_mcp
         )
-    ran: RunJobsResult | None = None if no_jobs else await session.run(RUN_JOBS, scheduled=False)
+    jobs: RunJobsResult | None = None if no_jobs else await session.run(RUN_JOBS, scheduled=False)
     if session.console.json:
-        session.console.document({**result.model_dump(mode="json"), "jobs": len(ran.ran) if ran else 0})
+        session.console.document({**result.model_dump(mode="json"), "jobs": len(jobs.ran) if jobs else 0})
         return
     parts = [
         plural(result.memories, "memory"),
@@ -129,7 +127,7 @@ async def import_file(
 
 
 def _chosen_scope(session: OpenSession) -> str | None:
-    """The one that the settings name; None leaves it to where the file lies."""
+    """Return the scope of the settings; None if it only comes from this folder."""
     from mindhold.settings.loader import THIS_FOLDER
 
     loaded = session.running.loaded
