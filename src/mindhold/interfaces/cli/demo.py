@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mindhold.interfaces.cli.command import command, with_session
 from mindhold.interfaces.cli.output import Console, one_line, plural
 from mindhold.interfaces.cli.session import CliSession, OpenSession
-
-if TYPE_CHECKING:
-    pass
-
 
 FACTS: tuple[dict[str, Any], ...] = (
     {
@@ -55,24 +51,24 @@ SECRET = "The deploy token is ghp_" + "x7Kp2Qm9Zt4Rv8Wn1Yb6Dc3Fh5Jg0LsAeUoI"
 @command("demo", local=True, examples=["mindhold demo", "mindhold demo --json"])
 @with_session
 async def demo(cli: CliSession) -> None:
-    """A short guided tour.
+    """Show a short guided tour.
 
-    It has a database of its own, which is removed at the end.
+    It uses a temporary database.
     """
     console = cli.console
     with tempfile.TemporaryDirectory(prefix="mindhold-demo-", ignore_cleanup_errors=True) as folder:
-        own = {"store.path": str(Path(folder) / "demo.db"), "scope": "Global", "agent": "default"}
-        own |= {"intake.redact": "true", "intake.noise_gate": "true"}
-        own |= {"store.mode": "local", "redis.enabled": "false"}  # what is asked of a server stays there
-        async with cli.open(**own) as session:
-            told = Tour(session)
-            await told.remember()
-            await told.recall()
-            await told.refuse()
-            await told.time()
-            await told.forget()
+        overrides = {"store.path": str(Path(folder) / "demo.db"), "scope": "Global", "agent": "default"}
+        overrides |= {"intake.redact": "true", "intake.noise_gate": "true"}
+        overrides |= {"store.mode": "local", "redis.enabled": "false"}  # nothing of the tour reaches a server
+        async with cli.open(**overrides) as session:
+            tour = Tour(session)
+            await tour.remember()
+            await tour.recall()
+            await tour.refuse()
+            await tour.time()
+            await tour.forget()
         if console.json:
-            console.document({"steps": told.steps})
+            console.document({"steps": tour.steps})
             return
     settings = cli.loaded().settings
     place = f"{settings.home} and nowhere else" if settings.store.mode == "local" else settings.store.mode
@@ -81,7 +77,7 @@ async def demo(cli: CliSession) -> None:
     console.line('  mindhold recall "..."          ask for it in other words')
     console.line("  mindhold list, tags, timeline  look around")
     console.line("  mindhold status, doctor        see how things are")
-    if not told.by_meaning:
+    if not tour.by_meaning:
         console.line("  mindhold models pull           let recall go by meaning, not by words alone")
     console.line(
         "  mindhold mcp                   give it to an agent: claude mcp add mindhold -- mindhold mcp"
@@ -91,87 +87,89 @@ async def demo(cli: CliSession) -> None:
 
 
 class Tour:
-    """The steps, each told in plain words."""
+    """The steps of the tour."""
 
     def __init__(self, session: OpenSession) -> None:
-        self._desk = session
+        self._session = session
         self._console = session.console
         self.steps: list[dict[str, Any]] = []
         self.by_meaning = False
 
     async def remember(self) -> None:
-        """Ten facts about a software project that doesn't exist."""
+        """Store ten facts about an imaginary project."""
         from mindhold.lifecycle.status import STATUS
         from mindhold.memories.remember import REMEMBER_MANY
 
-        status = await self._desk.run(STATUS)
+        status = await self._session.run(STATUS)
         self.by_meaning = status.model is not None and not status.notice
         self._heading("Remembering ten things about a made-up project, Lighthouse")
         items = []
         for fact in FACTS:
             fields = dict(fact)
             phrase = fields.pop("when", None)
-            items.append({**fields, "occurred": await self._desk.instant(phrase)} if phrase else fields)
-        stored = await self._desk.run(REMEMBER_MANY, items=items)
-        self._say(f"Stored {plural(stored.created, 'memory')}. Recall stands on: {status.rung}.")
+            items.append({**fields, "occurred": await self._session.instant(phrase)} if phrase else fields)
+        stored = await self._session.run(REMEMBER_MANY, items=items)
+        self._say(
+            f"Stored {plural(stored.created, 'memory')}. Search: {status.rung.replace('/int8', ' (int8)')}."
+        )
         if status.notice:
             self._say(status.notice)
         self._note("remember", created=stored.created, rung=status.rung)
 
     async def recall(self) -> None:
-        """Questions in other words than the facts'."""
+        """Ask questions in other words than the facts."""
         from mindhold.memories.recall import RECALL
 
         self._heading("Recalling, in other words than they were stored in")
         for question in QUESTIONS:
-            found = await self._desk.run(RECALL, query=question, limit=1)
-            best = found.hits[0] if found.hits else None
+            result = await self._session.run(RECALL, query=question, limit=1)
+            best = result.hits[0] if result.hits else None
             self._say(f"? {question}")
             self._say(f"  {best.score:.2f}  {one_line(best.content)}" if best else self._empty)
             self._note("recall", question=question, answer=best.content if best else None)
 
     async def refuse(self) -> None:
-        """What is not stored: repeats and secrets."""
-        from mindhold.memories.remember import REMEMBER
+        """Try to store a duplicate and a secret."""
+        from mindhold.memories.write import REMEMBER
 
         self._heading("What is not stored twice, and what is not stored at all")
-        again = await self._desk.run(REMEMBER, content=FACTS[0]["content"])
+        again = await self._session.run(REMEMBER, content=FACTS[0]["content"])
         self._say(f"The first fact again: {again.outcome}, known as {again.id}.")
         self._note("duplicate", outcome=again.outcome, id=again.id)
-        secret = await self._desk.run(REMEMBER, content=SECRET)
+        secret = await self._session.run(REMEMBER, content=SECRET)
         content = secret.memory.content if secret.memory else ""
         self._say(f"A text with a token in it was kept as: {one_line(content)}")
         self._note("redaction", content=content, redacted=secret.redacted)
 
     async def time(self) -> None:
-        """A phrase of time."""
+        """Ask by a phrase of time."""
         from mindhold.memories.recall import RECALL
 
         self._heading('Asking by time: mindhold recall shipped --when "last week"')
-        found = await self._desk.run(RECALL, query="what was shipped", when="last week")
-        words = found.timeframe.words if found.timeframe else ""
+        result = await self._session.run(RECALL, query="what was shipped", when="last week")
+        words = result.timeframe.words if result.timeframe else ""
         self._say(f"Understood as {words}.")
-        for hit in found.hits[:1]:
+        for hit in result.hits[:1]:
             self._say(f"  {hit.score:.2f}  {one_line(hit.content)}")
-        self._note("time", range=words, answer=[hit.content for hit in found.hits])
+        self._note("time", range=words, answer=[hit.content for hit in result.hits])
 
     async def forget(self) -> None:
-        """Hide, and bring back."""
+        """Hide a memory and bring it back."""
         from mindhold.memories.forget import FORGET, UNFORGET
         from mindhold.memories.recall import RECALL
 
         self._heading("Forgetting, and changing one's mind")
-        found = await self._desk.run(RECALL, query=FACTS[0]["content"], limit=1)
-        first = found.hits[0].id
-        gone = await self._desk.run(FORGET, ids=[first])
-        hidden = await self._desk.run(RECALL, query=FACTS[0]["content"])
-        away = first not in {hit.id for hit in hidden.hits}
-        await self._desk.run(UNFORGET, ids=[first])
+        result = await self._session.run(RECALL, query=FACTS[0]["content"], limit=1)
+        first = result.hits[0].id
+        forgotten = await self._session.run(FORGET, ids=[first])
+        after = await self._session.run(RECALL, query=FACTS[0]["content"])
+        is_hidden = first not in {hit.id for hit in after.hits}
+        await self._session.run(UNFORGET, ids=[first])
         self._say(
-            f"Forgot {plural(gone.count, 'memory')}: {'recall no longer finds it' if away else 'still found'}."
+            f"Forgot {plural(forgotten.count, 'memory')}: {'recall no longer finds it' if is_hidden else 'still found'}."
         )
         self._say("With --undo it is back; with --hard it would be gone for good, with a receipt.")
-        self._note("forget", id=first, hidden=away)
+        self._note("forget", id=first, hidden=is_hidden)
 
     @property
     def _empty(self) -> str:

@@ -1,4 +1,4 @@
-"""What init, connect and uninstall share: planned changes to other programs' files, and Claude Code's present settings."""
+"""Helpers of init, connect and uninstall: planned changes of other programs' files, and Claude Code's settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOT_FOR_OTHERS = (
 
 
 def program_here(*, absolute: bool = False) -> StartCommand:
-    """How this very Mindhold is started."""
+    """Return the command that starts this installation."""
     script = f"{NAME}.exe" if sys.platform == "win32" else NAME
     scripts = [Path(sys.executable).parent / script, Path(sysconfig.get_path("scripts")) / script]
     return find_start_command(
@@ -42,13 +42,13 @@ def program_here(*, absolute: bool = False) -> StartCommand:
 
 
 def only_while_active(program: StartCommand) -> bool:
-    """Whether the name leads here only as long as this virtual environment is active."""
-    found = shutil.which(NAME) if program.command == NAME else None
-    return found is not None and sys.prefix != sys.base_prefix and Path(found).is_relative_to(sys.prefix)
+    """Whether the PATH finds this installation only while its virtual environment is active."""
+    path = shutil.which(NAME) if program.command == NAME else None
+    return path is not None and sys.prefix != sys.base_prefix and Path(path).is_relative_to(sys.prefix)
 
 
-def home_as_said() -> str | None:
-    """The home folder, where this call named it: nothing else would tell clients of it."""
+def home_of_option() -> str | None:
+    """Return the home folder if this call has --home: clients must then be told of it."""
     context: click.Context | None = click.get_current_context()
     while context is not None:
         if context.get_parameter_source("home") is click.core.ParameterSource.COMMANDLINE:
@@ -57,61 +57,61 @@ def home_as_said() -> str | None:
     return None
 
 
-def is_person(console: Console) -> bool:
-    """Whether somebody is there to be asked."""
+def is_interactive(console: Console) -> bool:
+    """Whether a person can answer questions."""
     return not console.json and sys.stdin is not None and sys.stdin.isatty()
 
 
-def whole_path(given: Path | None) -> Path:
-    """The folder's, or that of the one that is worked in, as it is known everywhere. Raises NotFound."""
+def whole_path(folder: Path | None) -> Path:
+    """Resolve a folder, by default the current one. Raises NotFound."""
     try:
-        return (given or Path()).expanduser().resolve()
+        return (folder or Path()).expanduser().resolve()
     except OSError as error:
         raise NotFound(
             "The folder that you are in is gone.", advice="Go to another, and name the project's folder."
         ) from error
 
 
-def folder_of(given: Path | None) -> Path:
-    """The project's. Raises NotFound."""
-    folder = whole_path(given)
+def folder_of(path: Path | None) -> Path:
+    """Resolve the project's folder, which must exist. Raises NotFound."""
+    folder = whole_path(path)
     if not folder.is_dir():
         raise NotFound(f"There is no folder {folder}.", advice="Give the project's folder.")
     return folder
 
 
 def show_plan(say: Callable[[str], None], changes: Iterable[FileChange], *, whole: bool = False) -> None:
-    """Which files would become what; `whole` line by line."""
+    """Print the planned changes; `whole` adds the lines."""
     for change in changes:
         if not change.changes:
             continue
         verb = "make" if change.before is None else "remove" if change.after is None else "change"
-        told = f": {', '.join(_grouped(change.summary))}" if change.summary else ""
-        say(neutral(f"  {verb} {change.path}{told}"))
+        details = f": {', '.join(_group_hooks(change.told))}" if change.told else ""
+        say(neutral(f"  {verb} {change.path}{details}"))
         for line in difference(change) if whole else ():
             say(f"    {neutral(line)}")
 
 
 def difference(change: FileChange) -> list[str]:
-    """Line by line, what would change."""
-    before, after = (_lines(one) for one in (change.before, change.after))
+    """Return the change as lines of a diff."""
+    before, after = (_lines(content) for content in (change.before, change.after))
     return list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
 
 
 def agree(console: Console, changes: Sequence[FileChange], *, yes: bool) -> None:
-    """Ask on a terminal, where yes is what most mean. Raises Refused where nobody can answer, and on a no."""
+    """Ask for consent on the terminal; the default is yes. Raises Refused on a no, and without a terminal."""
     if yes or not any(change.changes for change in changes):
         return
     console.note("Mindhold would")
     show_plan(console.note, changes)
-    if not is_person(console):
-        confirm(console, "Change these files?")  # refuses, and says how to do without
+    if not is_interactive(console):
+        confirm(console, "Change these files?")  # refuses and advises --yes
     if not click.confirm("Go on?", default=True, err=True):
         raise Refused("The answer was no: nothing was done.")
 
 
 def documents(changes: Iterable[FileChange]) -> list[dict[str, Any]]:
-    """For --json."""
+    """Return the changes for --json."""
     return [
         {
             "file": str(change.path),
@@ -124,24 +124,24 @@ def documents(changes: Iterable[FileChange]) -> list[dict[str, Any]]:
     ]
 
 
-def this_moment() -> datetime:
-    """In UTC."""
+def current_time() -> datetime:
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
-def how_called(program: StartCommand) -> str:
-    """In words."""
+def describe_start(program: StartCommand) -> str:
+    """Describe how clients start the program."""
     words = " ".join((program.command, *program.arguments))
     return f"Clients call it by {'its name' if program.portable else 'its path'}, {words}"
 
 
-def says_home(home: str) -> str:
-    """In words."""
-    return f"{HOME_VARIABLE}={home} is written along, since --home said so."
+def describe_home(home: str) -> str:
+    """Describe that the home folder is written into the entry."""
+    return f"{VARIABLE}={home} is written along, since --home said so."
 
 
-def looked_like_ours(path: Path, place: str, client: str, undo: Sequence[dict[str, Any]]) -> InstalledFile:
-    """A file that nobody noted, and that may have something of ours in it."""
+def unrecorded_file(path: Path, place: str, client: str, undo: Sequence[dict[str, Any]]) -> InstalledFile:
+    """Return a record of a file that isn't in the manifest but may contain entries of Mindhold."""
     return InstalledFile(path=str(path), place=place, client=client, undo=tuple(undo))
 
 
@@ -149,15 +149,15 @@ def _lines(content: bytes | None) -> list[str]:
     return [] if content is None else content.decode("utf-8", errors="replace").splitlines()
 
 
-def _grouped(told: Sequence[str]) -> list[str]:
-    """`hooks Stop, PreCompact` instead of each by itself."""
-    hooks = [one.removeprefix("hook ") for one in told if one.startswith("hook ")]
-    rest = [one for one in told if not one.startswith("hook ")]
+def _group_hooks(texts: Sequence[str]) -> list[str]:
+    """Join hooks into one entry: `hooks Stop, PreCompact`."""
+    hooks = [text.removeprefix("hook ") for text in texts if text.startswith("hook ")]
+    rest = [text for text in texts if not text.startswith("hook ")]
     return [*([f"hooks {', '.join(hooks)}"] if hooks else []), *rest]
 
 
 PROJECT, LOCAL, PERSON = "project", "local", "global"
-# How each level is set up again.
+# The command that sets up each level.
 COMMANDS = {
     PROJECT: "mindhold init",
     LOCAL: "mindhold init --local",
@@ -167,7 +167,7 @@ COMMANDS = {
 
 @dataclass(frozen=True, slots=True)
 class ClaudeSettings:
-    """The settings that Claude Code reads for a folder, those that win first; `unread` says which couldn't be looked at."""
+    """The settings that Claude Code reads for a folder, by precedence; `unread` names files that can't be read."""
 
     documents: Mapping[str, JsonText]
     files: Mapping[str, Path]
@@ -175,36 +175,36 @@ class ClaudeSettings:
 
 
 def hook_settings_file(level: str, folder: Path, places: ClientFolders) -> Path:
-    """Where that level's hooks stand."""
+    """Return the settings file with the hooks of a level."""
     names = {LOCAL: "settings.local.json", PROJECT: "settings.json"}
     return places.claude_settings if level == PERSON else folder / ".claude" / names[level]
 
 
 def read_claude_settings(level: str, folder: Path, places: ClientFolders) -> ClaudeSettings:
-    """Of a project with the person's own; of the person's alone. A file that can't be read keeps nobody from going on."""
+    """Read the settings of a level and those below it. A file that can't be read is noted in `unread`."""
     levels = (PERSON,) if level == PERSON else (LOCAL, PROJECT, PERSON)
-    files = {one: hook_settings_file(one, folder, places) for one in levels}
+    files = {current: hook_settings_file(current, folder, places) for current in levels}
     documents: dict[str, JsonText] = {}
     unread = []
-    for one, path in files.items():
+    for current, path in files.items():
         try:
-            documents[one] = parse_json_file(path, read(path), comments=True)
+            documents[current] = json_of(path, read(path), comments=True)
         except (InvalidInput, Refused) as error:
             unread.append(f"Only looked at, and passed over: {error}")
     return ClaudeSettings(documents, files, tuple(unread))
 
 
-def check_home(found: ClaudeSettings, level: str, *, said: str | None, home: Path) -> None:
-    """That hooks would write where this call does. `said` is what is about to be written. Raises Conflict."""
-    for one, document in found.documents.items():
-        value = said if one == level and said else _member(document.value, ENV).get(HOME_VARIABLE)
+def check_home(settings: ClaudeSettings, level: str, *, new_home: str | None, home: Path) -> None:
+    """Check that hooks use the home of this call; `new_home` is about to be written. Raises Conflict."""
+    for current, document in settings.documents.items():
+        value = new_home if current == level and new_home else _member(document.value, ENV).get(VARIABLE)
         if isinstance(value, str) and value:
-            check_same_home(found.files[one], value, home=home)
+            check_same_home(settings.files[current], value, home=home)
             return
 
 
 def check_same_home(path: Path, value: Any, *, home: Path) -> None:
-    """Raises Conflict."""
+    """Check that a file names the same home folder. Raises Conflict."""
     if (
         isinstance(value, str)
         and value
@@ -216,27 +216,29 @@ def check_same_home(path: Path, value: Any, *, home: Path) -> None:
         )
 
 
-def hook_warnings(found: ClaudeSettings, level: str, program: StartCommand) -> Iterator[str]:
-    """What keeps hooks from running, or has them run twice."""
-    yield from found.unread
-    values = [document.value for document in found.documents.values()]
-    if any(one.get("disableAllHooks") is True for one in values):
+def hook_warnings(settings: ClaudeSettings, level: str, program: StartCommand) -> Iterator[str]:
+    """Yield what keeps hooks from running or makes them run twice."""
+    yield from settings.unread
+    values = [document.value for document in settings.documents.values()]
+    if any(value.get("disableAllHooks") is True for value in values):
         yield "disableAllHooks is set in Claude Code's settings: nothing is captured until it isn't."
-    plugins = [name for one in values for name, on in _member(one, "enabledPlugins").items() if on is True]
+    plugins = [
+        name for value in values for name, on in _member(value, "enabledPlugins").items() if on is True
+    ]
     if any(str(name).startswith(f"{NAME}@") for name in plugins):
         yield "The plugin does the same as these hooks: keep one of the two, or all is done twice."
-    for one, document in found.documents.items():
-        if one != level and _called_otherwise(document, program):
+    for other, document in settings.documents.items():
+        if other != level and _calls_otherwise(document, program):
             yield (
-                f"{found.files[one]} has hooks of Mindhold too, which call it otherwise: both run, and all is done "
-                f"twice. `{COMMANDS[one]}` brings them in line."
+                f"{settings.files[other]} has hooks of Mindhold too, which call it otherwise: both run, and all is done "
+                f"twice. `{COMMANDS[other]}` brings them in line."
             )
-        for line in foreign_hook_commands(document.text.encode()):
-            yield f"{found.files[one]} has {line!r}, which calls Mindhold among other things: it is left alone."
+        for line in others_calling(document.text.encode()):
+            yield f"{settings.files[other]} has {line!r}, which calls Mindhold among other things: it is left alone."
 
 
-def _called_otherwise(document: JsonText, program: StartCommand) -> bool:
-    """Of hooks that are the same, Claude Code runs one."""
+def _calls_otherwise(document: JsonText, program: StartCommand) -> bool:
+    """Whether hooks call Mindhold in another way; Claude Code runs identical hooks once only."""
     return any(
         is_our_hook(handler) and not _is_call(handler, program.command, program.arguments_for("hook", event))
         for event, _, _ in EVENTS
@@ -249,27 +251,27 @@ def _is_call(handler: Mapping[str, Any], command: str, words: Sequence[str]) -> 
 
 
 def _member(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+    member = value.get(name)
+    return member if isinstance(member, dict) else {}
 
 
 def hooks_here(folder: Path, places: ClientFolders) -> tuple[str, str] | None:
-    """Where hooks of ours stand that hold for a folder, in words, and the program that they call."""
-    found = read_claude_settings(PROJECT, folder, places)
-    for level, document in found.documents.items():
+    """Return where Mindhold's hooks for a folder are, in words, and the program that they call."""
+    settings = read_claude_settings(PROJECT, folder, places)
+    for level, document in settings.documents.items():
         for event, *_ in EVENTS:
             for _, handler in handlers(document, event):
                 if is_our_hook(handler):
-                    return _IN_WORDS[level], str(handler.get("command"))
+                    return _LEVEL_TEXTS[level], str(handler.get("command"))
     return None
 
 
 def is_there(command: str) -> bool:
-    """Whether a program can be found, as far as can be told from here."""
+    """Whether a program is found on this machine."""
     return which(command) is not None
 
 
-_IN_WORDS = {
+_LEVEL_TEXTS = {
     LOCAL: "in this project, for you alone",
     PROJECT: "in this project",
     PERSON: "for all your projects",

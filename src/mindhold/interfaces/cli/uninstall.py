@@ -25,7 +25,7 @@ from mindhold.installers.manifest import (
 from mindhold.installers.mcp_clients import MCP_CLIENTS, NAME, TOML, claude_local_keys
 from mindhold.interfaces.cli.command import command, with_session
 from mindhold.interfaces.cli.init import CLAUDE, document_root
-from mindhold.interfaces.cli.installation import agree, documents, looked_like_ours, whole_path
+from mindhold.interfaces.cli.installation import agree, documents, unrecorded_file, whole_path
 from mindhold.interfaces.cli.output import Console, neutral, plural
 from mindhold.interfaces.cli.session import CliSession
 from mindhold.model.errors import MarkersWrong, MindholdError, NotFound, Refused
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Planned = list[tuple[InstalledFile, FileChange]]
 SOME_FAILED = 1
-OUR_WORDS = b"_What Mindhold remembers of this project"  # how each block begins
+OUR_WORDS = b"_What Mindhold remembers of this project"  # the beginning of each block
 DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
 
 
@@ -54,10 +54,10 @@ DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
     ],
 )
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--global", "everywhere", is_flag=True, help="Out of your own settings of Claude Code.")
-@click.option("--all", "all_of_it", is_flag=True, help="Out of every file of every client that is known.")
-@click.option("--keep-project", is_flag=True, help="Keep the project even if nothing is remembered of it.")
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--global", "everywhere", is_flag=True, help="Remove it from your own settings of Claude Code.")
+@click.option("--all", "all_of_it", is_flag=True, help="Remove it from every known file of every client.")
+@click.option("--keep-project", is_flag=True, help="Keep the project even if it has no memories.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
 @with_session
 async def uninstall_command(
     cli: CliSession,
@@ -69,120 +69,126 @@ async def uninstall_command(
     keep_project: bool,
     yes: bool,
 ) -> int:
-    """Take hooks, server and markers out again, of this folder unless another is given.
+    """Remove hooks, server entry and markers of this folder.
 
-    A file that nobody changed since is as it was before, to the byte; of another, only what is Mindhold's goes.
-    Memories stay. One that can't be read is named, the rest is taken out, and the exit status is 1.
+    A file that nobody changed since becomes what it was before, byte for byte; from others only Mindhold's entries are
+    removed. Memories stay. A file that can't be read is reported, and the exit status is 1.
     """
     if everywhere + all_of_it + (folder is not None) > 1:
         raise click.UsageError("FOLDER, --global and --all exclude each other.")
     console, settings = cli.console, cli.loaded().settings
-    places, known = client_places(settings), manifest(settings.home)
+    places, installed = client_places(settings), manifest(settings.home)
     at = None if everywhere or all_of_it else whole_path(folder)
-    if at is not None and not at.is_dir() and not known.at(str(at)):
+    if at is not None and not at.is_dir() and not installed.at(str(at)):
         raise NotFound(f"There is no folder {at}.", advice="Give the project's folder.")
-    planned, broken = _planned(settings.home, known, places, at, all_of_it=all_of_it)
-    wanted = [change for change in _joined(planned) if change.changes]
-    agree(console, wanted, yes=yes)
-    gone = uninstall(settings.home, planned)
-    folders = {place for _, place in known.projects} if all_of_it else {str(at)} if at else set()
-    kept, dropped = await _projects(cli, known, folders, keep=keep_project)
-    notes = _notes(known, places, at, found=bool(wanted))
-    for problem in broken:
+    planned, problems = _plan(settings.home, installed, places, at, all_of_it=all_of_it)
+    changes = [change for change in _join_changes(planned) if change.changes]
+    agree(console, changes, yes=yes)
+    removed_folders = uninstall(settings.home, planned)
+    folders = {place for _, place in installed.projects} if all_of_it else {str(at)} if at else set()
+    kept_projects, removed_projects = await _remove_projects(cli, installed, folders, keep=keep_project)
+    notes = _notes(installed, places, at, has_changes=bool(changes))
+    for problem in problems:
         console.warn(f"Left as it is: {problem}")
     if console.json:
         console.document(
             {
-                "changes": documents(wanted),
-                "folders_removed": gone,
-                "projects_removed": dropped,
-                "projects_kept": [{"name": one.name, "memories": one.memories} for one in kept],
-                "problems": broken,
+                "changes": documents(changes),
+                "folders_removed": removed_folders,
+                "projects_removed": removed_projects,
+                "projects_kept": [
+                    {"name": project.name, "memories": project.memories} for project in kept_projects
+                ],
+                "problems": problems,
                 "notes": notes,
             }
         )
     else:
-        _tell(console, wanted, gone, kept, dropped)
+        _print_outcome(console, changes, removed_folders, kept_projects, removed_projects)
         for note in notes:
             console.note(note)
-    return SOME_FAILED if broken else 0
+    return SOME_FAILED if problems else 0
 
 
-def _planned(
-    home: Path, known: Manifest, places: ClientFolders, at: Path | None, *, all_of_it: bool
+def _plan(
+    home: Path, installed: Manifest, places: ClientFolders, at: Path | None, *, all_of_it: bool
 ) -> tuple[Planned, list[str]]:
-    """How the files are to be, and what is wrong with those that were noted and can't be read.
+    """Plan the removal; return it with the problems of recorded files that can't be read or written.
 
-    Those that nobody noted are only looked at: one that can't be read has nothing that is known to be ours.
+    Files that aren't recorded are searched too; those that can't be read are skipped.
     """
     if all_of_it:
-        noted = list(known.records)
+        recorded = list(installed.records)
     elif at is None:
-        noted = [one for one in known.at("") if one.client == CLAUDE]
+        recorded = [record for record in installed.at("") if record.client == CLAUDE]
     else:
-        noted = [one for one in known.at(str(at)) if Path(one.path) != places.claude_settings]
-    paths = {one.path for one in noted}
-    by_looks = [
-        one
-        for one in (_of_person(places) if at is None else _of_folder(at, places))
-        if one.path not in paths and Path(one.path).exists()
+        recorded = [record for record in installed.at(str(at)) if Path(record.path) != places.claude_settings]
+    paths = {record.path for record in recorded}
+    unrecorded = [
+        record
+        for record in (_personal_files(places) if at is None else _folder_files(at, places))
+        if record.path not in paths and Path(record.path).exists()
     ]
-    seen = [(one, change) for one, change in plan_removal(home, by_looks, passed_over=[]) if change.changes]
-    wrong: list[MindholdError] = []
-    planned = [*seen, *plan_removal(home, noted, passed_over=wrong)]
-    for folder in {one.place for one, _ in planned if one.place}:
+    detected = [
+        (record, change)
+        for record, change in plan_removal(home, unrecorded, passed_over=[])
+        if change.changes
+    ]
+    errors: list[MindholdError] = []
+    planned = [*detected, *plan_removal(home, recorded, passed_over=errors)]
+    for folder in {record.place for record, _ in planned if record.place}:
         planned += [
-            (one, change)
-            for one, change in plan_removal(home, _filled(Path(folder), paths), passed_over=[])
+            (record, change)
+            for record, change in plan_removal(home, _filled_documents(Path(folder), paths), passed_over=[])
             if change.changes
         ]
     writable = []
-    for one, change in planned:
+    for record, change in planned:
         try:
             if change.changes:
                 check_writable(change.path)
-            writable.append((one, change))
+            writable.append((record, change))
         except Refused as error:
-            wrong.append(error)
-    return writable, list(dict.fromkeys(map(str, wrong)))
+            errors.append(error)
+    return writable, list(dict.fromkeys(map(str, errors)))
 
 
-def _of_person(places: ClientFolders) -> list[InstalledFile]:
+def _personal_files(places: ClientFolders) -> list[InstalledFile]:
     return [
-        looked_like_ours(places.claude_settings, "", CLAUDE, SETTINGS_UNDO),
-        looked_like_ours(places.claude_json, "", CLAUDE, server_undo("mcpServers", NAME)),
+        unrecorded_file(places.claude_settings, "", CLAUDE, OF_SETTINGS),
+        unrecorded_file(places.claude_json, "", CLAUDE, server_undo("mcpServers", NAME)),
     ]
 
 
-def _of_folder(folder: Path, places: ClientFolders) -> list[InstalledFile]:
-    """In the home folder, the settings of Claude Code are the person's, and none of a project."""
+def _folder_files(folder: Path, places: ClientFolders) -> list[InstalledFile]:
+    """Return the files of a project that may have entries. In the home folder, Claude's settings are no project's."""
     place = str(folder)
     settings = [folder / ".claude" / name for name in ("settings.json", "settings.local.json")]
     records = [
-        looked_like_ours(path, place, CLAUDE, SETTINGS_UNDO)
+        unrecorded_file(path, place, CLAUDE, OF_SETTINGS)
         for path in settings
         if path != places.claude_settings
     ]
     for client in MCP_CLIENTS.values():
         if client.project is not None:
             undo = (table_undo if client.project.endswith(TOML) else server_undo)(*client.keys())
-            records.append(looked_like_ours(folder / client.project, place, client.name, undo))
+            records.append(unrecorded_file(folder / client.project, place, client.name, undo))
     keys = claude_local_keys(folder, project_identity(place))
-    return [*records, looked_like_ours(places.claude_json, place, CLAUDE, server_undo(*keys))]
+    return [*records, unrecorded_file(places.claude_json, place, CLAUDE, server_undo(*keys))]
 
 
-def _filled(folder: Path, noted: set[str]) -> list[InstalledFile]:
-    """Documents whose markers somebody else put there, or nobody knows who: these stay, what we wrote between goes."""
+def _filled_documents(folder: Path, recorded: set[str]) -> list[InstalledFile]:
+    """Return unrecorded documents with our block: it is removed, the markers stay."""
     files = [document_root(folder) / name for name in DOCUMENTS]
     return [
-        looked_like_ours(path, str(folder), CLAUDE, EMPTY_BLOCK_UNDO)
+        unrecorded_file(path, str(folder), CLAUDE, EMPTIED)
         for path in files
-        if str(path) not in noted and path.is_file() and _is_ours(read(path) or b"", path)
+        if str(path) not in recorded and path.is_file() and _is_ours(read(path) or b"", path)
     ]
 
 
 def _is_ours(content: bytes, path: Path) -> bool:
-    """Whether what stands between its markers is ours, or nothing does."""
+    """Whether the text between the markers is ours or empty."""
     try:
         place = find_block(content, name=str(path))
     except MarkersWrong:
@@ -191,19 +197,19 @@ def _is_ours(content: bytes, path: Path) -> bool:
     return not between or OUR_WORDS in between
 
 
-def _notes(known: Manifest, places: ClientFolders, at: Path | None, *, found: bool) -> list[str]:
-    """Where else to look."""
+def _notes(installed: Manifest, places: ClientFolders, at: Path | None, *, has_changes: bool) -> list[str]:
+    """Return notes on other places where Mindhold is set up."""
     if at is None:
         return []
     notes = []
     if at / ".claude" / "settings.json" == places.claude_settings:
         notes.append("Your own settings are left alone: `mindhold uninstall --global` is for them.")
     others = {
-        one.place
-        for one in known.records
-        if one.place and one.place != str(at) and Path(one.path).is_relative_to(at)
+        record.place
+        for record in installed.records
+        if record.place and record.place != str(at) and Path(record.path).is_relative_to(at)
     }
-    if not found:
+    if not has_changes:
         notes += [
             f"Mindhold was set up in {place}: `mindhold uninstall {shlex.quote(place)}` takes that back."
             for place in sorted(others)
@@ -211,8 +217,8 @@ def _notes(known: Manifest, places: ClientFolders, at: Path | None, *, found: bo
     return notes
 
 
-def _joined(planned: Planned) -> list[FileChange]:
-    """One change for each file."""
+def _join_changes(planned: Planned) -> list[FileChange]:
+    """Join the changes of each file into one."""
     joined: dict[Path, FileChange] = {}
     for _, change in planned:
         first = joined.get(change.path)
@@ -220,53 +226,59 @@ def _joined(planned: Planned) -> list[FileChange]:
     return list(joined.values())
 
 
-async def _projects(
-    cli: CliSession, known: Manifest, folders: set[str], *, keep: bool
+async def _remove_projects(
+    cli: CliSession, installed: Manifest, folders: set[str], *, keep: bool
 ) -> tuple[list[ProjectView], list[str]]:
-    """Projects of these folders that stay, and the names of those that went: made by us, and empty."""
+    """Remove the empty projects that init made in these folders; return those that stay and the names of the removed."""
     from mindhold.projects.projects import LIST_PROJECTS
     from mindhold.projects.scope_operations import DELETE_SCOPE
 
-    wanted = {project_identity(folder) for folder in folders}
-    ours = {name for name, folder in known.projects if folder in folders}
+    identities = {project_identity(folder) for folder in folders}
+    own_names = {name for name, folder in installed.projects if folder in folders}
     settings = cli.loaded().settings
     kept: list[ProjectView] = []
     dropped: list[str] = []
-    if not wanted or (settings.store.mode == "local" and not settings.database.exists()):
+    if not identities or (settings.store.mode == "local" and not settings.database.exists()):
         return kept, dropped
     try:
         async with cli.open() as session:
-            found = await session.run(LIST_PROJECTS)
-            for one in found.projects:
-                if one.identity not in wanted and one.name not in ours:  # the folder may be gone
+            result = await session.run(LIST_PROJECTS)
+            for project in result.projects:
+                if (
+                    project.identity not in identities and project.name not in own_names
+                ):  # the folder may be gone
                     continue
-                if one.name in ours and one.memories == 0 and not keep:
-                    await session.run(DELETE_SCOPE, name=one.name)
-                    dropped.append(one.name)
+                if project.name in own_names and project.memories == 0 and not keep:
+                    await session.run(DELETE_SCOPE, name=project.name)
+                    dropped.append(project.name)
                 else:
-                    kept.append(one)
+                    kept.append(project)
     except MindholdError as error:
         cli.console.note(f"The project itself was left alone: {error}")
-    for name in sorted(ours - {one.name for one in kept if keep}):
+    for name in sorted(own_names - {project.name for project in kept if keep}):
         drop_project(settings.home, name)
     return kept, dropped
 
 
-def _tell(
-    console: Console, changes: list[FileChange], gone: list[str], kept: list[ProjectView], dropped: list[str]
+def _print_outcome(
+    console: Console,
+    changes: list[FileChange],
+    folders: list[str],
+    kept_projects: list[ProjectView],
+    removed: list[str],
 ) -> None:
     if not changes:
         console.line("Nothing of Mindhold's is in these files.")
     for change in changes:
         verb = "Removed" if change.after is None else "Cleared"
         console.line(neutral(f"{verb} {change.path}"))
-    for folder in gone:
+    for folder in folders:
         console.line(neutral(f"Removed {folder}"))
-    for name in dropped:
+    for name in removed:
         console.line(f"Removed the project {neutral(name)}, which had no memories.")
-    for one in kept:
-        if one.memories:
+    for project in kept_projects:
+        if project.memories:
             console.note(
-                f"The project {one.name} keeps {plural(one.memories, 'memory')}; "
-                f"`mindhold scopes delete {one.name!r}` deletes them."
+                f"The project {project.name} keeps {plural(project.memories, 'memory')}; "
+                f"`mindhold scopes delete {project.name!r}` deletes them."
             )

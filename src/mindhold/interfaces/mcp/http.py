@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mindhold.mcp")
 RETRY_MS = 1_000
-RENEWALS = 4  # in the time that an idle session is kept
-LOOK_AFTER = 1.0  # seconds: how long an end at another server may go unnoticed here
+RENEWALS = 4  # renewals within the lifetime of an idle session
+LOOK_AFTER = 1.0  # seconds until an end at another server is noticed here
 LONGEST_CLIENT = 8_000
 LARGE_BODY = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """What is known of a session's place in the store; times are monotonic."""
+class _StoredSession:
+    """What is known of a stored session; times are monotonic."""
 
     renewed: float
     looked: float
-    surely: bool  # False while the store couldn't be written: then its absence there means nothing
+    is_stored: bool  # False if writing failed: then its absence in the store means nothing
 
 
 class McpHttp:
@@ -67,12 +67,12 @@ class McpHttp:
             max_request_body_size=settings.largest_body,
         )
         self._sse = SseServerTransport("/message", max_request_body_size=settings.largest_body)
-        self._kept: dict[str, _Kept] = {}
+        self._stored: dict[str, _StoredSession] = {}
         server.on_initialize = self._keep_visit
         server.goes_on = self._goes_on
 
     def routes(self) -> list[BaseRoute]:
-        """To be mounted at the root."""
+        """Return the routes, to be mounted at the root."""
         return [
             Route("/mcp", endpoint=_Asgi(self._streamable), methods=["GET", "POST", "DELETE"]),
             Route("/sse", endpoint=_Asgi(self._open_sse), methods=["GET"]),
@@ -81,7 +81,7 @@ class McpHttp:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """For as long as requests come."""
+        """Run the session manager while requests come."""
         async with self._sessions.run():
             yield
 
@@ -89,20 +89,20 @@ class McpHttp:
         if scope["method"] == "POST":
             body = await Request(scope, receive).body()
             try:
-                if len(body) > LARGE_BODY:  # which may take a second or two, and others wait
+                if len(body) > LARGE_BODY:  # may take seconds; others must not wait
                     await asyncio.to_thread(_check, body)
                 else:
                     _check(body)
-            except ValidationError as error:  # the SDK would quote pydantic
-                told = unreadable_message_error(error).model_dump_json(by_alias=True)
-                return await Response(told, status_code=400, media_type="application/json")(
+            except ValidationError as error:  # the SDK would send pydantic's text
+                answer = unreadable_message_error(error).model_dump_json(by_alias=True)
+                return await Response(answer, status_code=400, media_type="application/json")(
                     scope, receive, send
                 )
-            receive = _replaying(body, receive)
+            receive = _replay(body, receive)
         return await StreamableHTTPASGIApp(self._sessions)(scope, receive, send)
 
     async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._sse.connect_sse(scope, receive, _session_id_spelt(send)) as (incoming, outgoing):
+        async with self._sse.connect_sse(scope, receive, _rename_session_id(send)) as (incoming, outgoing):
             await self._server.protocol.run(incoming, outgoing, self._server.options())
 
     async def _post_message(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,30 +110,30 @@ class McpHttp:
             ("session_id" if name == "sessionId" else name, value)
             for name, value in parse_qsl(scope["query_string"].decode("latin-1"))
         ]
-        respelt = {**scope, "query_string": urlencode(query).encode("latin-1")}
-        await self._sse.handle_post_message(respelt, receive, send)
+        renamed = {**scope, "query_string": urlencode(query).encode("latin-1")}
+        await self._sse.handle_post_message(renamed, receive, send)
 
     async def _keep_visit(self, session_id: str, request: Any, client: dict[str, Any], version: str) -> None:
         owner = owner_name(requestor_of(request.scope)) if request is not None else ""
         await self._keep(session_id, owner=owner, protocol_version=version, client=_essentials(client))
 
     async def _renew_visit(self, session_id: str) -> bool:
-        """Whether the session goes on: another server may have ended it.
+        """Whether the session still exists; another server may have ended it.
 
-        One in use doesn't expire; it is kept anew now and then, since each time is a durable write.
+        A session in use doesn't expire. It is renewed only now and then, because each renewal is a durable write.
         """
-        kept, now = self._kept.get(session_id), time.monotonic()
+        kept, now = self._stored.get(session_id), time.monotonic()
         if kept is not None and now - kept.looked < LOOK_AFTER:
             return True
         try:
             visit = await self._find_visit(session_id)
-        except MindholdError as error:  # the call will say so itself if it needs the store
+        except MindholdError as error:  # the call fails itself if it needs the store
             log.warning("a session could not be looked up: %s", error.code)
             return True
         if visit is None:
-            return kept is None or not kept.surely
+            return kept is None or not kept.is_stored
         if kept is not None and now - kept.renewed < self._settings.session_ttl_minutes * 60 / RENEWALS:
-            self._kept[session_id] = replace(kept, looked=now)
+            self._stored[session_id] = replace(kept, looked=now)
         else:
             await self._keep(
                 session_id, owner=visit.owner, protocol_version=visit.protocol_version, client=visit.client
@@ -143,25 +143,25 @@ class McpHttp:
     async def _keep(self, session_id: str, **visit: Any) -> None:
         from mindhold.access.visits import KEEP_VISIT
 
-        surely = True
+        is_stored = True
         try:
             await self._ask(
                 KEEP_VISIT, id=session_id, ttl_minutes=self._settings.session_ttl_minutes, **visit
             )
-        except MindholdError as error:  # the session works all the same, as long as this server does
+        except MindholdError as error:  # the session works as long as this server runs
             log.warning("a session could not be kept: %s", error.code)
-            surely = False
+            is_stored = False
         now = time.monotonic()
-        self._kept[session_id] = _Kept(renewed=now, looked=now, surely=surely)
-        if len(self._kept) > 2 * self._settings.most_sessions:
+        self._stored[session_id] = _StoredSession(renewed=now, looked=now, is_stored=is_stored)
+        if len(self._stored) > 2 * self._settings.most_sessions:
             oldest = now - self._settings.session_ttl_minutes * 60
-            self._kept = {one: kept for one, kept in self._kept.items() if kept.renewed > oldest}
+            self._stored = {session: kept for session, kept in self._stored.items() if kept.renewed > oldest}
 
     async def _find_visit(self, session_id: str) -> FoundVisit | None:
         from mindhold.access.visits import FIND_VISIT
 
-        found = await self._ask(FIND_VISIT, id=session_id)
-        return found if found.found else None
+        visit = await self._ask(FIND_VISIT, id=session_id)
+        return visit if visit.found else None
 
     async def _goes_on(self, session_id: str) -> bool:
         return await self._find_visit(session_id) is not None
@@ -169,7 +169,7 @@ class McpHttp:
     async def _end_visit(self, session_id: str) -> None:
         from mindhold.access.visits import END_VISIT
 
-        self._kept.pop(session_id, None)
+        self._stored.pop(session_id, None)
         await self._ask(END_VISIT, id=session_id)
         await self._server.session_ended(session_id)
 
@@ -178,7 +178,7 @@ class McpHttp:
 
 
 class _Asgi:
-    """An ASGI function as a route's endpoint: only objects that are no functions are taken for what they are."""
+    """Makes an ASGI function a route's endpoint; Starlette would take a plain function for a request handler."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -187,15 +187,15 @@ class _Asgi:
         await self._app(scope, receive, send)
 
 
-def _session_id_spelt(send: Send) -> Send:
-    """Announce the endpoint with `sessionId`, as the clients of this transport have it."""
-    announced = False
+def _rename_session_id(send: Send) -> Send:
+    """Announce the endpoint with `sessionId`, which the clients of this transport expect."""
+    is_announced = False
 
     async def spelling(message: Message) -> None:
-        nonlocal announced
+        nonlocal is_announced
         body = message.get("body", b"")
-        if not announced and b"event: endpoint" in body:
-            announced = True
+        if not is_announced and b"event: endpoint" in body:
+            is_announced = True
             message = {**message, "body": body.replace(b"?session_id=", b"?sessionId=", 1)}
         await send(message)
 
@@ -206,22 +206,22 @@ def _check(body: bytes) -> None:
     types.jsonrpc_message_adapter.validate_json(body, by_name=False)
 
 
-def _replaying(body: bytes, receive: Receive) -> Receive:
-    """A body that was read already, then whatever comes after it."""
-    given = False
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a receive function that first gives the body that was read already."""
+    is_sent = False
 
     async def replaying() -> Message:
-        nonlocal given
-        if given:
+        nonlocal is_sent
+        if is_sent:
             return await receive()
-        given = True
+        is_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replaying
 
 
 def _essentials(client: dict[str, Any]) -> dict[str, Any]:
-    """What going on with a session needs to know of its client; some say far more of themselves."""
+    """Return the client data that resuming a session needs; some clients send much more."""
     info = client.get("clientInfo") or {}
     capabilities = client.get("capabilities") or {}
     if len(str(capabilities)) > LONGEST_CLIENT:

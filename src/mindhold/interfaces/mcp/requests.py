@@ -1,4 +1,4 @@
-"""What an MCP request works with: its caller and conversation, the engine, progress, the client's model, and protocol errors."""
+"""Helpers of MCP requests: caller, conversation, engine, progress, the client's model, protocol errors."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ Context = ServerRequestContext[Any, Any]
 
 
 def caller_of(ctx: Context, *, local: Caller) -> Caller:
-    """Whom the HTTP door found; over stdio the person at this machine."""
+    """Return the caller that the HTTP server authenticated; over stdio the local user."""
     scope = getattr(ctx.request, "scope", None)
-    found = scope.get(CALLER_KEY) if scope is not None else None
-    return found if isinstance(found, Caller) else local
+    caller = scope.get(CALLER_KEY) if scope is not None else None
+    return caller if isinstance(caller, Caller) else local
 
 
 def connection_of(ctx: Context) -> Connection:
-    """The client's connection. The SDK keeps it private on the session, and offers no other way to its end."""
+    """Return the client's connection, which the SDK keeps private. Its exit stack tells when it ends."""
     return ctx.session._connection
 
 
 def is_stateless(ctx: Context) -> bool:
-    """Whether this request is all that there is of its connection."""
+    """Whether the protocol version has no sessions."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
@@ -55,19 +55,19 @@ log = logging.getLogger("mindhold.mcp")
 
 @dataclass(slots=True)
 class McpConversation:
-    """One client's, from its first request to its leaving."""
+    """The conversation of one client, from its first request until it disconnects."""
 
     id: str
     caller: Caller
-    session: ServerSession | None  # None where the protocol has no line back to the client
-    agents: set[str] = field(default_factory=set)  # for whom something was written
-    session_id: str | None = None  # where it may come back
+    session: ServerSession | None  # None if the server can't send to the client
+    agents: set[str] = field(default_factory=set)  # agents that stored something
+    session_id: str | None = None  # set if it may resume
     log_level: str = "notice"
-    told: set[str] = field(default_factory=set)  # of our own notices, so that none is repeated
+    sent_notices: set[str] = field(default_factory=set)
 
 
 def new_name() -> str:
-    """For a conversation that came without one."""
+    """Return a new id for a conversation."""
     return uuid4().hex
 
 
@@ -75,7 +75,7 @@ Ended = Callable[[McpConversation], Awaitable[None]]
 
 
 class OpenConversations:
-    """Those that are open. Keyed by connection, since an id may come back on another one."""
+    """The open conversations, by connection: an id may come back on another connection."""
 
     def __init__(self, ended: Ended) -> None:
         self._ended = ended
@@ -89,13 +89,13 @@ class OpenConversations:
         return iter([*self._open.values(), *([self._lone] if self._lone else [])])
 
     def lone(self, caller: Caller) -> McpConversation:
-        """The one conversation of a process whose client speaks without sessions."""
+        """Return the only conversation of a process whose client has no sessions."""
         if self._lone is None:
             self._lone = McpConversation(new_name(), caller, None)
         return self._lone
 
     def of(self, connection: Connection) -> McpConversation | None:
-        """The conversation on that connection, if one began."""
+        """Return the conversation of a connection, if it began."""
         return self._open.get(id(connection))
 
     def begin(self, connection: Connection, conversation: McpConversation) -> McpConversation:
@@ -105,7 +105,7 @@ class OpenConversations:
         return conversation
 
     async def end_all(self) -> None:
-        """End every one of them now."""
+        """End all conversations now."""
         for key in list(self._open):
             await self._ended(self._open.pop(key))
         if self._lone is not None:
@@ -120,7 +120,7 @@ class OpenConversations:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """An open Mindhold, as one caller may use it."""
+    """An open Mindhold with the rights of one caller."""
 
     running: OpenMindhold
     caller: Caller
@@ -131,7 +131,7 @@ class CallContext:
 
 
 class LazyEngine:
-    """Opens Mindhold once, on the first call or when told to begin; after a failure the next call tries again."""
+    """Opens Mindhold once, on `begin` or the first call; after a failure the next call tries again."""
 
     def __init__(self, opener: Callable[[], AbstractAsyncContextManager[OpenMindhold]]) -> None:
         self._opener = opener
@@ -145,7 +145,7 @@ class LazyEngine:
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def running(self) -> OpenMindhold:
-        """Mindhold, open. Raises what opening raised."""
+        """Return the open Mindhold. Raises what opening raised."""
         if (
             self._task is not None
             and self._task.done()
@@ -158,14 +158,14 @@ class LazyEngine:
 
     @property
     def opened(self) -> OpenMindhold | None:
-        """Mindhold, if it is open by now."""
+        """Return Mindhold if it is open already."""
         task = self._task
         return (
             task.result() if task and task.done() and not task.cancelled() and not task.exception() else None
         )
 
     async def close(self) -> None:
-        """Close what was opened; waits for an opening under way, so that nothing is left half open."""
+        """Close Mindhold; waits until a started opening has ended."""
         if self._task is not None:
             await asyncio.wait({self._task})
         await self._stack.aclose()
@@ -181,15 +181,15 @@ MOST_WAITING = 64
 
 @asynccontextmanager
 async def progress_reporter(ctx: Context) -> AsyncIterator[ProgressCallback]:
-    """A function to tell progress to; what it was told reaches the client in order, and always grows."""
+    """Yield a progress callback. The client gets the reports in order, with growing numbers."""
     if progress_token_from_params(ctx.params) is None:
         yield lambda _step, _done, _total: None
         return
     loop = asyncio.get_running_loop()
-    waiting: asyncio.Queue[tuple[float, float | None, str]] = asyncio.Queue(MOST_WAITING)
+    reports: asyncio.Queue[tuple[float, float | None, str]] = asyncio.Queue(MOST_WAITING)
     base, last, step_now = 0.0, 0.0, ""
 
-    def note(step: str, done: int, total: int | None) -> None:
+    def update(step: str, done: int, total: int | None) -> None:
         nonlocal base, last, step_now
         if step != step_now or base + done < last:
             base, step_now = last, step
@@ -197,23 +197,23 @@ async def progress_reporter(ctx: Context) -> AsyncIterator[ProgressCallback]:
         if value <= last and last:
             return
         last = value
-        words = f"{step}: {done} of {total}" if total is not None else f"{step}: {done}"
-        if not waiting.full():
-            waiting.put_nowait((value, None if total is None else base + total, words))
+        text = f"{step}: {done} of {total}" if total is not None else f"{step}: {done}"
+        if not reports.full():
+            reports.put_nowait((value, None if total is None else base + total, text))
 
-    async def pass_on() -> None:
+    async def send_reports() -> None:
         while True:
-            await ctx.session.report_progress(*await waiting.get())
-            waiting.task_done()
+            await ctx.session.report_progress(*await reports.get())
+            reports.task_done()
 
-    def tell(step: str, done: int, total: int | None) -> None:
-        loop.call_soon_threadsafe(note, step, done, total)
+    def report(step: str, done: int, total: int | None) -> None:
+        loop.call_soon_threadsafe(update, step, done, total)
 
-    task = asyncio.create_task(pass_on())
+    task = asyncio.create_task(send_reports())
     try:
-        yield tell
-        await asyncio.sleep(0)  # what was told last is noted now
-        emptied = asyncio.create_task(waiting.join())
+        yield report
+        await asyncio.sleep(0)  # the last report is queued now
+        emptied = asyncio.create_task(reports.join())
         await asyncio.wait({emptied, task}, return_when=asyncio.FIRST_COMPLETED)
         emptied.cancel()
     finally:
@@ -222,17 +222,17 @@ async def progress_reporter(ctx: Context) -> AsyncIterator[ProgressCallback]:
 
 
 class ModelCallObserver(Protocol):
-    """Told of every call of a language model."""
+    """Is called after every call of a language model."""
 
     def __call__(self, model: str, *, outcome: str, tokens_in: int, tokens_out: int) -> None: ...
 
 
 def ignore_model_call(model: str, *, outcome: str, tokens_in: int, tokens_out: int) -> None:
-    """For doors that keep no counts."""
+    """Ignore a model call, for transports without metrics."""
 
 
 class ClientModel:
-    """Asks the client to complete. The client shows its person what is asked."""
+    """The client's language model. The client shows its user the prompt."""
 
     def __init__(
         self,
@@ -249,21 +249,21 @@ class ClientModel:
 
     @property
     def name(self) -> str:
-        """Whose model it is."""
+        """The name of the model, after the client."""
         client = self._session.client_params
         return f"{client.client_info.name}'s model" if client else "the client's model"
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
-        """The text of the answer. Raises ModelError."""
+        """Return the text of the answer. Raises ModelError."""
         from mindhold.model.tokens import count_tokens
 
-        asked = count_tokens(system) + count_tokens(prompt)
+        prompt_tokens = count_tokens(system) + count_tokens(prompt)
         try:
             text = await self._answer(prompt, system=system, most_tokens=most_tokens)
         except ModelError:
-            self._spent("sampling", outcome="failed", tokens_in=asked, tokens_out=0)
+            self._spent("sampling", outcome="failed", tokens_in=prompt_tokens, tokens_out=0)
             raise
-        self._spent("sampling", outcome="ok", tokens_in=asked, tokens_out=count_tokens(text))
+        self._spent("sampling", outcome="ok", tokens_in=prompt_tokens, tokens_out=count_tokens(text))
         return text
 
     async def _answer(self, prompt: str, *, system: str, most_tokens: int) -> str:
@@ -294,7 +294,7 @@ class ClientModel:
 
 
 def offered_model(ctx: Context, settings: LlmSettings, *, spent: ModelCallObserver) -> ClientModel | None:
-    """The client's model, if it offers one and may be asked. The stateless protocol has no way to ask."""
+    """Return the client's model if it offers one and the settings allow it. The stateless protocol has none."""
     session = ctx.session
     capabilities = session.client_capabilities
     if not settings.sampling or is_stateless(ctx) or capabilities is None or capabilities.sampling is None:
@@ -310,32 +310,38 @@ NO_BATCHES = "Several messages at once are not taken: send each by itself."
 
 
 def unreadable_message_error(error: ValidationError) -> types.JSONRPCError:
-    """The answer to what the SDK could not read."""
-    given = _given(error)
-    raw = isinstance(given, str | bytes | bytearray)
+    """Build the answer to a message that the SDK could not read."""
+    value = _invalid_value(error)
+    is_raw = isinstance(value, str | bytes | bytearray)
     try:
-        message = json.loads(given) if raw else given
+        message = json.loads(value) if is_raw else value
     except (ValueError, RecursionError):
-        return _refused(types.PARSE_ERROR, NO_JSON, None)
-    if raw:  # Python reads it, the SDK does not: half a character, or too many levels
-        halved = any(0xD800 <= ord(sign) <= 0xDFFF for sign in json.dumps(message, ensure_ascii=False))
-        return _refused(types.PARSE_ERROR, NO_UNICODE if halved else TOO_DEEP, _id_of(message))
-    words = NO_BATCHES if isinstance(message, list) else NO_MESSAGE
-    return _refused(types.INVALID_REQUEST, words, _id_of(message))
+        return _protocol_error(types.PARSE_ERROR, NO_JSON, None)
+    if is_raw:  # Python reads it, the SDK doesn't: lone surrogates, or nested too deeply
+        has_surrogates = any(
+            0xD800 <= ord(sign) <= 0xDFFF for sign in json.dumps(message, ensure_ascii=False)
+        )
+        return _protocol_error(types.PARSE_ERROR, NO_UNICODE if has_surrogates else TOO_DEEP, _id_of(message))
+    text = NO_BATCHES if isinstance(message, list) else NO_MESSAGE
+    return _protocol_error(types.INVALID_REQUEST, text, _id_of(message))
 
 
-def _refused(code: int, words: str, request: types.RequestId | None) -> types.JSONRPCError:
-    told = types.ErrorData(code=code, message=words, data={"code": "INVALID_INPUT"})
-    return types.JSONRPCError(jsonrpc="2.0", id=request, error=told)
+def _protocol_error(code: int, text: str, request: types.RequestId | None) -> types.JSONRPCError:
+    error = types.ErrorData(code=code, message=text, data={"code": "INVALID_INPUT"})
+    return types.JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
 
-def _given(error: ValidationError) -> Any:
-    inputs = [one["input"] for one in error.errors(include_url=False)]
-    return next((one for one in inputs if isinstance(one, dict) and "jsonrpc" in one), inputs[0])
+def _invalid_value(error: ValidationError) -> Any:
+    inputs = [value["input"] for value in error.errors(include_url=False)]
+    return next((value for value in inputs if isinstance(value, dict) and "jsonrpc" in value), inputs[0])
 
 
 def _id_of(message: Any) -> types.RequestId | None:
-    """Whom to answer, where that can be told: a client waits for its own id."""
-    found = message.get("id") if isinstance(message, dict) else None
-    usable = isinstance(found, int | str) and not isinstance(found, bool) and str(found).isprintable()
-    return found if usable else None
+    """Return the id of the request to answer, if it has a usable one."""
+    message_id = message.get("id") if isinstance(message, dict) else None
+    is_usable = (
+        isinstance(message_id, int | str)
+        and not isinstance(message_id, bool)
+        and str(message_id).isprintable()
+    )
+    return message_id if is_usable else None

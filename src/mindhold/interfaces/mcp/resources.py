@@ -48,14 +48,14 @@ TEMPLATES = [
 
 @dataclass(frozen=True, slots=True)
 class ResourceAddress:
-    """What a memory:// address names."""
+    """The resource that a memory:// address names."""
 
     kind: str
     name: str
 
 
 def parse_address(uri: str) -> ResourceAddress:
-    """Raises InvalidInput for an address that is none of ours."""
+    """Parse a memory:// address. Raises InvalidInput."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -67,24 +67,24 @@ def parse_address(uri: str) -> ResourceAddress:
     if parts.scheme == SCHEME and host == _SUMMARY and len(path) == 2 and path[1] == "summary":
         return ResourceAddress("summary", path[0])
     if parts.scheme == SCHEME and host and not path:
-        return ResourceAddress("memory", host.lower())  # clients fold what stands in a host's place
+        return ResourceAddress("memory", host.lower())  # clients change the case of a URL's host
     raise InvalidInput(
         f"{uri[:120]!r} names no resource.",
         advice="There are memory://{id}, memory://scope/{name} and memory://project/{name}/summary.",
     )
 
 
-async def list_resources(work: CallContext) -> list[types.Resource]:
-    """Every scope, and each project's summary."""
+async def list_resources(context: CallContext) -> list[types.Resource]:
+    """List every scope and every project summary."""
     from mindhold.memories.filters import LIST
     from mindhold.projects.scope_operations import LIST_SCOPES
 
-    scopes = (await work.run(LIST_SCOPES)).scopes[:MOST_LISTED]
+    scopes = (await context.run(LIST_SCOPES)).scopes[:MOST_LISTED]
     resources = [_scope_resource(scope) for scope in scopes]
-    told = (await work.run(LIST, topic=SUMMARY_TOPIC, kinds=["context"], limit=MOST_LISTED)).memories
-    summed = {memory.scope for memory in told}
+    summaries = (await context.run(LIST, topic=SUMMARY_TOPIC, kinds=["context"], limit=MOST_LISTED)).memories
+    summarised = {memory.scope for memory in summaries}
     for scope in scopes:
-        if scope.name in summed:
+        if scope.name in summarised:
             resources.append(
                 types.Resource(
                     uri=f"memory://project/{quote(scope.name, safe='')}/summary",
@@ -96,18 +96,18 @@ async def list_resources(work: CallContext) -> list[types.Resource]:
     return resources
 
 
-async def read_resource(work: CallContext, uri: str) -> types.ReadResourceResult:
-    """Its content as JSON. Raises InvalidInput, NotFound."""
+async def read_resource(context: CallContext, uri: str) -> types.ReadResourceResult:
+    """Read a resource as JSON. Raises InvalidInput, NotFound."""
     from mindhold.projects.summary_update import PROJECT_SUMMARY
 
     address = parse_address(uri)
     if address.kind == "scope":
-        found = await _scope(work, address.name)
+        document = await _read_scope(context, address.name)
     elif address.kind == "summary":
-        found = (await work.run(PROJECT_SUMMARY, project=address.name)).model_dump(mode="json")
+        document = (await context.run(PROJECT_SUMMARY, project=address.name)).model_dump(mode="json")
     else:
-        found = await _memory(work, address.name)
-    text = json.dumps({"notice": NOTICE, **neutralize_values(found)}, ensure_ascii=False, indent=1)
+        document = await _read_memory(context, address.name)
+    text = json.dumps({"notice": NOTICE, **neutralize_values(document)}, ensure_ascii=False, indent=1)
     contents = types.TextResourceContents(uri=uri, mime_type=JSON, text=text)
     return types.ReadResourceResult(contents=[contents])
 
@@ -122,36 +122,36 @@ def _scope_resource(scope: Any) -> types.Resource:
     )
 
 
-async def _scope(work: CallContext, name: str) -> dict[str, Any]:
+async def _read_scope(context: CallContext, name: str) -> dict[str, Any]:
     from mindhold.memories.filters import LIST
     from mindhold.projects.scope_operations import SHOW_SCOPE
 
-    scope = await work.run(SHOW_SCOPE, name=name)
+    scope = await context.run(SHOW_SCOPE, name=name)
     from mindhold.engine import LEAST_TRUST
 
-    page = await work.run(LIST, scope=name, limit=MOST_OF_A_SCOPE, minimum_trust=LEAST_TRUST)
+    page = await context.run(LIST, scope=name, limit=MOST_OF_A_SCOPE, minimum_trust=LEAST_TRUST)
     return {
         "scope": scope.model_dump(mode="json"),
         "total": page.total,
-        "memories": [_short(memory) for memory in page.memories],
+        "memories": [_summary_fields(memory) for memory in page.memories],
     }
 
 
-async def _memory(work: CallContext, memory_id: str) -> dict[str, Any]:
+async def _read_memory(context: CallContext, memory_id: str) -> dict[str, Any]:
     from mindhold.engine import LEAST_TRUST
     from mindhold.memories.filters import SHOW
 
-    shown = await work.run(SHOW, id=memory_id)
-    if shown.memory.status in ("forgotten", "quarantined") or shown.memory.trust < LEAST_TRUST:
+    result = await context.run(SHOW, id=memory_id)
+    if result.memory.status in ("forgotten", "quarantined") or result.memory.trust < LEAST_TRUST:
         raise MemoryNotFound(memory_id)
-    found: dict[str, Any] = shown.model_dump(mode="json", exclude_none=True)
-    return found
+    document: dict[str, Any] = result.model_dump(mode="json", exclude_none=True)
+    return document
 
 
-def _short(memory: Any) -> dict[str, Any]:
+def _summary_fields(memory: Any) -> dict[str, Any]:
     names = ("id", "content", "kind", "topic", "tags", "importance", "occurred")
-    found: dict[str, Any] = memory.model_dump(mode="json", include=set(names))
-    return found
+    document: dict[str, Any] = memory.model_dump(mode="json", include=set(names))
+    return document
 
 
 MOST_KNOWN = 15
@@ -184,22 +184,22 @@ PROMPTS = [
 ]
 
 
-async def get_prompt(work: CallContext, name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
-    """The filled-in prompt. Raises InvalidInput."""
-    known = {one.name: one for one in PROMPTS}
-    if name not in known:
-        raise InvalidInput(f"Unknown prompt: {name[:80]}.", advice=f"There are: {', '.join(known)}.")
-    for argument in known[name].arguments or []:
+async def get_prompt(context: CallContext, name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
+    """Return a prompt with its arguments filled in. Raises InvalidInput."""
+    prompts = {prompt.name: prompt for prompt in PROMPTS}
+    if name not in prompts:
+        raise InvalidInput(f"Unknown prompt: {name[:80]}.", advice=f"There are: {', '.join(prompts)}.")
+    for argument in prompts[name].arguments or []:
         if argument.required and not arguments.get(argument.name, "").strip():
             raise InvalidInput(f"The argument {argument.name} is missing.", advice="Give it and ask again.")
     if name == "remember_this":
-        words = _remember(arguments)
+        text = _remember_prompt(arguments)
     elif name == "what_do_you_know":
-        words = await _known(work, arguments)
+        text = await _known_prompt(context, arguments)
     else:
-        words = REFLECT
-    message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=words))
-    return types.GetPromptResult(description=known[name].description, messages=[message])
+        text = REFLECT
+    message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+    return types.GetPromptResult(description=prompts[name].description, messages=[message])
 
 
 REFLECT = (
@@ -210,7 +210,7 @@ REFLECT = (
 )
 
 
-def _remember(arguments: Mapping[str, str]) -> str:
+def _remember_prompt(arguments: Mapping[str, str]) -> str:
     topic = arguments.get("topic", "").strip()
     about = f" under the topic {json.dumps(topic)}" if topic else ""
     return (
@@ -220,17 +220,17 @@ def _remember(arguments: Mapping[str, str]) -> str:
     )
 
 
-async def _known(work: CallContext, arguments: Mapping[str, str]) -> str:
+async def _known_prompt(context: CallContext, arguments: Mapping[str, str]) -> str:
     from mindhold.memories.recall import RECALL
 
     subject = arguments["subject"]
     project = arguments.get("project", "").strip() or None
     try:
-        given = {"scope": project, "everywhere": project is None, "limit": MOST_KNOWN}
-        hits = (await work.run(RECALL, query=subject, **given)).hits
-    except NotFound:  # a project that nothing is known of
+        filters = {"scope": project, "everywhere": project is None, "limit": MOST_KNOWN}
+        hits = (await context.run(RECALL, query=subject, **filters)).hits
+    except NotFound:  # an unknown project
         hits = []
-    known = [
+    memories = [
         {
             "id": hit.id,
             "type": hit.kind,
@@ -240,9 +240,9 @@ async def _known(work: CallContext, arguments: Mapping[str, str]) -> str:
         for hit in hits
         if hit.status == "active"
     ]
-    if not known:
+    if not memories:
         return f"Tell me that nothing is remembered about {json.dumps(subject)}, and ask whether I want to tell you."
-    listing = json.dumps({"notice": NOTICE, "memories": known}, ensure_ascii=False, indent=1)
+    listing = json.dumps({"notice": NOTICE, "memories": memories}, ensure_ascii=False, indent=1)
     return (
         f"What do you know about {json.dumps(subject)}? Answer from the memories below, name the date where it "
         f"matters, and say where they contradict each other or may be out of date.\n\n{listing}"

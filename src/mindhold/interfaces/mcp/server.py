@@ -61,27 +61,27 @@ FAULT = "Something went wrong inside Mindhold."
 
 
 class InternalFault(MindholdError):
-    """Ours, not the caller's."""
+    """A bug in Mindhold, not a mistake of the caller."""
 
     code = UNEXPECTED
 
 
 class _Protocol(Server[Any]):
-    """Every transport says that the tools may change; the SDK's HTTP manager asks for no options of ours."""
+    """The SDK's server, which announces on every transport that the list of tools may change."""
 
     def create_initialization_options(
-        self, notification_options: NotificationOptions | None = None, *args: Any, **given: Any
+        self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
     ) -> InitializationOptions:
-        chosen = notification_options or NotificationOptions(tools_changed=True)
-        return super().create_initialization_options(chosen, *args, **given)
+        options = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(options, *args, **kwargs)
 
 
 def unobserved(_tool: str, _outcome: str, _seconds: float) -> None:
-    """For doors that keep no counts."""
+    """Ignore the outcome of a call, for transports without metrics."""
 
 
 class McpServer:
-    """One for a process; every transport serves it."""
+    """The MCP server of a process, shared by every transport."""
 
     def __init__(
         self,
@@ -101,23 +101,23 @@ class McpServer:
         self._bus = InMemorySubscriptionBus()
         self.listening = ListenHandler(self._bus)
         self.conversations = OpenConversations(self._ended)
-        self.on_initialize: OnInitialize | None = None  # for a transport whose sessions are kept
-        self.goes_on: GoesOn | None = None  # whether such a session may come back
+        self.on_initialize: OnInitialize | None = None  # set by a transport that stores its sessions
+        self.goes_on: GoesOn | None = None  # whether a stored session still exists
         self.protocol = self._protocol()
 
     @property
     def toolbox(self) -> Toolbox:
-        """The tools served now; made when first asked for, since a start must be quick."""
+        """The tools served now; built when first needed, for a quick start."""
         if self._toolbox is None:
             self._toolbox = Toolbox(self._settings.toolsets)
         return self._toolbox
 
     async def serve_toolsets(self, toolsets: str) -> None:
-        """Change what is served, and tell every client. Raises InvalidInput for an unknown toolset."""
-        chosen = Toolbox(toolsets)
-        if chosen.toolsets == self.toolbox.toolsets:
+        """Change the served toolsets and notify every client. Raises InvalidInput for an unknown toolset."""
+        toolbox = Toolbox(toolsets)
+        if toolbox.toolsets == self.toolbox.toolsets:
             return
-        self._toolbox = chosen
+        self._toolbox = toolbox
         self.protocol.instructions = instructions_for(toolsets)
         for conversation in self.conversations:
             if conversation.session is not None:
@@ -125,11 +125,11 @@ class McpServer:
         await self._bus.publish(ToolsListChanged())
 
     async def end_conversations(self) -> None:
-        """All that are open, for a server that stops before its clients go."""
+        """End every open conversation, when the server stops before its clients."""
         await self.conversations.end_all()
 
     def options(self) -> InitializationOptions:
-        """What `initialize` answers."""
+        """Return the answer to `initialize`."""
         return self.protocol.create_initialization_options()
 
     def _protocol(self) -> Server[Any]:
@@ -153,11 +153,11 @@ class McpServer:
             on_subscriptions_listen=self.listening,
         )
         server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
-        server.middleware += [_without_traces, self._follow]
+        server.middleware += [_translate_errors, self._follow]
         return server
 
     async def _follow(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Begin the conversation with its first request, and the engine once `initialize` is answered."""
+        """Begin a conversation at its first request, and open Mindhold once `initialize` is answered."""
         if ctx.method == "initialize":
             return await self._begin(ctx, call_next)
         if is_stateless(ctx):
@@ -168,8 +168,8 @@ class McpServer:
         if ctx.request_id is not None and self.conversations.of(connection) is None:
             name = connection.session_id or connection.state.setdefault("conversation", new_name())
             caller = caller_of(ctx, local=self._local)
-            begun = McpConversation(name, caller, ctx.session, session_id=connection.session_id)
-            self.conversations.begin(connection, begun)
+            conversation = McpConversation(name, caller, ctx.session, session_id=connection.session_id)
+            self.conversations.begin(connection, conversation)
         return await call_next(ctx)
 
     async def _begin(self, ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -185,7 +185,7 @@ class McpServer:
         return types.ListToolsResult(tools=self.toolbox.definitions())
 
     def _input_schema(self, name: str) -> dict[str, Any] | None:
-        """For the SDK's look at a request's headers, which would list all tools for it."""
+        """Return a tool's input schema to the SDK, which would otherwise list all tools to check headers."""
         return next((tool.input_schema for tool in self.toolbox.definitions() if tool.name == name), None)
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -200,7 +200,7 @@ class McpServer:
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
-        except Exception:  # the outermost handler of a call: the client gets words, the log gets the trace
+        except Exception:  # the outermost handler: the log gets the trace, the client a message
             outcome = "internal"
             log.exception("tool %s failed", tool.name)
             return tool_error(InternalFault(FAULT, advice="`mindhold doctor` may help."))
@@ -219,11 +219,11 @@ class McpServer:
         caller = caller_of(ctx, local=self._local)
         running = await self._opening.running()
         conversation = self._conversation(ctx)
-        async with progress_reporter(ctx) as told:
+        async with progress_reporter(ctx) as progress:
             output = await running.run(
                 request.operation,
                 request.given,
-                progress=told,
+                progress=progress,
                 caller=caller,
                 model=offered_model(ctx, self._settings.llm, spent=self._spent),
                 conversation=conversation.id if conversation else None,
@@ -234,7 +234,7 @@ class McpServer:
         if conversation:
             if tool.effect != "reads":
                 conversation.agents.add(request.agent or caller.agent)
-            await _tell(ctx, conversation, getattr(output, "notice", ""))
+            await _send_notice(ctx, conversation, getattr(output, "notice", ""))
         return answer
 
     async def _list_resources(self, ctx: Context, _params: Any) -> types.ListResourcesResult:
@@ -251,8 +251,10 @@ class McpServer:
         except (NotFound, InvalidInput) as error:
             modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
             code = types.INVALID_PARAMS if modern else NOT_FOUND_BEFORE_2026
-            told = {"uri": str(params.uri), "code": error.code}
-            raise MCPError(code, neutralize(f"{error.message} {advice_for(error)}".strip()), told) from error
+            details = {"uri": str(params.uri), "code": error.code}
+            raise MCPError(
+                code, neutralize(f"{error.message} {advice_for(error)}".strip()), details
+            ) from error
 
     async def _list_prompts(self, _ctx: Context, _params: Any) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=resources.PROMPTS)
@@ -261,14 +263,14 @@ class McpServer:
         return await resources.get_prompt(await self._work(ctx), params.name, params.arguments or {})
 
     async def _complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """Names of scopes, wherever one is asked for."""
+        """Complete the names of scopes."""
         from mindhold.projects.scope_operations import LIST_SCOPES
 
         values: list[str] = []
         if params.argument.name in ("name", "project"):
             scopes = (await (await self._work(ctx)).run(LIST_SCOPES)).scopes
-            begun = params.argument.value.casefold()
-            values = [scope.name for scope in scopes if scope.name.casefold().startswith(begun)]
+            prefix = params.argument.value.casefold()
+            values = [scope.name for scope in scopes if scope.name.casefold().startswith(prefix)]
         completion = types.Completion(values=values[:100], total=len(values), has_more=len(values) > 100)
         return types.CompleteResult(completion=completion)
 
@@ -278,7 +280,7 @@ class McpServer:
         return types.EmptyResult()
 
     def _conversation(self, ctx: Context) -> McpConversation | None:
-        """Over stdio one process is one conversation, also where the protocol has no sessions."""
+        """Return the request's conversation. Over stdio a process has one, even if the protocol has no sessions."""
         if is_stateless(ctx):
             return self.conversations.lone(self._local) if ctx.request is None else None
         return self.conversations.of(connection_of(ctx))
@@ -287,7 +289,7 @@ class McpServer:
         return CallContext(await self._opening.running(), caller_of(ctx, local=self._local))
 
     async def keep_conversations(self) -> None:
-        """Say of those that are open that they are still there, however silent: for upkeep, now and then."""
+        """Mark open conversations as alive, even if they are silent; upkeep calls it now and then."""
         from mindhold.conversations.sessions import GO_ON
 
         running = self._opening.opened
@@ -295,64 +297,66 @@ class McpServer:
             return
         for conversation in self.conversations:
             for agent in sorted(conversation.agents):
-                with _on_its_own("a conversation could not be kept open"):
+                with _errors_logged("a conversation could not be kept open"):
                     await _work(running, conversation, agent).run(GO_ON, conversation=conversation.id)
 
     async def session_ended(self, session_id: str) -> None:
-        """By its owner. Ended by its name: since a restart, or at another server, others may have written in it."""
+        """End a session's conversations by its id: other servers, or this one before a restart, may have written in them."""
         from mindhold.conversations.endings import END_SESSION
 
         running = self._opening.opened
         if running is not None:
-            with _on_its_own("a session's conversations could not be ended"):  # then their silence ends them
+            with _errors_logged("a session's conversations could not be ended"):  # else they end by silence
                 await call_operation(running, END_SESSION, conversation=session_id)
 
     async def _ended(self, conversation: McpConversation) -> None:
-        """What a conversation leaves behind, for each agent that was spoken for. Where nothing was stored: nothing."""
+        """Reflect on an ended conversation, for each agent that stored something in it."""
         from mindhold.conversations.endings import END_CONVERSATION
 
         running = self._opening.opened
         if running is None:
             return
-        over = True
-        with _on_its_own("whether a session goes on could not be found out"):
+        is_over = True
+        with _errors_logged("whether a session goes on could not be found out"):
             if conversation.session_id and self.goes_on:
-                over = False  # what may come back keeps its working memory; silence ends it otherwise
-                over = not await self.goes_on(conversation.session_id)
+                is_over = False  # a session that may resume keeps its working memory
+                is_over = not await self.goes_on(conversation.session_id)
         for agent in sorted(conversation.agents):
-            with _on_its_own("a conversation could not be reflected on"):
-                work = _work(running, conversation, agent)
-                await work.run(END_CONVERSATION, conversation=conversation.id, over=over)
+            with _errors_logged("a conversation could not be reflected on"):
+                context = _work(running, conversation, agent)
+                await context.run(END_CONVERSATION, conversation=conversation.id, over=is_over)
 
 
 @contextmanager
-def _on_its_own(failed: str) -> Iterator[None]:
-    """An outermost handler: what comes after this one must be done too."""
+def _errors_logged(message: str) -> Iterator[None]:
+    """Log any error and go on, so that the next step runs too."""
     try:
         yield
     except MindholdError as error:
-        log.warning("%s: %s", failed, error.code)
+        log.warning("%s: %s", message, error.code)
     except Exception:
-        log.exception(failed)
+        log.exception(message)
 
 
 def _work(running: OpenMindhold, conversation: McpConversation, agent: str) -> CallContext:
     return CallContext(running, replace(conversation.caller, agent=agent))
 
 
-async def _tell(ctx: Context, conversation: McpConversation, notice: str) -> None:
-    """Tell the client what its person may want to know, such as a rung that is lower than it could be; each once."""
-    quiet = LEVELS.index(conversation.log_level) > LEVELS.index("notice")
-    if not notice or quiet or notice in conversation.told or is_stateless(ctx):
-        return  # without sessions a client asks for logs call by call, and none does
-    conversation.told.add(notice)
+async def _send_notice(ctx: Context, conversation: McpConversation, notice: str) -> None:
+    """Send the client a notice once, such as that search runs without a model."""
+    is_muted = LEVELS.index(conversation.log_level) > LEVELS.index("notice")
+    if not notice or is_muted or notice in conversation.sent_notices or is_stateless(ctx):
+        return  # without sessions there is no log stream
+    conversation.sent_notices.add(notice)
     params = types.LoggingMessageNotificationParams(level="notice", logger="mindhold", data=notice)
-    with suppress(MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError):  # what was done stays done
+    with suppress(
+        MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError
+    ):  # the call itself succeeded
         await ctx.session.send_notification(types.LoggingMessageNotification(params=params), ctx.request_id)
 
 
-async def _without_traces(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """A fault of ours is told as such: its trace goes to the log, never to the client."""
+async def _translate_errors(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Turn errors into protocol errors. A trace goes to the log, never to the client."""
     try:
         return await call_next(ctx)
     except MCPError:
@@ -369,8 +373,8 @@ async def _without_traces(ctx: Context, call_next: CallNext) -> HandlerResult:
 
 
 def _protocol_error(error: MindholdError) -> MCPError:
-    asked_wrongly = isinstance(error, InvalidInput | NotFound | Refused)
-    code = types.INVALID_PARAMS if asked_wrongly else types.INTERNAL_ERROR
+    is_callers_fault = isinstance(error, InvalidInput | NotFound | Refused)
+    code = types.INVALID_PARAMS if is_callers_fault else types.INTERNAL_ERROR
     advice = advice_for(error)
     return MCPError(
         code,

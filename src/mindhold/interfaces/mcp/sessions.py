@@ -53,9 +53,9 @@ class _Event:
 
 
 class SessionEvents(EventStore):
-    """One session's events: ids of streams repeat from one session to another, so each has its own.
+    """The latest events of one session; each session has its own, because stream ids repeat between sessions.
 
-    The ids of events differ from those that another server, or this one before a restart, gave to the same session.
+    Event ids start with a random name, so they differ between servers and restarts.
     """
 
     def __init__(self, *, most: int = MOST_EVENTS, characters: int = MOST_CHARACTERS) -> None:
@@ -66,7 +66,7 @@ class SessionEvents(EventStore):
         self._name = token_hex(4)
 
     async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
-        """Its id; the oldest events make room."""
+        """Store an event and return its id; the oldest events are dropped if space runs out."""
         event = _Event(f"{self._name}-{next(self._numbers)}", stream_id, message, _weight(message))
         self._events.append(event)
         self._room -= event.weight
@@ -77,9 +77,9 @@ class SessionEvents(EventStore):
     async def replay_events_after(
         self, last_event_id: EventId, send_callback: EventCallback
     ) -> StreamId | None:
-        """What came after on the same stream; None for an id that is unknown here."""
+        """Send the later events of the same stream; returns None for an unknown id."""
         events = list(self._events)
-        last = next((place for place, one in enumerate(events) if one.id == last_event_id), None)
+        last = next((index for index, stored in enumerate(events) if stored.id == last_event_id), None)
         if last is None:
             return None
         stream = events[last].stream
@@ -109,14 +109,14 @@ log = logging.getLogger("mindhold.mcp")
 Find = Callable[[str], Awaitable["FoundVisit | None"]]
 Tell = Callable[[str], Awaitable[None]]
 GoesOn = Callable[[str], Awaitable[bool]]
-SHARE_OF_ONE = 10  # a credential may hold at most this part of all sessions
+SHARE_OF_ONE = 10  # one credential may hold at most a tenth of all sessions
 
 
 class Sessions(StreamableHTTPSessionManager):
-    """Takes up sessions that it did not open itself."""
+    """The SDK's session manager, which also resumes sessions that it didn't open itself."""
 
-    def __init__(self, *args: Any, find: Find, used: GoesOn, end: Tell, **given: Any) -> None:
-        super().__init__(*args, **given)
+    def __init__(self, *args: Any, find: Find, used: GoesOn, end: Tell, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._find = find
         self._used = used
         self._end = end
@@ -125,22 +125,22 @@ class Sessions(StreamableHTTPSessionManager):
         return len(self._server_instances)
 
     def _is_owner(self, session_id: str, requestor: AuthorizationContext | None) -> bool:
-        known = session_id in self._server_instances
-        return known and self._session_owners.get(session_id) == requestor
+        is_known = session_id in self._server_instances
+        return is_known and self._session_owners.get(session_id) == requestor
 
     async def _handle_stateful_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         session_id = Request(scope).headers.get(MCP_SESSION_ID_HEADER)
         requestor = requestor_of(scope)
         if session_id is not None and session_id not in self._server_instances:
-            await self._take_up(session_id, requestor)
+            await self._resume(session_id, requestor)
         if session_id is not None and self._is_owner(session_id, requestor):
             if scope["method"] == "DELETE":
-                # An end is kept before the client hears of it: it may ask on another connection at once.
+                # Store the end before the client gets the answer: it may ask on another connection at once.
                 await self._end(session_id)
-            elif not await self._used(session_id):  # it was ended at another server
-                ended = self._server_instances.get(session_id)  # another request may have been quicker
-                if ended is not None:
-                    await ended.terminate()
+            elif not await self._used(session_id):  # another server ended it
+                transport = self._server_instances.get(session_id)  # another request may have ended it
+                if transport is not None:
+                    await transport.terminate()
         await super()._handle_stateful_request(scope, receive, send)
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
@@ -150,17 +150,17 @@ class Sessions(StreamableHTTPSessionManager):
         return transport
 
     def _has_room(self, requestor: AuthorizationContext | None) -> bool:
-        """Nobody but the person at this machine may take everybody's."""
+        """Whether the caller may open a session. Only the local user may use up all of them."""
         most = self.max_sessions or 0
         if requestor is None:
             return len(self._server_instances) < most
-        held = sum(1 for owner in self._session_owners.values() if owner == requestor)
-        return len(self._server_instances) < most and held < max(1, most // SHARE_OF_ONE)
+        own_sessions = sum(1 for owner in self._session_owners.values() if owner == requestor)
+        return len(self._server_instances) < most and own_sessions < max(1, most // SHARE_OF_ONE)
 
-    async def _take_up(self, session_id: str, requestor: AuthorizationContext | None) -> None:
+    async def _resume(self, session_id: str, requestor: AuthorizationContext | None) -> None:
         visit = await self._find(session_id)
-        known = visit is not None and visit.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
-        if visit is None or not known or visit.owner != owner_name(requestor):
+        is_supported = visit is not None and visit.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+        if visit is None or not is_supported or visit.owner != owner_name(requestor):
             return
         async with self._session_creation_lock:
             if session_id in self._server_instances or not self._has_room(requestor):
@@ -177,9 +177,9 @@ class Sessions(StreamableHTTPSessionManager):
                 self._session_owners[session_id] = requestor
             self._server_instances[session_id] = transport
             assert self._task_group is not None
-            await self._task_group.start(self._go_on, session_id, transport, visit)
+            await self._task_group.start(self._serve_resumed, session_id, transport, visit)
 
-    async def _go_on(
+    async def _serve_resumed(
         self,
         session_id: str,
         transport: StreamableHTTPServerTransport,
@@ -202,20 +202,20 @@ class Sessions(StreamableHTTPSessionManager):
                     await serve_connection(
                         self.app, dispatcher, connection=connection, lifespan_state=self._lifespan_state
                     )
-        except Exception:  # one session's fault is not the others'
+        except Exception:  # a failed session must not end the others
             log.exception("a session that was taken up again failed")
         finally:
             await self._discard_session(session_id, transport)
 
 
 def requestor_of(scope: Scope) -> AuthorizationContext | None:
-    """The credential behind a request, as the SDK compares them."""
+    """Return the credential of a request, as the SDK compares them."""
     user = scope.get("user")
     return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
 
 
 def owner_name(requestor: AuthorizationContext | None) -> str:
-    """The same, as text to keep."""
+    """Return the credential as text to store."""
     if requestor is None:
         return ""
     return "\n".join([requestor["client_id"], requestor["issuer"] or "", requestor["subject"] or ""])

@@ -26,7 +26,7 @@ LASTING = "subscriptions/listen"  # stays open as long as the client does
 
 
 async def serve_stdio(server: McpServer) -> None:
-    """Until the client closes its end. The SDK keeps everything else that is printed off the wire."""
+    """Serve until the client closes its end. The SDK keeps stray output off the wire."""
     lines: Any = _Lines()  # the SDK only iterates over it
     async with stdio_server(stdin=lines) as (incoming, outgoing):
         answers = _Answers(outgoing)
@@ -35,7 +35,7 @@ async def serve_stdio(server: McpServer) -> None:
 
 
 class _Lines:
-    """Standard input, taken from everybody else. Bytes that are no UTF-8 stay recognisable, so that they are refused."""
+    """Lines of standard input, which nothing else can read then. Invalid UTF-8 stays visible, so that it is refused."""
 
     def __init__(self) -> None:
         private = os.dup(0)
@@ -47,13 +47,13 @@ class _Lines:
 
     async def __aiter__(self) -> AsyncIterator[str]:
         async for line in self._file:
-            bare = line.removeprefix("\ufeff")  # some shells begin with a mark
+            bare = line.removeprefix("\ufeff")  # some shells write a byte order mark
             if bare.strip():
                 yield bare
 
 
 class _Answers:
-    """The way out, which knows what is still to be answered: a client may close its end behind its last request."""
+    """The output stream, which knows the open requests: a client may close its end right after the last request."""
 
     def __init__(self, outgoing: WriteStream[SessionMessage]) -> None:
         self._outgoing = outgoing
@@ -61,7 +61,7 @@ class _Answers:
         self._none_open = anyio.Event()
 
     def expect(self, item: SessionMessage) -> None:
-        """Note what this message asks for, or asks for no longer."""
+        """Note an opened or cancelled request."""
         message = item.message
         if isinstance(message, types.JSONRPCRequest) and message.method != LASTING:
             self._open.add(message.id)
@@ -69,7 +69,7 @@ class _Answers:
             self._open.discard((message.params or {}).get("requestId", ""))
 
     async def all_sent(self) -> None:
-        """Bounded: a request that never ends can't keep the process."""
+        """Wait until all requests are answered, for a limited time."""
         with anyio.move_on_after(LAST_ANSWERS_SECONDS):
             while self._open:
                 self._none_open = anyio.Event()
@@ -99,7 +99,7 @@ class _Answers:
 async def _messages(
     incoming: ReadStream[SessionMessage | Exception], answers: _Answers
 ) -> AsyncIterator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
-    """What comes in; a line that is no message is answered here, since the SDK passes over it in silence."""
+    """Relay incoming messages; a line that is no message is answered here, because the SDK ignores it."""
     send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
     async def relay() -> None:
