@@ -197,7 +197,7 @@ def test_every_day_has_its_file_and_old_ones_go(tmp_path: Path) -> None:
     (tmp_path / "mindhold-2024-02-27.log").write_text("younger")
     (tmp_path / "notes.log").write_text("not ours")
     handler = DailyFile(tmp_path, keep_days=3)
-    handler.setFormatter(JsonLineFormatter(frank=False))
+    handler.setFormatter(JsonLineFormatter(verbose=False))
     for day, hour in ((28, 23), (29, 0), (29, 5)):
         handler.emit(_record(datetime(2024, 2, day, hour, 59, tzinfo=UTC)))
     handler.close()
@@ -211,7 +211,7 @@ def test_every_day_has_its_file_and_old_ones_go(tmp_path: Path) -> None:
 
 
 def test_what_others_log_is_not_quoted() -> None:
-    lines = JsonLineFormatter(frank=False)
+    lines = JsonLineFormatter(verbose=False)
     when = datetime(2024, 2, 28, tzinfo=UTC)
     foreign = lines.format(_record(when, f"Received: {TEXT}", name="mcp.server.sse"))
     assert "otter" not in foreign

@@ -23,7 +23,7 @@ def record(message: str) -> logging.LogRecord:
 
 def daily(folder: Path, *, shared: bool = True) -> DailyFile:
     handler = DailyFile(folder, keep_days=3, shared=shared)
-    handler.setFormatter(JsonLineFormatter(frank=False))
+    handler.setFormatter(JsonLineFormatter(verbose=False))
     return handler
 
 
@@ -45,7 +45,7 @@ def test_a_process_may_have_files_of_its_own_which_go_as_the_others_do(tmp_path:
 
 def bounded(folder: Path, most_bytes: int) -> DailyFile:
     handler = DailyFile(folder, keep_days=3, most_bytes=most_bytes)
-    handler.setFormatter(JsonLineFormatter(frank=False))
+    handler.setFormatter(JsonLineFormatter(verbose=False))
     return handler
 
 

@@ -1,4 +1,4 @@
-"""What every interface needs from the program that starts it, so that no interface imports the composition root."""
+"""Protocols of an open Mindhold for the interfaces, so that none imports the composition root."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 I = TypeVar("I", bound="Input")  # noqa: E741
 O = TypeVar("O", bound="Output")  # noqa: E741
-CALLER_KEY = "mindhold.caller"  # where the HTTP door leaves the caller in a request's scope
-ProgressCallback = Callable[[str, int, int | None], None]  # what is being done, how much of it, of how much
+CALLER_KEY = "mindhold.caller"  # key of the caller in the scope of an HTTP request
+ProgressCallback = Callable[[str, int, int | None], None]  # step, done, total
 
 
 class OperationRunner(Protocol):
-    """Whoever answers operations: a Mindhold that is open here, or a server elsewhere."""
+    """Runs operations: a Mindhold open in this process, or a remote server."""
 
     @property
     def loaded(self) -> LoadedSettings:
         """The settings that it was opened with."""
 
     def warm(self, *, patient: bool = True) -> None:
-        """Say that meaning will be needed. Unless `patient`, questions don't wait for it."""
+        """Start loading the embedding model. Unless `patient`, searches don't wait for it."""
 
     async def run(
         self,
@@ -44,40 +44,40 @@ class OperationRunner(Protocol):
         key: str | None = None,
         on_repeat: Callable[[], None] = ...,
     ) -> O:
-        """One operation; with a key, a writing one is done once and answered alike. Raises MindholdError."""
+        """Run an operation. A write with the same `key` runs once and repeats its answer. Raises MindholdError."""
 
 
 class OpenMindhold(OperationRunner, Protocol):
-    """An open Mindhold, and what keeps it in good order."""
+    """An open Mindhold in this process, with the hooks for background work."""
 
     async def refresh_hook_caches(self) -> None:
-        """Make anew what hooks hand out, if something was written since. Never raises."""
+        """Rebuild the hook caches if something was written since. Never raises."""
 
     def conversation_roots(self) -> list[Path]:
-        """The folders under which past conversations lie, of those that are there. Blocks."""
+        """Return the existing folders of past conversations. Blocks."""
 
     @property
     def history_behind(self) -> bool:
-        """Whether more conversations wait to be indexed than a question may read."""
+        """Whether more conversations wait for indexing than a search may read."""
 
     async def await_history_behind(self) -> None:
-        """Until that is so."""
+        """Wait until `history_behind` is true."""
 
     async def index_in_background(self) -> bool:
-        """Whether a process of its own is at it now: one that was started, or was there already."""
+        """Start a process that indexes, unless one runs; return whether one runs now."""
 
     async def await_job(self, seconds: float) -> bool:
-        """Until a job is queued, here or by another server, at most so long. Whether one was."""
+        """Wait up to `seconds` until a job is queued, also by another server; return whether one was."""
 
     async def await_urgent_job(self, seconds: float) -> None:
-        """Until somebody waits for a job that was just queued here, at most so long."""
+        """Wait up to `seconds` until somebody waits for a job that was queued here."""
 
     async def await_change(self, seen: int, seconds: float) -> int:
-        """Until this process wrote more than was `seen`, at most so long. Begins at -1; give back what it answers."""
+        """Wait up to `seconds` until this process writes; pass -1 first, then the number that was returned."""
 
 
 def local_caller(loaded: LoadedSettings) -> Caller:
-    """The person at this machine. An agent that was configured binds; the default one may speak for others."""
+    """Return the local user as a caller. A configured agent is fixed; the default one may act for others."""
     return Caller(agent=loaded.settings.agent, bound="agent" in loaded.sources)
 
 

@@ -19,7 +19,7 @@ from mindhold.hooks.event_queue import put_event
 from mindhold.hooks.fast_json import parse_record, write_json
 from mindhold.hooks.files import write_all
 from mindhold.hooks.worker_start import start_worker
-from mindhold.interfaces.hooks.streams import arguments, complain, read_all, stand_in
+from mindhold.interfaces.hooks.streams import fill_closed_streams, parse_arguments, read_all, report_error
 
 TYPE_CHECKING = False
 
@@ -30,80 +30,80 @@ if TYPE_CHECKING:
 
 LONGEST_MESSAGE = 20_000
 LONGEST_NAME = 4_096
-STARTING = "SessionStart"  # what is told next is made then
-ENDING = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")  # something worth capturing, perhaps
-TELLING = (STARTING, "UserPromptSubmit", "PostToolUse", "PostToolUseFailure")
+START = "SessionStart"  # the worker then prepares the next context
+CAPTURED = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")  # there may be something to capture
+ANSWERED = (START, "UserPromptSubmit", "PostToolUse", "PostToolUseFailure")
 
 
 def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
-    """The exit status: always 0. `argv` is the event, and `--home DIR` if need be."""
+    """Handle an event and return the exit status 0. `argv` has the event, and optionally `--home DIR`."""
     try:
-        stand_in()
-        name, given_home = arguments(argv)
-        if not is_skipped():
-            _hear(name, read_all(stdin), home=home_folder(override=given_home), stdout=stdout)
+        fill_closed_streams()
+        name, home_option = parse_arguments(argv)
+        if not skipped():
+            _handle(name, read_all(stdin), home=home_of(given=home_option), stdout=stdout)
     except BaseException as error:  # noqa: BLE001 - a hook never fails
-        complain(error)
+        report_error(error)
     return 0
 
 
-def _hear(name: str, raw: bytes, *, home: str, stdout: int) -> None:
-    given = parse_record(raw)
-    said = given.get("hook_event_name")
-    event = said if isinstance(said, str) and said else name
+def _handle(name: str, raw: bytes, *, home: str, stdout: int) -> None:
+    payload = parse_record(raw)
+    named_event = payload.get("hook_event_name")
+    event = named_event if isinstance(named_event, str) and named_event else name
     if has_skip_mark(
-        given.get("prompt"), given.get("last_assistant_message"), given.get("custom_instructions")
+        payload.get("prompt"), payload.get("last_assistant_message"), payload.get("custom_instructions")
     ):
         return
-    cwd = given.get("cwd")
+    cwd = payload.get("cwd")
     folder = project_dir(cwd=cwd if isinstance(cwd, str) else "")
     try:
-        if event in TELLING:
-            answer = _answer(event, given, home=home, folder=folder)
+        if event in ANSWERED:
+            answer = _answer(event, payload, home=home, folder=folder)
             if answer:
                 output = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
                 write_all(stdout, write_json(output).encode("ascii") + b"\n")
     finally:
-        if event == STARTING or (event in ENDING and capture_enabled()):
-            _leave_to_worker(event, given, home=home, folder=folder)
+        if event == START or (event in CAPTURED and captures()):
+            _leave_to_worker(event, payload, home=home, folder=folder)
 
 
-def _answer(event: str, given: dict[str, Any], *, home: str, folder: str) -> str:
+def _answer(event: str, payload: dict[str, Any], *, home: str, folder: str) -> str:
     from mindhold.interfaces.hooks.context import at_start, on_failure, on_prompt
 
-    if event == STARTING:
-        return at_start(home, given, folder)
+    if event == START:
+        return at_start(home, payload, folder)
     if event == "UserPromptSubmit":
-        return on_prompt(home, given, folder)
-    return on_failure(home, event, given, folder)
+        return on_prompt(home, payload, folder)
+    return on_failure(home, event, payload, folder)
 
 
-def _leave_to_worker(event: str, given: dict[str, Any], *, home: str, folder: str) -> None:
-    """In this order: who gives the lease up looks for events once more."""
-    if event == "SessionEnd" and given.get("reason") == "clear":
-        already_shown.reset_shown(home, _text(given, "session_id"))
-    put_event(home, _waiting(event, given, folder))
+def _leave_to_worker(event: str, payload: dict[str, Any], *, home: str, folder: str) -> None:
+    """Queue the event, then start the worker: in this order a worker that is about to end sees the event."""
+    if event == "SessionEnd" and payload.get("reason") == "clear":
+        already_shown.reset_shown(home, _text(payload, "session_id"))
+    put_event(home, _event_record(event, payload, folder))
     start_worker(home)
 
 
-def _waiting(event: str, given: dict[str, Any], folder: str) -> dict[str, Any]:
-    own = _text(given, "agent_transcript_path") if event == "SubagentStop" else ""
+def _event_record(event: str, payload: dict[str, Any], folder: str) -> dict[str, Any]:
+    agent_file = _text(payload, "agent_transcript_path") if event == "SubagentStop" else ""
     return {
         "event": event,
-        "agent": agent_name(),
-        "exclude": excluded_folders(),
-        "conversation": _text(given, "session_id"),
-        "file": own or _text(given, "transcript_path"),
+        "agent": agent(),
+        "exclude": excluded(),
+        "conversation": _text(payload, "session_id"),
+        "file": agent_file or _text(payload, "transcript_path"),
         "folder": folder,
-        "last_message": message_mark(_text(given, "last_assistant_message", LONGEST_MESSAGE)),
-        "subagent": _text(given, "agent_id"),
-        "source": _text(given, "source"),
-        "reason": _text(given, "reason"),
-        "trigger": _text(given, "trigger"),
+        "last_message": message_mark(_text(payload, "last_assistant_message", LONGEST_MESSAGE)),
+        "subagent": _text(payload, "agent_id"),
+        "source": _text(payload, "source"),
+        "reason": _text(payload, "reason"),
+        "trigger": _text(payload, "trigger"),
         "at": time.time(),
     }
 
 
-def _text(given: dict[str, Any], name: str, longest: int = LONGEST_NAME) -> str:
-    value = given.get(name)
+def _text(payload: dict[str, Any], name: str, longest: int = LONGEST_NAME) -> str:
+    value = payload.get(name)
     return value[:longest] if isinstance(value, str) else ""

@@ -16,12 +16,12 @@ from mindhold.interfaces.runtime import OpenMindhold, call_operation, local_call
 from mindhold.model.errors import MindholdError
 from mindhold.model.prompt_markup import neutralize
 
-log = logging.getLogger("mindhold.desk")
+log = logging.getLogger("mindhold.hooks")
 LONGEST_LINE = 1 << 20
 LONGEST_TEXT = 100_000
-SECONDS = 5.0  # for all of a question and its answer: no hook waits that long
+SECONDS = 5.0  # for a question and its answer; no hook waits that long
 MOST_AT_ONCE = 16
-PROMPT = "prompt"  # all that is asked
+PROMPT = "prompt"  # the only kind of question
 Answer = dict[str, Any]
 
 
@@ -29,71 +29,73 @@ Answer = dict[str, Any]
 async def serve_hooks(
     opened: Callable[[], OpenMindhold | None], home: Path, *, agents: Sequence[str]
 ) -> AsyncIterator[None]:
-    """While it lasts hooks of these agents are answered; `opened` gives Mindhold once it is open, and until then they do without.
+    """Answer the hooks of these agents; `opened` returns Mindhold once it is open, and until then hooks get no answer.
 
-    A machine or a home where that can't be does without as well.
+    If the server can't be started, a warning is logged and hooks use their cache.
     """
-    desk = _HookServer(opened)
+    hook_server = _HookServer(opened)
     try:
-        server = await asyncio.start_server(desk.attend, the_server.HOST, 0, limit=LONGEST_LINE)
+        server = await asyncio.start_server(hook_server.handle, the_server.HOST, 0, limit=LONGEST_LINE)
     except OSError as error:
         log.warning("hooks are not answered: %s", error.strerror)
         yield
         return
     try:
         with suppress(OSError):
-            desk.token = the_server.register_server(str(home), server.sockets[0].getsockname()[1], agents)
+            hook_server.token = the_server.register_server(
+                str(home), server.sockets[0].getsockname()[1], agents
+            )
         yield
     finally:
         the_server.unregister_server(str(home))
         server.close()
-        desk.leave()
+        hook_server.cancel()
 
 
 class _HookServer:
-    """One line in, one line out, then the connection ends."""
+    """Reads one line, answers with one line, and closes the connection."""
 
     def __init__(self, opened: Callable[[], OpenMindhold | None]) -> None:
         self.token = ""
         self._opened = opened
-        self._attending: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._attending.add(task)
+        self._tasks.add(task)
         try:
-            if len(self._attending) <= MOST_AT_ONCE:
+            if len(self._tasks) <= MOST_AT_ONCE:
                 async with asyncio.timeout(SECONDS):
                     answer = await self._answer(await reader.readline())
                     if answer is not None:
                         writer.write(json.dumps(answer).encode() + b"\n")
                         await writer.drain()
-        except (OSError, TimeoutError, ValueError) as error:  # the hook has gone, or said too much
+        except (OSError, TimeoutError, ValueError) as error:  # the hook is gone, or sent too much
             log.info("a hook was not answered: %s", type(error).__name__)
         except MindholdError as error:
             log.warning("a hook was not answered: %s", error.code)
         finally:
-            self._attending.discard(task)
+            self._tasks.discard(task)
             writer.close()
 
-    def leave(self) -> None:
-        """Whoever is being answered is not any more."""
-        for task in self._attending:
+    def cancel(self) -> None:
+        """Cancel the running answers."""
+        for task in self._tasks:
             task.cancel()
 
     async def _answer(self, line: bytes) -> Answer | None:
-        """Nothing for one who doesn't know the token. Raises ValueError, MindholdError."""
+        """Answer a question; None without the right token. Raises ValueError, MindholdError."""
         from mindhold.capture.hook_cache import BRING_TO_MIND
 
         question = json.loads(line)
         running = self._opened()
         if not isinstance(question, dict) or not self._is_known(question.get("token")) or running is None:
             return None
-        wanted, text, folder = (question.get(name) for name in ("ask", "text", "cwd"))
-        if wanted != PROMPT or not isinstance(text, str) or not isinstance(folder, str):
+        kind, text, folder = (question.get(name) for name in ("ask", "text", "cwd"))
+        if kind != PROMPT or not isinstance(text, str) or not isinstance(folder, str):
             return None
-        found = await call_operation(
+        result = await call_operation(
             running,
             BRING_TO_MIND,
             caller=local_caller(running.loaded),
@@ -102,7 +104,7 @@ class _HookServer:
         )
         return {
             "memories": [
-                {**memory.model_dump(), "text": neutralize(memory.text)} for memory in found.memories
+                {**memory.model_dump(), "text": neutralize(memory.text)} for memory in result.memories
             ]
         }
 

@@ -10,7 +10,7 @@ from mindhold.hooks.fast_json import parse_record
 from mindhold.hooks.files import write_all
 from mindhold.hooks.hook_cache import read_cache_head
 from mindhold.hooks.project_identity import project_identity
-from mindhold.interfaces.hooks.streams import arguments, complain, read_all, stand_in
+from mindhold.interfaces.hooks.streams import fill_closed_streams, parse_arguments, read_all, report_error
 
 TYPE_CHECKING = False
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 
 LONGEST_PROBLEM = 80
-TOO_LONG = 900.0  # seconds that nothing waits for a worker
+TOO_LONG = 900.0  # seconds; no event should wait longer for a worker
 _UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"))
 
 
 def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
-    """The exit status: always 0."""
+    """Print the status line and return the exit status 0."""
     try:
-        stand_in()
-        home = home_folder(override=arguments(["statusline", *argv])[1])
+        fill_closed_streams()
+        home = home_of(given=parse_arguments(["statusline", *argv])[1])
         line = status_line(home, _folder(read_all(stdin)), now=time.time())
         write_all(stdout, line.encode("utf-8", "replace") + b"\n")
     except BaseException as error:  # noqa: BLE001 - a status line never fails
-        complain(error)
+        report_error(error)
     return 0
 
 
 def status_line(home: str, folder: str, *, now: float) -> str:
-    """How many memories, when something was last captured, by whom, and what is wrong."""
+    """Return the number of memories, the last capture and what is wrong, in one line."""
     head = read_cache_head(home, project_identity(folder)) or {}
     status = head.get("status")
     parts = _parts(status, now) if isinstance(status, dict) else ["nothing captured here yet"]
     since = oldest_event_time(home)
     if since is not None and now - since > TOO_LONG:
-        parts.append(f"! waiting for a worker for {_long(now - since)}: mindhold doctor")
+        parts.append(f"! waiting for a worker for {_duration(now - since)}: mindhold doctor")
     return "mindhold: " + ", ".join(parts)
 
 
@@ -51,28 +51,28 @@ def _parts(status: dict[str, Any], now: float) -> list[str]:
     count, captured, rung = status.get("memories"), status.get("captured"), status.get("rung")
     count = count if isinstance(count, int) else 0
     parts = [f"{count:,} memories" if count != 1 else "1 memory"]
-    moment = _moment(captured)
+    moment = _timestamp(captured)
     if moment is not None:
-        parts.append(f"captured {_long(now - moment)} ago" if now - moment >= 60 else "captured just now")
+        parts.append(f"captured {_duration(now - moment)} ago" if now - moment >= 60 else "captured just now")
     if isinstance(rung, str) and rung:
-        parts.append(f"by {_shown(rung)}")
+        parts.append(f"by {_clean(rung)}")
     if status.get("problem"):
-        parts.append(f"! {_shown(status['problem'])}")
+        parts.append(f"! {_clean(status['problem'])}")
     return parts
 
 
 def _folder(raw: bytes) -> str:
     try:
-        given = parse_record(raw)
+        payload = parse_record(raw)
     except ValueError:
-        given = {}
-    places = given.get("workspace")
+        payload = {}
+    places = payload.get("workspace")
     places = places if isinstance(places, dict) else {}
-    named = (places.get("project_dir"), places.get("current_dir"), given.get("cwd"))
-    return project_dir(cwd=next((one for one in named if isinstance(one, str) and one), ""))
+    folders = (places.get("project_dir"), places.get("current_dir"), payload.get("cwd"))
+    return project_dir(cwd=next((folder for folder in folders if isinstance(folder, str) and folder), ""))
 
 
-def _moment(captured: Any) -> float | None:
+def _timestamp(captured: Any) -> float | None:
     from datetime import datetime
 
     try:
@@ -81,7 +81,7 @@ def _moment(captured: Any) -> float | None:
         return None
 
 
-def _long(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     for size, name in _UNITS:
         if seconds >= size:
             number = int(seconds // size)
@@ -89,6 +89,6 @@ def _long(seconds: float) -> str:
     return "a moment"
 
 
-def _shown(text: Any) -> str:
+def _clean(text: Any) -> str:
     flat = " ".join(str(text).split())
-    return "".join(one for one in flat if one.isprintable())[:LONGEST_PROBLEM]
+    return "".join(character for character in flat if character.isprintable())[:LONGEST_PROBLEM]

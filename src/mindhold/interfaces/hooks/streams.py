@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-MOST_READ = 32 << 20  # bytes; what is beyond is passed over, up to MOST_PASSED
-MOST_PASSED = 256 << 20
-SILENCE = 5.0  # seconds, after which what is not whole won't be
+MOST_READ = 32 << 20  # bytes; longer input is skipped, up to MOST_SKIPPED
+MOST_SKIPPED = 256 << 20
+SILENCE = 5.0  # seconds of silence that end incomplete input
 
 
-def arguments(argv: Sequence[str]) -> tuple[str, str]:
-    """The event and the home that are named; what else stands there is passed over."""
+def parse_arguments(argv: Sequence[str]) -> tuple[str, str]:
+    """Return the event and the home folder of the arguments; others are ignored."""
     name = home = ""
     words = iter(argv)
     for word in words:
@@ -33,25 +33,25 @@ def arguments(argv: Sequence[str]) -> tuple[str, str]:
     return name, home
 
 
-def stand_in() -> None:
-    """For standard streams that are closed: else a file of ours would be taken for one. Raises OSError."""
+def fill_closed_streams() -> None:
+    """Open /dev/null for closed standard streams, so that no file of ours gets their number. Raises OSError."""
     for stream in (0, 1, 2):
         try:
             os.fstat(stream)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
 
 
 def read_all(stdin: int) -> bytes:
-    """What was handed in; nothing where a person sits, and of more than anybody hands in. Raises OSError.
+    """Read standard input; empty for a terminal and for input that is too long. Raises OSError.
 
-    It ends where the input does, or where it is whole: who hands it in may leave it open, and not wait for us then.
+    Reading stops at the end of the input, or when the JSON is complete: the client may leave its end open.
     """
     if os.isatty(stdin):
         return b""
     parts: list[bytes] = []
     size = 0
-    while size < MOST_PASSED:
+    while size < MOST_SKIPPED:
         if not _ready(stdin, 0.0) and (_is_whole(parts) or not _ready(stdin, SILENCE)):
             break
         part = os.read(stdin, 1 << 20)
@@ -78,7 +78,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _ready(stdin: int, seconds: float) -> bool:
-        """Whether there is something to read, or the end, within so many seconds."""
+        """Whether there is input, or its end, within `seconds`."""
         until = time.monotonic() + seconds
         try:
             handle = msvcrt.get_osfhandle(stdin)
@@ -86,7 +86,7 @@ if sys.platform == "win32":
                 if time.monotonic() >= until:
                     return False
                 time.sleep(0.005)
-        except OSError:  # the end of a pipe, or no pipe, which has its end
+        except OSError:  # the end of a pipe, or no pipe
             return True
         return True
 
@@ -94,14 +94,14 @@ else:
     from select import select
 
     def _ready(stdin: int, seconds: float) -> bool:
-        """Whether there is something to read, or the end, within so many seconds."""
+        """Whether there is input, or its end, within `seconds`."""
         return bool(select([stdin], [], [], seconds)[0])
 
 
-def complain(error: BaseException) -> None:
-    """Where only the client's debug log has it; never what was said in the conversation."""
-    told = "what came in is no JSON object" if type(error) is ValueError else type(error).__name__
+def report_error(error: BaseException) -> None:
+    """Print the kind of error to standard error, which only the client's debug log keeps; never any content."""
+    text = "what came in is no JSON object" if type(error) is ValueError else type(error).__name__
     try:
-        os.write(2, f"mindhold: {told}\n".encode("ascii", "replace"))
+        os.write(2, f"mindhold: {text}\n".encode("ascii", "replace"))
     except OSError:
         return
