@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """Something that happened; `id` is for who wants to listen on from here."""
+    """An event of the server; pass its `id` as `after` to continue from here."""
 
     kind: str
     data: Mapping[str, Any]
@@ -50,7 +50,7 @@ class ServerEvent:
 
 
 class EventStream:
-    """Where a listener is in the stream of events, through however many connections."""
+    """The position of a listener in the stream of events, across connections."""
 
     def __init__(
         self, wire: Wire, *, project: str | None, topics: tuple[str, ...], last: str | None = None
@@ -61,12 +61,12 @@ class EventStream:
         self._failures = 0
 
     def headers(self) -> dict[bytes, bytes]:
-        """Of the next connection. Raises InvalidInput."""
-        resumed = {"Last-Event-ID": self._last} if self._last else {}
-        return self._wire.headers(Accept="text/event-stream", **resumed)
+        """Return the headers of the next connection. Raises InvalidInput."""
+        resume_headers = {"Last-Event-ID": self._last} if self._last else {}
+        return self._wire.headers(Accept="text/event-stream", **resume_headers)
 
     def heard(self, kind: str, data: str, event_id: str) -> ServerEvent | None:
-        """What was said; nothing where it can't be understood. Connections are as good as new from here."""
+        """Parse an event; None if it can't be parsed. Resets the count of failures."""
         self._failures = 0
         self._last = event_id or self._last
         try:
@@ -76,17 +76,16 @@ class EventStream:
         return ServerEvent(kind, document, event_id) if isinstance(document, dict) else None
 
     def ended(self) -> float:
-        """Seconds until the next connection, after one that the server ended."""
+        """Return the seconds until the next connection, after the server closed one."""
         return self.failed(LostRequest(""))
 
-    def failed(self, heard: ServerAnswer | LostRequest) -> float:
-        """Seconds until the next connection. Raises MindholdError for what won't pass, or has failed too often."""
+    def failed(self, answer: ServerAnswer | LostRequest) -> float:
+        """Return the seconds until the next connection. Raises MindholdError for lasting or too many failures."""
         self._failures += 1
-        error = self._wire.trouble(heard)
-        patient = (
-            LostRequest(heard.why) if isinstance(heard, LostRequest) else heard
-        )  # silence is a connection that broke
-        wait = self._wire.wait(patient, error, self._failures)
+        error = self._wire.trouble(answer)
+        # A timeout counts as a broken connection, which is retried.
+        retried = LostRequest(answer.why) if isinstance(answer, LostRequest) else answer
+        wait = self._wire.wait(retried, error, self._failures)
         if wait is None or self._failures >= self._wire.tries:
             raise error
         return wait
@@ -96,7 +95,7 @@ C = TypeVar("C")
 
 
 class BaseClient(MemoryMethods, ProjectMethods, ABC, Generic[C]):
-    """A client over connections of one kind."""
+    """The common part of both clients."""
 
     def __init__(
         self,
@@ -111,10 +110,10 @@ class BaseClient(MemoryMethods, ProjectMethods, ABC, Generic[C]):
     ) -> None:
         from mindhold.client.connection import open_client
 
-        place = server_address(url, key=key, insecure=insecure)
-        self.wire = Wire(place, agent=agent, tries=tries, pause=pause)
+        address = server_address(url, key=key, insecure=insecure)
+        self.wire = Wire(address, agent=agent, tries=tries, pause=pause)
         self._timeout = timeout
-        self._client = open_client(self._kind(), place, timeout=timeout)
+        self._client = open_client(self._kind(), address, timeout=timeout)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.wire.place.url!r})"
@@ -122,20 +121,20 @@ class BaseClient(MemoryMethods, ProjectMethods, ABC, Generic[C]):
     @staticmethod
     @abstractmethod
     def _kind() -> Callable[..., C]:
-        """What makes the connections. Imported when it is needed."""
+        """Return the class of the HTTP client, imported when needed."""
 
 
 T = TypeVar("T")
 
 
 class Mindhold(BaseClient["httpx2.Client"]):
-    """A Mindhold server. Safe to use from several threads.
+    """A client of a Mindhold server. Safe to use from several threads.
 
-    `key` opens it, where it wants one; `agent` is for whom calls are made. `timeout` is in seconds, of one request and its
-    answer, but for imports, exports and events, which may take as long as they go on; up to twice as long where the answer
-    only begins in time. One that fails for a passing reason is made again, up to `tries` times, `pause` seconds and then longer
-    apart: writes carry a key of their own, so that none is done twice. Raises SettingsError for an address that can't be, or over which others
-    could read the key, unless `insecure`.
+    `key` is the API key, if the server needs one; `agent` is the agent that calls are made for. `timeout` in seconds
+    limits one request with its answer (twice as long if the answer begins in time); imports, exports and events have no
+    limit. A request that fails for a passing reason is repeated, up to `tries` times, with growing pauses that begin at
+    `pause` seconds. Writes carry an idempotency key, so that none is done twice. Raises SettingsError for an invalid
+    address, and for one over which others could read the key, unless `insecure`.
     """
 
     @staticmethod
@@ -145,7 +144,7 @@ class Mindhold(BaseClient["httpx2.Client"]):
         return httpx2.Client
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the connections; may be called twice."""
         self._client.close()
 
     def __enter__(self) -> Self:
@@ -160,11 +159,11 @@ class Mindhold(BaseClient["httpx2.Client"]):
         self.close()
 
     def talk(self, talk: Talk[T], /) -> T:
-        """Do as it says, until it has its answer. Raises MindholdError."""
-        heard: Heard = None
+        """Perform the steps of an exchange and return its result. Raises MindholdError."""
+        reply: Heard = None
         try:
             while True:
-                heard = self._done(talk.send(heard))
+                reply = self._perform(talk.send(reply))
         except StopIteration as end:
             answer: T = end.value
             return answer
@@ -172,7 +171,7 @@ class Mindhold(BaseClient["httpx2.Client"]):
             talk.close()
 
     def turn(self, turn: Turn[T], /) -> Iterator[T]:
-        """Page after page, each when it is needed."""
+        """Iterate over the items of all pages, each fetched when needed."""
         cursor: str | None = None
         while True:
             page = self.talk(turn(cursor))
@@ -184,36 +183,36 @@ class Mindhold(BaseClient["httpx2.Client"]):
     def events(
         self, *, project: str | None = None, topics: tuple[str, ...] = (), after: str | None = None
     ) -> Generator[ServerEvent]:
-        """What happens, as it happens, until you close it: `ready` first, then `memory` for one that is new or changed, and
-        `job` for one that got further. `topics` are memories, jobs, or both.
+        """Iterate over the server's events until you close it: `ready` first, then `memory` for a new or changed memory,
+        and `job` for the progress of a job. `topics` are memories, jobs, or both.
 
-        A connection that breaks is made anew, and nothing is missed that the server still knows. `after` is the id of
-        an event that was heard before.
+        A broken connection is opened again, and no event is lost that the server still has. `after` is the id of an
+        earlier event.
         """
         import httpx2
 
         from mindhold.client.connection import NO_LIMIT, lost_request_of
 
-        listening = EventStream(self.wire, project=project, topics=topics, last=after)
+        stream = EventStream(self.wire, project=project, topics=topics, last=after)
         while True:
             try:
                 with self._client.stream(
-                    "GET", listening.target, headers=listening.headers(), timeout=NO_LIMIT
+                    "GET", stream.target, headers=stream.headers(), timeout=NO_LIMIT
                 ) as response:
                     if response.status_code == 200:
-                        for told in httpx2.EventSource(response):
-                            if event := listening.heard(told.event, told.data, told.id):
+                        for message in httpx2.EventSource(response):
+                            if event := stream.heard(message.event, message.data, message.id):
                                 yield event
-                        pause = listening.ended()
+                        pause = stream.ended()
                     else:
-                        pause = listening.failed(
+                        pause = stream.failed(
                             ServerAnswer(response.status_code, response.headers, response.read())
                         )
             except httpx2.TransportError as error:
-                pause = listening.failed(lost_request_of(error))
+                pause = stream.failed(lost_request_of(error))
             time.sleep(pause)
 
-    def _done(self, step: Step) -> Heard:
+    def _perform(self, step: Step) -> Heard:
         if isinstance(step, Pause):
             time.sleep(step.seconds)
             return None
@@ -238,12 +237,12 @@ class Mindhold(BaseClient["httpx2.Client"]):
             return lost_request_of(error)
 
 
-def _sync_content(ask: ClientRequest) -> bytes | Iterator[bytes] | None:
-    if ask.lines is None:
-        return ask.body
-    if isinstance(ask.lines, AsyncIterable):
+def _sync_content(request: ClientRequest) -> bytes | Iterator[bytes] | None:
+    if request.lines is None:
+        return request.body
+    if isinstance(request.lines, AsyncIterable):
         raise TypeError("messages that come asynchronously need AsyncMindhold")
-    return (line_of(message) for message in ask.lines)
+    return (line_of(message) for message in request.lines)
 
 
 I = TypeVar("I", bound="Input")  # noqa: E741
@@ -251,7 +250,7 @@ O = TypeVar("O", bound="Output")  # noqa: E741
 
 
 class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
-    """A Mindhold server, asked from an event loop. Arguments and methods are those of Mindhold."""
+    """The asynchronous client, with the arguments and methods of Mindhold."""
 
     @staticmethod
     def _kind() -> type[httpx2.AsyncClient]:
@@ -260,7 +259,7 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
         return httpx2.AsyncClient
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close the connections; may be called twice."""
         await self._client.aclose()
 
     async def __aenter__(self) -> Self:
@@ -275,17 +274,17 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
         await self.close()
 
     async def operate(
-        self, operation: Operation[I, O], given: I, *, agent: str | None = None, key: str | None = None
+        self, operation: Operation[I, O], request: I, *, agent: str | None = None, key: str | None = None
     ) -> O:
-        """An operation of the catalogue, for that agent; a write with the same key is done once. Raises MindholdError."""
-        return await self.talk(self.wire.operate(operation, given, agent=agent, key=key))
+        """Run an operation for an agent; a write with the same key is done once. Raises MindholdError."""
+        return await self.talk(self.wire.operate(operation, request, agent=agent, key=key))
 
     async def talk(self, talk: Talk[T], /) -> T:
-        """Do as it says, until it has its answer. Raises MindholdError."""
-        heard: Heard = None
+        """Perform the steps of an exchange and return its result. Raises MindholdError."""
+        reply: Heard = None
         try:
             while True:
-                heard = await self._done(talk.send(heard))
+                reply = await self._perform(talk.send(reply))
         except StopIteration as end:
             answer: T = end.value
             return answer
@@ -293,7 +292,7 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
             talk.close()
 
     async def turn(self, turn: Turn[T], /) -> AsyncIterator[T]:
-        """Page after page, each when it is needed."""
+        """Iterate over the items of all pages, each fetched when needed."""
         cursor: str | None = None
         while True:
             page = await self.talk(turn(cursor))
@@ -306,31 +305,31 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
     async def events(
         self, *, project: str | None = None, topics: tuple[str, ...] = (), after: str | None = None
     ) -> AsyncGenerator[ServerEvent]:
-        """What happens, as it happens, until you close it: see Mindhold.events."""
+        """Iterate over the server's events: see Mindhold.events."""
         import httpx2
 
         from mindhold.client.connection import NO_LIMIT, lost_request_of
 
-        listening = EventStream(self.wire, project=project, topics=topics, last=after)
+        stream = EventStream(self.wire, project=project, topics=topics, last=after)
         while True:
             try:
                 async with self._client.stream(
-                    "GET", listening.target, headers=listening.headers(), timeout=NO_LIMIT
+                    "GET", stream.target, headers=stream.headers(), timeout=NO_LIMIT
                 ) as response:
                     if response.status_code == 200:
-                        async for told in httpx2.EventSource(response):
-                            if event := listening.heard(told.event, told.data, told.id):
+                        async for message in httpx2.EventSource(response):
+                            if event := stream.heard(message.event, message.data, message.id):
                                 yield event
-                        pause = listening.ended()
+                        pause = stream.ended()
                     else:
-                        pause = listening.failed(
+                        pause = stream.failed(
                             ServerAnswer(response.status_code, response.headers, await response.aread())
                         )
             except httpx2.TransportError as error:
-                pause = listening.failed(lost_request_of(error))
+                pause = stream.failed(lost_request_of(error))
             await asyncio.sleep(pause)
 
-    async def _done(self, step: Step) -> Heard:
+    async def _perform(self, step: Step) -> Heard:
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None
@@ -356,22 +355,22 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
                     body.take(piece)
                 return ServerAnswer(response.status_code, response.headers, body.whole())
         except TimeoutError:
-            if not limit.expired():  # it is that of who gives the messages
+            if not limit.expired():  # the timeout of the caller's own iterator
                 raise
             return LostRequest("", slow=True)
         except httpx2.TransportError as error:
             return lost_request_of(error)
 
 
-def _async_content(ask: ClientRequest) -> bytes | AsyncIterator[bytes] | None:
-    return ask.body if ask.lines is None else _lines(ask)
+def _async_content(request: ClientRequest) -> bytes | AsyncIterator[bytes] | None:
+    return request.body if request.lines is None else _lines(request)
 
 
-async def _lines(ask: ClientRequest) -> AsyncIterator[bytes]:
-    assert ask.lines is not None
-    if isinstance(ask.lines, AsyncIterable):
-        async for message in ask.lines:
+async def _lines(request: ClientRequest) -> AsyncIterator[bytes]:
+    assert request.lines is not None
+    if isinstance(request.lines, AsyncIterable):
+        async for message in request.lines:
             yield line_of(message)
         return
-    for message in ask.lines:
+    for message in request.lines:
         yield line_of(message)

@@ -13,27 +13,29 @@ from mindhold.model.errors import InvalidInput, ServerError, SettingsError
 
 C = TypeVar("C")
 CONNECT_SECONDS = 5.0
-QUIET_SECONDS = 60.0  # of a stream that says at least every quarter of a minute that it is there
-NO_LIMIT = httpx2.Timeout(QUIET_SECONDS, connect=CONNECT_SECONDS)  # in all; between two pieces there is one
+QUIET_SECONDS = 60.0  # longest silence of a stream; the server sends a sign of life every 15 seconds
+NO_LIMIT = httpx2.Timeout(
+    QUIET_SECONDS, connect=CONNECT_SECONDS
+)  # no total limit, only one between two pieces
 LARGEST_ANSWER = 256 * 2**20  # bytes; streams may be longer
 
 
-def open_client(kind: Callable[..., C], place: ServerAddress, *, timeout: float) -> C:
-    """A client for one server, not connected yet. Raises SettingsError.
+def open_client(kind: Callable[..., C], address: ServerAddress, *, timeout: float) -> C:
+    """Create an HTTP client for one server, not connected yet. Raises SettingsError.
 
-    Redirects are not followed: the key is for this server. Certificates are read only where they are needed.
+    Redirects are not followed, because the key is for this server. Certificates are loaded only if needed.
     """
     try:
         return kind(
-            base_url=place.url,
+            base_url=address.url,
             timeout=httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
             follow_redirects=False,
-            verify=place.is_private,
-            # A proxy that the environment names is for other machines than this one.
-            trust_env=not place.is_here,
+            verify=address.is_private,
+            # A proxy of the environment doesn't apply to this machine.
+            trust_env=not address.is_here,
         )
     except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
-        # Its words are left out: the address of a proxy may hold a password.
+        # The error's text is left out: a proxy's URL may hold a password.
         raise SettingsError(
             "The server can't be asked with the proxy or the certificates that the environment names.",
             advice="Correct ALL_PROXY, HTTPS_PROXY, SSL_CERT_FILE or SSL_CERT_DIR, or unset them.",
@@ -41,7 +43,7 @@ def open_client(kind: Callable[..., C], place: ServerAddress, *, timeout: float)
 
 
 class Body:
-    """An answer as it comes in: in the time that it has from now on, and not larger than one may be."""
+    """Collects the body of an answer within limits of time and size."""
 
     def __init__(self, *, seconds: float | None, most: int = LARGEST_ANSWER) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
@@ -50,7 +52,7 @@ class Body:
         self._size = 0
 
     def take(self, piece: bytes, /) -> None:
-        """The next piece. Raises ReadTimeout, ServerError."""
+        """Add the next piece. Raises ReadTimeout, ServerError."""
         if self._end is not None and time.monotonic() > self._end:
             raise httpx2.ReadTimeout("")
         self._size += len(piece)
@@ -62,15 +64,15 @@ class Body:
         self._pieces.append(piece)
 
     def whole(self) -> bytes:
-        """All that came."""
+        """Return the whole body."""
         return b"".join(self._pieces)
 
 
 def lost_request_of(error: httpx2.TransportError) -> LostRequest:
-    """What became of a request that got no answer. Raises InvalidInput for one that no server would get."""
+    """Describe a request that got no answer. Raises InvalidInput for one that can't be sent."""
     if isinstance(error, httpx2.TimeoutException):
         return LostRequest("", slow=True)
-    told = " ".join(str(error).split())[:200].rstrip(".")
+    reason = " ".join(str(error).split())[:200].rstrip(".")
     if isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol):
-        raise InvalidInput(f"This can't be sent: {told}.") from error
-    return LostRequest(told)
+        raise InvalidInput(f"This can't be sent: {reason}.") from error
+    return LostRequest(reason)

@@ -66,11 +66,11 @@ if TYPE_CHECKING:
     )
 
 
-_FULL = 28  # ENOSPC, on every system
+_FULL = 28  # ENOSPC on every system
 
 
 class Download:
-    """A file that is whole or not there; counts what goes into it."""
+    """Writes an export to a file that appears only when it is complete, and counts its records."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.expanduser()
@@ -84,7 +84,7 @@ class Download:
             self._file = self._partial.open("xb")
             self._partial.chmod(0o600)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._file_error(error) from error
         return self
 
     def __exit__(
@@ -97,17 +97,17 @@ class Download:
         self._partial.unlink(missing_ok=True)
 
     def write(self, piece: bytes, /) -> None:
-        """The next piece, wherever it was cut. Raises StoreFull, StoreReadOnly."""
+        """Write the next piece, cut anywhere. Raises StoreFull, StoreReadOnly."""
         try:
             self._file.write(piece)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._file_error(error) from error
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
-            self._counts[_kind(line)] += 1
+            self._counts[_record_kind(line)] += 1
 
     def finish(self) -> ExportResult:
-        """Put it in its place. Raises ServerError for what is no export, StoreFull, StoreReadOnly."""
+        """Move the file into place. Raises ServerError for an incomplete export, StoreFull, StoreReadOnly."""
         from mindhold.memories.transfer import ExportResult
 
         if self._rest or self._counts["head"] != 1:
@@ -118,24 +118,24 @@ class Download:
             self._file.close()
             self._partial.replace(self._path)
         except OSError as error:
-            raise self._failed(error) from error
-        found = self._counts
+            raise self._file_error(error) from error
+        counts = self._counts
         return ExportResult(
             path=str(self._path),
-            memories=found["memory"],
-            links=found["link"],
-            versions=found["version"],
-            scopes=found["scope"],
-            contradictions=found["contradiction"],
+            memories=counts["memory"],
+            links=counts["link"],
+            versions=counts["version"],
+            scopes=counts["scope"],
+            contradictions=counts["contradiction"],
             notice=PRIVACY_NOTICE,
         )
 
-    def _failed(self, error: OSError) -> StoreFull | StoreReadOnly:
+    def _file_error(self, error: OSError) -> StoreFull | StoreReadOnly:
         kind = StoreFull if error.errno == _FULL else StoreReadOnly
         return kind(f"The export to {self._path} failed: {error.strerror}.", advice="Choose another place.")
 
 
-def _kind(line: bytes) -> str:
+def _record_kind(line: bytes) -> str:
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):
@@ -147,17 +147,29 @@ def _kind(line: bytes) -> str:
 
 PAGE = 200
 Words = Iterable[str]
+LISTS = frozenset({"ids", "items", "tags", "kinds", "key_decisions", "tech_stack", "patterns", "gotchas"})
+
+
+def _fields(arguments: dict[str, Any], **names: str) -> dict[str, Any]:
+    """Turn the arguments of a method into the fields of its operation; `names` renames some."""
+    fields = {
+        names.get(name, name): value for name, value in arguments.items() if name not in ("self", "more")
+    }
+    for name in fields.keys() & LISTS:
+        if fields[name] is not None:  # one word is a list of one word, not of letters
+            fields[name] = [fields[name]] if isinstance(fields[name], str) else list(fields[name])
+    return {**fields, **arguments.get("more", {})}
 
 
 class MemoryMethods(ClientMethods):
-    """Memories, scopes, and what is known of everything.
+    """Methods about memories, scopes and the server.
 
-    Each takes the fields of its operation; the rarer ones go by as `more`. What is None is as if it weren't given.
+    Each takes the fields of its operation; `more` takes the rarer ones. None means not given.
     """
 
     @Method
     def run(self, name: str, /, **fields: Any) -> Talk[Any]:
-        """Any operation that the server has, by its name in /openapi.json. Answers the operation's own output."""
+        """Run any operation of the server by its name in /openapi.json; returns the operation's output."""
         return self.wire.run(name, fields)
 
     @Method
@@ -176,29 +188,15 @@ class MemoryMethods(ClientMethods):
         key: str | None = None,
         **more: Any,
     ) -> Talk[RememberResult]:
-        """Store one memory. The same `key` again within a day stores nothing new and answers as before."""
-        return self.wire.run(
-            "remember",
-            {
-                "content": content,
-                "kind": kind,
-                "scope": scope,
-                "topic": topic,
-                "tags": _listed(tags),
-                "importance": importance,
-                "occurred": occurred,
-                "metadata": metadata,
-                "idempotency_key": key,
-                **more,
-            },
-        )
+        """Store one memory. The same `key` within a day stores nothing new and repeats the answer."""
+        return self.wire.run("remember", _fields(locals(), key="idempotency_key"))
 
     @Method
     def remember_many(
         self, /, items: Iterable[Mapping[str, Any]], *, scope: str | None = None, **more: Any
     ) -> Talk[RememberManyResult]:
-        """Store several, each with the fields of `remember`; each has its own answer."""
-        return self.wire.run("remember_many", {"items": list(items), "scope": scope, **more})
+        """Store several memories, each with the fields of `remember`; each has its own result."""
+        return self.wire.run("remember_many", _fields(locals()))
 
     @Method
     def recall(
@@ -218,24 +216,8 @@ class MemoryMethods(ClientMethods):
         token_budget: int | None = None,
         **more: Any,
     ) -> Talk[RecallResult]:
-        """The right few for a question, best first; `when` is a time in words, such as "last week"."""
-        return self.wire.run(
-            "recall",
-            {
-                "query": query,
-                "scope": scope,
-                "everywhere": everywhere,
-                "tags": _listed(tags),
-                "kinds": _listed(kinds),
-                "topic": topic,
-                "when": when,
-                "since": since,
-                "until": until,
-                "limit": limit,
-                "token_budget": token_budget,
-                **more,
-            },
-        )
+        """Find memories for a question, best first; `when` is a time in words, such as "last week"."""
+        return self.wire.run("recall", _fields(locals()))
 
     @PagedMethod
     def memories(
@@ -251,28 +233,19 @@ class MemoryMethods(ClientMethods):
         page: int = PAGE,
         **more: Any,
     ) -> Turn[MemoryView]:
-        """Every memory that the filters let through, newest first unless asked otherwise; fetched `page` by page."""
-        given = {
-            "scope": scope,
-            "tags": _listed(tags),
-            "kinds": _listed(kinds),
-            "topic": topic,
-            "when": when,
-            "order": order,
-            "limit": page,
-            **more,
-        }
+        """Iterate over all memories that match, newest first by default; fetched `page` by page."""
+        fields = _fields(locals(), page="limit")
 
-        def turn(cursor: str | None) -> Talk[ResultPage[MemoryView]]:
-            found = yield from self.wire.run("list", {**given, "cursor": cursor})
-            return ResultPage(found.memories, found.next)
+        def read_page(cursor: str | None) -> Talk[ResultPage[MemoryView]]:
+            result = yield from self.wire.run("list", {**fields, "cursor": cursor})
+            return ResultPage(result.memories, result.next)
 
-        return turn
+        return read_page
 
     @Method
     def show(self, id: str) -> Talk[ShowResult]:
-        """One memory with its links and earlier versions; the beginning of its id is enough."""
-        return self.wire.run("show", {"id": id})
+        """Return a memory with its links and earlier versions; a prefix of its id is enough."""
+        return self.wire.run("show", _fields(locals()))
 
     @Method
     def amend(
@@ -285,43 +258,40 @@ class MemoryMethods(ClientMethods):
         importance: float | None = None,
         **more: Any,
     ) -> Talk[AmendResult]:
-        """Change what is given and keep the rest; what it said before stays among its versions."""
-        given = {"id": id, "content": content, "tags": _listed(tags), "importance": importance, **more}
-        return self.wire.run("amend", given)
+        """Change the given fields of a memory; the earlier text stays among its versions."""
+        return self.wire.run("amend", _fields(locals()))
 
     @Method
     def forget(self, /, *ids: str, hard: bool | None = None, **more: Any) -> Talk[ForgetResult]:
-        """Hide memories at once, everywhere; or, `hard`, remove them for good."""
-        return self.wire.run("forget", {"ids": list(ids), "hard": hard, **more})
+        """Hide memories everywhere; with `hard`, remove them for good."""
+        return self.wire.run("forget", _fields(locals()))
 
     @Method
     def unforget(self, *ids: str) -> Talk[UnforgetResult]:
-        """Bring back what was forgotten, but not for good."""
-        return self.wire.run("unforget", {"ids": list(ids)})
+        """Bring back memories that were forgotten without `hard`."""
+        return self.wire.run("unforget", _fields(locals()))
 
     @Method
     def link(self, origin: str, target: str, *, relation: str | None = None) -> Talk[LinkResult]:
-        """Say how two memories relate."""
-        return self.wire.run("link", {"origin": origin, "target": target, "relation": relation})
+        """Link two memories by a relation."""
+        return self.wire.run("link", _fields(locals()))
 
     @Method
     def scopes(self) -> Talk[ListScopesResult]:
-        """Every scope, with its counts."""
+        """List every scope with its counts."""
         return self.wire.run("list_scopes", {})
 
     @Method
     def create_scope(
         self, /, name: str, *, description: str | None = None, parent: str | None = None, **more: Any
     ) -> Talk[ScopeView]:
-        """Make a scope."""
-        return self.wire.run(
-            "create_scope", {"name": name, "description": description, "parent": parent, **more}
-        )
+        """Create a scope."""
+        return self.wire.run("create_scope", _fields(locals()))
 
     @Method
     def tags(self, *, scope: str | None = None) -> Talk[TagsResult]:
-        """Tags, and how many memories have each."""
-        return self.wire.run("tags", {"scope": scope})
+        """List tags and how many memories have each."""
+        return self.wire.run("tags", _fields(locals()))
 
     @Method
     def timeline(
@@ -335,63 +305,55 @@ class MemoryMethods(ClientMethods):
         limit: int | None = None,
         **more: Any,
     ) -> Talk[TimelineResult]:
-        """Memories by the day that they are about."""
-        given = {"when": when, "since": since, "until": until, "scope": scope, "limit": limit, **more}
-        return self.wire.run("timeline", given)
+        """List memories by the day they are about."""
+        return self.wire.run("timeline", _fields(locals()))
 
     @Method
     def context(
         self, /, *, token_budget: int | None = None, scope: str | None = None, **more: Any
     ) -> Talk[ContextResult]:
-        """What an agent has in mind when a conversation begins, within a budget."""
-        return self.wire.run("context", {"token_budget": token_budget, "scope": scope, **more})
+        """Return what an agent gets when a conversation begins, within a token budget."""
+        return self.wire.run("context", _fields(locals()))
 
     @Method
     def ask(self, question: str, *, scope: str | None = None, limit: int | None = None) -> Talk[AskResult]:
-        """An answer from memory, with what it rests on."""
-        return self.wire.run("ask", {"question": question, "scope": scope, "limit": limit})
+        """Answer a question from memory, with sources."""
+        return self.wire.run("ask", _fields(locals()))
 
     @Method
     def status(self) -> Talk[StatusResult]:
-        """How the server is."""
+        """Return the state of the server."""
         return self.wire.run("status", {})
 
     @Method
     def memory_stats(self) -> Talk[StatsResult]:
-        """How much is remembered: by kind, tier, scope and status."""
+        """Count memories by kind, tier, scope and status."""
         return self.wire.run("stats", {})
 
     @Method
     def export(
         self, path: str | Path, *, project: str | None = None, scope: str | None = None
     ) -> Talk[ExportResult]:
-        """Everything, or one project or scope, as JSON lines into a file of yours; `mindhold import` reads it."""
+        """Write everything, or one project or scope, as JSON lines into a local file; `mindhold import` reads it."""
         target = self.wire.target("export_project" if project else "export", {"scope": project or scope})
-        ask = ClientRequest("GET", target, self.wire.headers(Accept="application/x-ndjson"))
-        return self._downloaded(ask, Path(path))
+        request = ClientRequest("GET", target, self.wire.headers(Accept="application/x-ndjson"))
+        return self._download(request, Path(path))
 
-    def _downloaded(self, ask: ClientRequest, path: Path) -> Talk[ExportResult]:
+    def _download(self, request: ClientRequest, path: Path) -> Talk[ExportResult]:
         with Download(path) as file:
-            whole = ClientRequest(ask.method, ask.target, ask.headers, sink=file)
-            yield from self.wire.exchange(whole, again=False)
+            download = ClientRequest(request.method, request.target, request.headers, sink=file)
+            yield from self.wire.exchange(download, again=False)
             return file.finish()
-
-
-def _listed(words: Words | None) -> list[str] | None:
-    """One word is a list of one, not of its letters."""
-    if words is None:
-        return None
-    return [words] if isinstance(words, str) else list(words)
 
 
 MessageType = Literal["user", "assistant", "system"]
 Trigger = Literal["session_end", "important_decision", "task_complete", "manual"]
-LOOKS_SECONDS = 0.5  # between two looks at a job
+LOOKS_SECONDS = 0.5  # between two checks of a job
 ENDED = frozenset({"done", "failed", "cancelled"})
 
 
 class ProjectMethods(ClientMethods):
-    """Projects are named by their `id`, which is their name. What is None is as if it weren't given."""
+    """Methods about projects, messages and summaries. A project's name is its `id`. None means not given."""
 
     @Method
     def create_project(
@@ -402,19 +364,18 @@ class ProjectMethods(ClientMethods):
         path: str | None = None,
         description: str | None = None,
     ) -> Talk[ProjectView]:
-        """Make a project; its storage mode stays, unless it is migrated."""
-        given = {"name": name, "storage_mode": storage_mode, "path": path, "description": description}
-        return self.wire.run("create_project", given)
+        """Create a project; only a migration changes its storage mode."""
+        return self.wire.run("create_project", _fields(locals()))
 
     @Method
     def projects(self) -> Talk[ListProjectsResult]:
-        """Every project, and where it lives."""
+        """List every project and its store."""
         return self.wire.run("list_projects", {})
 
     @Method
     def project(self, name: str) -> Talk[ProjectView]:
-        """One project. Raises ScopeNotFound."""
-        return self.wire.run("show_project", {"name": name})
+        """Return one project. Raises ScopeNotFound."""
+        return self.wire.run("show_project", _fields(locals()))
 
     @Method
     def change_project(
@@ -427,14 +388,13 @@ class ProjectMethods(ClientMethods):
         path: str | None = None,
         **more: Any,
     ) -> Talk[ProjectView]:
-        """Change the settings that are given."""
-        given = {"name": name, "description": description, "active": active, "path": path, **more}
-        return self.wire.run("change_project", given)
+        """Change the given settings of a project."""
+        return self.wire.run("change_project", _fields(locals()))
 
     @Method
     def delete_project(self, name: str, *, confirm: str) -> Talk[DeleteProjectResult]:
-        """Export a project on the server, then remove it and all that is in it; `confirm` is its name once more."""
-        return self.wire.run("delete_project", {"name": name, "confirm": confirm})
+        """Export a project on the server, then remove it with its content; `confirm` repeats its name."""
+        return self.wire.run("delete_project", _fields(locals()))
 
     @Method
     def save_message(
@@ -448,10 +408,8 @@ class ProjectMethods(ClientMethods):
         timestamp: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Talk[SaveMessageResult]:
-        """Keep one message; `metadata` may have the `session_id` and the `timestamp` too."""
-        given = {"message_type": message_type, "content": content, "task_id": task_id, "metadata": metadata}
-        told = {"conversation": session_id, "timestamp": timestamp}
-        return self.wire.run("save_message", {"project": project, **given, **told})
+        """Save one message; `metadata` may hold the `session_id` and the `timestamp` too."""
+        return self.wire.run("save_message", _fields(locals(), session_id="conversation"))
 
     @Method
     def recent_messages(
@@ -462,9 +420,8 @@ class ProjectMethods(ClientMethods):
         session_id: str | None = None,
         task_id: int | None = None,
     ) -> Talk[RecentMessagesResult]:
-        """The last messages, oldest first: 50 unless asked otherwise, 200 at most."""
-        given = {"limit": limit, "conversation": session_id, "task_id": task_id}
-        return self.wire.run("recent_messages", {"project": project, **given})
+        """Return the last messages, oldest first: by default 50, at most 200."""
+        return self.wire.run("recent_messages", _fields(locals(), session_id="conversation"))
 
     @PagedMethod
     def messages(
@@ -477,29 +434,21 @@ class ProjectMethods(ClientMethods):
         until: datetime | None = None,
         page: int = PAGE,
     ) -> Turn[MessageView]:
-        """Every message, fetched `page` by page; writes meanwhile spoil nothing."""
-        given = {
-            "project": project,
-            "conversation": session_id,
-            "task_id": task_id,
-            "since": since,
-            "until": until,
-            "limit": page,
-        }
+        """Iterate over all messages, fetched `page` by page; writes meanwhile do no harm."""
+        fields = _fields(locals(), session_id="conversation", page="limit")
 
-        def turn(cursor: str | None) -> Talk[ResultPage[MessageView]]:
-            found = yield from self.wire.run("list_messages", {**given, "cursor": cursor})
-            return ResultPage(found.messages, found.next)
+        def read_page(cursor: str | None) -> Talk[ResultPage[MessageView]]:
+            result = yield from self.wire.run("list_messages", {**fields, "cursor": cursor})
+            return ResultPage(result.messages, result.next)
 
-        return turn
+        return read_page
 
     @Method
     def search(
         self, project: str, query: str, *, limit: int | None = None, session_id: str | None = None
     ) -> Talk[SearchMessagesResult]:
-        """The messages nearest to a question: 20 unless asked otherwise, 100 at most."""
-        given = {"query": query, "limit": limit, "conversation": session_id}
-        return self.wire.run("search_messages", {"project": project, **given})
+        """Find messages for a question: by default 20, at most 100."""
+        return self.wire.run("search_messages", _fields(locals(), session_id="conversation"))
 
     @Method
     def delete_messages(
@@ -511,9 +460,8 @@ class ProjectMethods(ClientMethods):
         task_id: int | None = None,
         before: datetime | str | None = None,
     ) -> Talk[DeleteMessagesResult]:
-        """Erase the messages of which all that is given holds, for good."""
-        given = {"message_id": message_id, "conversation": session_id, "task_id": task_id, "before": before}
-        return self.wire.run("delete_messages", {"project": project, **given})
+        """Erase the messages that match all given filters, for good."""
+        return self.wire.run("delete_messages", _fields(locals(), session_id="conversation"))
 
     @Method
     def import_messages(
@@ -524,18 +472,18 @@ class ProjectMethods(ClientMethods):
         embed: bool | None = None,
         key: str | None = None,
     ) -> Talk[SaveMessagesResult]:
-        """Keep as many messages as there are, sent as they come: each with `message_type`, `content`, and as wanted
+        """Save any number of messages, sent as a stream: each with `message_type`, `content`, and optionally
         `task_id`, `session_id`, `timestamp` and `metadata`.
 
-        An import that broke off can be made again from the beginning with the same `key`: what is there is passed over. One
-        that has none gets one, which its error names. It is tried again by itself where the messages are in a list.
+        An interrupted import can be repeated from the beginning with the same `key`: saved messages are skipped.
+        Without a `key` one is made, and the error names it. An import of a list is retried by itself.
         """
-        return self._imported(project, messages, embed=embed, key=key)
+        return self._import_messages(project, messages, embed=embed, key=key)
 
     @Method
     def summary(self, project: str) -> Talk[ProjectSummaryResult]:
-        """What is known of the project in short."""
-        return self.wire.run("project_summary", {"project": project})
+        """Return the project's summary."""
+        return self.wire.run("project_summary", _fields(locals()))
 
     @Method
     def update_summary(
@@ -547,14 +495,8 @@ class ProjectMethods(ClientMethods):
         last_summarized_message_id: str | None = None,
         expected: str | None = None,
     ) -> Talk[UpdateSummaryResult]:
-        """Work new insights into the summary. `expected` is the `etag` that was read: else raises Changed."""
-        given = {
-            "trigger": trigger,
-            "new_insights": new_insights,
-            "last_summarized_message_id": last_summarized_message_id,
-            "expected": expected,
-        }
-        return self.wire.run("update_summary", {"project": project, **given})
+        """Merge new insights into the summary. Raises Changed if its `etag` is no longer `expected`."""
+        return self.wire.run("update_summary", _fields(locals()))
 
     @Method
     def replace_summary(
@@ -568,75 +510,62 @@ class ProjectMethods(ClientMethods):
         gotchas: Iterable[str] = (),
         expected: str | None = None,
     ) -> Talk[ReplaceSummaryResult]:
-        """Put another summary in its place; the one before stays among the versions."""
-        lists = {
-            "key_decisions": key_decisions,
-            "tech_stack": tech_stack,
-            "patterns": patterns,
-            "gotchas": gotchas,
-        }
-        given = {
-            "summary": summary,
-            "expected": expected,
-            **{name: list(some) for name, some in lists.items()},
-        }
-        return self.wire.run("replace_summary", {"project": project, **given})
+        """Replace the summary; the earlier one stays among the versions."""
+        return self.wire.run("replace_summary", _fields(locals()))
 
     @Method
     def summary_versions(
         self, project: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Talk[SummaryVersionsResult]:
-        """The versions of the summary, newest first."""
-        return self.wire.run("summary_versions", {"project": project, "limit": limit, "cursor": cursor})
+        """List the versions of the summary, newest first."""
+        return self.wire.run("summary_versions", _fields(locals()))
 
     @Method
     def diff_summary(
         self, project: str, older: int | None = None, newer: int | None = None
     ) -> Talk[SummaryDiffResult]:
-        """What changed between two versions; the last two, unless they are named."""
-        return self.wire.run("summary_diff", {"project": project, "from_version": older, "to_version": newer})
+        """Compare two versions, by default the last two."""
+        return self.wire.run("summary_diff", _fields(locals(), older="from_version", newer="to_version"))
 
     @Method
     def restore_summary(
         self, project: str, version: int, *, expected: str | None = None
     ) -> Talk[RestoreSummaryResult]:
-        """Make a new version that says what that one said."""
-        return self.wire.run(
-            "restore_summary", {"project": project, "version": version, "expected": expected}
-        )
+        """Make a new version with the text of an earlier one."""
+        return self.wire.run("restore_summary", _fields(locals()))
 
     @Method
     def stats(self, project: str) -> Talk[ProjectStatsResult]:
-        """How many messages there are, and how many can be found by meaning."""
-        return self.wire.run("project_stats", {"project": project})
+        """Count the messages, and those with vectors."""
+        return self.wire.run("project_stats", _fields(locals()))
 
     @Method
     def reindex(self, project: str, *, force: bool | None = None) -> Talk[ReindexProjectResult]:
-        """Have messages that can't be found by meaning indexed; with `force` all of them. Returns at once."""
-        return self.wire.run("reindex_project", {"project": project, "force": force})
+        """Start making missing vectors of messages; with `force` all of them. Returns at once."""
+        return self.wire.run("reindex_project", _fields(locals()))
 
     @Method
     def reindex_status(self, project: str, job_id: str) -> Talk[ReindexStatusResult]:
-        """How far it is."""
-        return self.wire.run("reindex_status", {"project": project, "job_id": job_id})
+        """Return the progress of a reindexing."""
+        return self.wire.run("reindex_status", _fields(locals()))
 
     @Method
     def await_reindex(self, project: str, job_id: str) -> Talk[ReindexStatusResult]:
-        """Until it is done, has failed, or was cancelled."""
+        """Wait until a reindexing is done, has failed, or was cancelled."""
         while True:
-            found: ReindexStatusResult = yield from self.wire.run(
+            result: ReindexStatusResult = yield from self.wire.run(
                 "reindex_status", {"project": project, "job_id": job_id}
             )
-            if found.status in ENDED:
-                return found
+            if result.status in ENDED:
+                return result
             yield Pause(LOOKS_SECONDS)
 
     @Method
     def cancel_reindex(self, project: str, job_id: str) -> Talk[ReindexStatusResult]:
-        """Stop it; what was indexed stays indexed."""
-        return self.wire.run("cancel_reindex", {"project": project, "job_id": job_id})
+        """Cancel a reindexing; finished vectors stay."""
+        return self.wire.run("cancel_reindex", _fields(locals()))
 
-    def _imported(
+    def _import_messages(
         self,
         project: str,
         messages: Iterable[Message] | AsyncIterable[Message],
@@ -646,17 +575,17 @@ class ProjectMethods(ClientMethods):
     ) -> Talk[SaveMessagesResult]:
         from mindhold.conversations.message_import import SaveMessagesResult
 
-        once = key or secrets.token_urlsafe(18)
+        import_key = key or secrets.token_urlsafe(18)
         target = self.wire.target("import_messages", {"project": project, "messages": [], "embed": embed})
-        # Its count from time to time says that the server is at it; the last line is the answer.
-        headers = self.wire.headers(**{"Accept": LINES, "Content-Type": LINES, "Idempotency-Key": once})
-        ask = ClientRequest("POST", target, headers, lines=messages)
+        # The server sends counts as signs of life; the last line is the answer.
+        headers = self.wire.headers(**{"Accept": LINES, "Content-Type": LINES, "Idempotency-Key": import_key})
+        request = ClientRequest("POST", target, headers, lines=messages)
         try:
-            # What comes from an iterator is gone when it was sent.
-            reply = yield from self.wire.exchange(ask, again=isinstance(messages, Sequence))
+            # An iterator can't be sent a second time.
+            reply = yield from self.wire.exchange(request, again=isinstance(messages, Sequence))
             last = replace(reply, content=reply.content.rstrip().rpartition(b"\n")[2])
             return self.wire.understood(SaveMessagesResult, last, ended=True)
         except (ServerError, StoreError) as error:
-            told = f"Made again with key={once!r}, the import passes over what is there."
-            error.advice = f"{error.advice} {told}".strip()
+            hint = f"Made again with key={import_key!r}, the import passes over what is there."
+            error.advice = f"{error.advice} {hint}".strip()
             raise

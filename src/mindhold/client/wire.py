@@ -1,4 +1,4 @@
-"""Requests and answers of the HTTP client without the sending: address, requests, errors, paging."""
+"""Requests and answers of the HTTP client, without sending: address, requests, retries, errors, paging."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A server's address without a slash at its end, and the key that opens it."""
+    """A server's address, without a trailing slash, and its API key."""
 
     url: str
     host: str
@@ -47,22 +47,24 @@ class ServerAddress:
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody can read on the way."""
+        """Whether the connection is encrypted."""
         return self.url.startswith("https:")
 
 
 def server_address(url: str, *, key: str = "", insecure: bool = False) -> ServerAddress:
-    """Raises SettingsError, also for a key that others could read on its way, unless `insecure`."""
-    given = url.strip()
+    """Parse an address. Raises SettingsError, also for a key over plain http, unless `insecure`."""
+    text = url.strip()
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(text)
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise _wrong("is none") from error
-    if parts.scheme not in ("http", "https") or not host or " " in given or not given.isprintable():
-        raise _wrong("is none")
+        raise _address_error("is none") from error
+    if parts.scheme not in ("http", "https") or not host or " " in text or not text.isprintable():
+        raise _address_error("is none")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise _wrong("holds more than a place", advice="Give the address alone; the key is given apart.")
+        raise _address_error(
+            "holds more than a place", advice="Give the address alone; the key is given apart."
+        )
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         raise SettingsError("The key holds characters that no key has.", advice="Copy it anew.")
     if key and parts.scheme == "http" and not is_loopback(host) and not insecure:
@@ -73,18 +75,18 @@ def server_address(url: str, *, key: str = "", insecure: bool = False) -> Server
     return ServerAddress(f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}", host, key)
 
 
-def _wrong(what: str, *, advice: str = "Give one such as http://localhost:3333.") -> SettingsError:
+def _address_error(what: str, *, advice: str = "Give one such as http://localhost:3333.") -> SettingsError:
     return SettingsError(f"The server's address {what}.", advice=advice)
 
 
-# Codes that the HTTP door alone has; the others are the tree's own.
-_OF_THE_DOOR: Mapping[str, type[MindholdError]] = {
+# Codes that only the HTTP interface has; the others are those of the errors themselves.
+_HTTP_CODES: Mapping[str, type[MindholdError]] = {
     "PROJECT_NOT_FOUND": errors.ScopeNotFound,
     "EMBEDDING_SERVICE_ERROR": errors.ModelError,
     "PRECONDITION_FAILED": errors.Changed,
     "TOO_LARGE": errors.ContentTooLarge,
 }
-# What another code is, by the status that it came with.
+# The error for an unknown code, by HTTP status.
 _BY_STATUS: Mapping[int, type[MindholdError]] = {
     400: errors.InvalidInput,
     401: errors.Refused,
@@ -104,52 +106,54 @@ _BY_STATUS: Mapping[int, type[MindholdError]] = {
     503: ServerAway,
     504: ServerAway,
 }
-# What some have besides words, and the word of an answer that says it.
+# Fields of some errors, and the names of these fields in an answer.
 _DETAILS: Mapping[type[MindholdError], Mapping[str, str]] = {
     errors.MemoryNotFound: {"memory_id": "memory_id"},
     errors.ScopeNotFound: {"name": "project_id"},
     errors.BrokenJson: {"line": "line", "column": "column"},
     errors.WrongShape: {"line": "line", "column": "column"},
 }
-_NOTHING = "There is nothing here."  # of a path that no Mindhold serves
-_SAME_PLACE = "Give the address that `mindhold serve` tells, such as http://localhost:3333, without /mcp or /api behind it."
+_NOTHING = "There is nothing here."  # the answer to an unknown path
+_ADDRESS_ADVICE = "Give the address that `mindhold serve` tells, such as http://localhost:3333, without /mcp or /api behind it."
 HIDDEN = "(hidden)"
-_LONGEST_WORDS = 2_000
+_LONGEST_TEXT = 2_000
 
 
 @cache
 def by_code() -> Mapping[str, type[MindholdError]]:
-    """Every error of the tree; of two with one code, the more general."""
-    found: dict[str, type[MindholdError]] = {}
-    waiting: list[type[MindholdError]] = [MindholdError]
-    while waiting:
-        kind = waiting.pop(0)
-        found.setdefault(kind.code, kind)
-        waiting += [one for one in kind.__subclasses__() if one.__module__ == errors.__name__]
-    return {**found, **_OF_THE_DOOR}
+    """Return the errors by code; of two with one code, the more general."""
+    kinds: dict[str, type[MindholdError]] = {}
+    queue: list[type[MindholdError]] = [MindholdError]
+    while queue:
+        kind = queue.pop(0)
+        kinds.setdefault(kind.code, kind)
+        queue += [subclass for subclass in kind.__subclasses__() if subclass.__module__ == errors.__name__]
+    return {**kinds, **_HTTP_CODES}
 
 
 def error_from(status: int, content: bytes, *, where: str, key: str = "") -> MindholdError:
-    """The error in an answer; the key isn't repeated, whoever repeats it."""
-    document = _document(content)
-    code, words = document.get("code"), document.get("error")
-    if not isinstance(code, str) or not isinstance(words, str):
+    """Build the error of an answer, without the key if the answer repeats it."""
+    document = _parse_object(content)
+    code, text = document.get("code"), document.get("error")
+    if not isinstance(code, str) or not isinstance(text, str):
         unclear = ServerAway if _BY_STATUS.get(status) is ServerAway else ServerError
-        return unclear(f"{where} answers with HTTP {status}, and not as Mindhold does.", advice=_SAME_PLACE)
-    if code == errors.NotFound.code and words == _NOTHING:
-        return ServerError(f"{where} has nothing where this was asked.", advice=_SAME_PLACE)
+        return unclear(
+            f"{where} answers with HTTP {status}, and not as Mindhold does.", advice=_ADDRESS_ADVICE
+        )
+    if code == errors.NotFound.code and text == _NOTHING:
+        return ServerError(f"{where} has nothing where this was asked.", advice=_ADDRESS_ADVICE)
     details, advice = document.get("details"), document.get("advice")
-    told = f"{words}: {details}" if isinstance(details, str) else words
+    message = f"{text}: {details}" if isinstance(details, str) else text
     kind = by_code().get(code) or _BY_STATUS.get(status) or ServerError
-    return _made(
-        kind, code, _plain_error(told, key), advice=_plain_error(str(advice or ""), key), details=document
+    return _build_error(
+        kind, code, _hide_key(message, key), advice=_hide_key(str(advice or ""), key), details=document
     )
 
 
-def _made(
+def _build_error(
     kind: type[MindholdError], code: str, message: str, *, advice: str, details: Mapping[str, Any]
 ) -> MindholdError:
-    """Without the error's own way of wording: it was worded there."""
+    """Build an error with the server's own message, bypassing the constructor of its class."""
     error = kind.__new__(kind, message)
     MindholdError.__init__(error, message, advice=advice)
     error.code = code
@@ -158,16 +162,16 @@ def _made(
     return error
 
 
-def _document(content: bytes) -> Mapping[str, Any]:
+def _parse_object(content: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(content)
+        document = json.loads(content)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
-def _plain_error(text: str, key: str) -> str:
-    return (text.replace(key, HIDDEN) if key else text)[:_LONGEST_WORDS]
+def _hide_key(text: str, key: str) -> str:
+    return (text.replace(key, HIDDEN) if key else text)[:_LONGEST_TEXT]
 
 
 T = TypeVar("T")
@@ -175,15 +179,15 @@ I = TypeVar("I", bound="Input")  # noqa: E741
 O = TypeVar("O", bound="Output")  # noqa: E741
 Message = Mapping[str, Any]
 JSON, LINES = "application/json", "application/x-ndjson"
-LONGEST_PAUSE = 30.0  # seconds; who asks for more is asked again by a person
+LONGEST_PAUSE = 30.0  # seconds; a longer wait is left to the user
 _PASSING = frozenset({429, 502, 503, 504})
 _LASTING = frozenset(
     {"SETTINGS_ERROR", "STORE_DENIED", "STORE_FULL", "STORE_READ_ONLY", "STORE_DAMAGED", "SCHEMA_TOO_NEW"}
 )
 
 
-# What a header says, in the words of who called.
-_SAYS = {
+# Headers in the caller's terms, for messages.
+_HEADER_LABELS = {
     "X-Mindhold-Agent": "The agent's name",
     "Idempotency-Key": "The key that it is done once under",
     "If-Match": "`expected`",
@@ -192,14 +196,14 @@ _SAYS = {
 
 
 class DownloadSink(Protocol):
-    """Where a long answer goes."""
+    """Receives a long answer."""
 
     def write(self, piece: bytes, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """A request. `lines` are a body that is sent as it comes; `sink` takes a good answer as it comes."""
+    """A request. `lines` is a body that is streamed; `sink` receives a successful answer as a stream."""
 
     method: str
     target: str  # path and query
@@ -210,20 +214,20 @@ class ClientRequest:
 
     @property
     def is_long(self) -> bool:
-        """Whether it takes as long as it takes."""
+        """Whether it has no time limit."""
         return self.lines is not None or self.sink is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing, for a while."""
+    """A step that waits."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """An answer, whatever it says."""
+    """An answer of any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -236,7 +240,7 @@ class ServerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class LostRequest:
-    """No answer; `slow` where it took too long."""
+    """A request without an answer; `slow` if it timed out."""
 
     why: str
     slow: bool = False
@@ -249,16 +253,16 @@ Talk = Generator[Step, Heard, T]
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How one server is talked to."""
+    """Builds requests to one server and interprets its answers."""
 
     place: ServerAddress
     agent: str = ""
     tries: int = 4
-    pause: float = 0.25  # seconds before the second try; each further one waits twice as long
+    pause: float = 0.25  # seconds before the second try; doubles with each further one
     chance: Callable[[], float] = random.random
 
     def run(self, name: str, fields: Mapping[str, Any]) -> Talk[Any]:
-        """An operation by its name or its resource's, in the fields or words of either. Raises MindholdError."""
+        """Run an operation by its own or its resource's name, with the field names of either. Raises MindholdError."""
         from mindhold.contracts.rest.resource import by_name, is_list, resource_for
 
         try:
@@ -266,102 +270,102 @@ class Wire:
         except KeyError:
             raise InvalidInput(f"{name} can't be asked of a server.") from None
         words = row.fields()
-        said = {word: value for word, value in fields.items() if value is not None}
-        for word in row.in_path():  # which names one, also of those that take several
-            if isinstance(said.get(word), str) and is_list(row.info(word)):
-                said[word] = [said[word]]
-        given = _built(row, {words.get(word, word): value for word, value in said.items()})
+        values = {word: value for word, value in fields.items() if value is not None}
+        for word in row.in_path():  # a path holds one value, also of a list field
+            if isinstance(values.get(word), str) and is_list(row.info(word)):
+                values[word] = [values[word]]
+        request = _build_input(row, {words.get(word, word): value for word, value in values.items()})
         rows = (row,) if row.id else _rows(row.operation)
-        return self._said(rows, given)
+        return self._send(rows, request)
 
     def target(self, name: str, fields: Mapping[str, Any]) -> str:
-        """Path and query of a resource whose body or answer is a stream. Raises InvalidInput."""
+        """Return path and query of a streamed resource. Raises InvalidInput."""
         from mindhold.contracts.rest.resource import by_name
 
         row = by_name()[name]
-        given = {field: value for field, value in fields.items() if value is not None}
-        return target_of(row.sent(_built(row, given)))
+        values = {field: value for field, value in fields.items() if value is not None}
+        return target_of(row.sent(_build_input(row, values)))
 
     def operate(
-        self, operation: Operation[I, O], given: I, *, agent: str | None = None, key: str | None = None
+        self, operation: Operation[I, O], request: I, *, agent: str | None = None, key: str | None = None
     ) -> Talk[O]:
-        """One operation, for that agent; under that key, if it writes. Raises MindholdError."""
-        return self._said(_rows(operation.name), given, agent=agent, key=key)
+        """Run an operation for an agent; a write carries the key. Raises MindholdError."""
+        return self._send(_rows(operation.name), request, agent=agent, key=key)
 
-    def exchange(self, ask: ClientRequest, *, again: bool = True) -> Talk[ServerAnswer]:
-        """A good answer. Passing troubles are waited for, if it does no harm to ask `again`. Raises MindholdError."""
+    def exchange(self, request: ClientRequest, *, again: bool = True) -> Talk[ServerAnswer]:
+        """Send until the answer is good; passing failures are retried unless `again` is False. Raises MindholdError."""
         for turn in range(1, self.tries + 1):
-            heard = yield ask
-            assert heard is not None
-            if isinstance(heard, ServerAnswer) and heard.is_good:
-                return heard
-            error = self.trouble(heard)
-            wait = self.wait(heard, error, turn)
+            reply = yield request
+            assert reply is not None
+            if isinstance(reply, ServerAnswer) and reply.is_good:
+                return reply
+            error = self.trouble(reply)
+            wait = self.wait(reply, error, turn)
             if wait is None or not again or turn == self.tries:
                 raise error
             yield Pause(wait)
         raise AssertionError("the last turn returns or raises")
 
-    def trouble(self, heard: ServerAnswer | LostRequest) -> MindholdError:
-        """What is wrong with it, in words."""
+    def trouble(self, reply: ServerAnswer | LostRequest) -> MindholdError:
+        """Build the error of a failed request."""
         where = f"The server at {self.place.url}"
-        if isinstance(heard, LostRequest):
-            told = "didn't answer in time" if heard.slow else "can't be reached"
-            why = f": {heard.why}" if heard.why else ""
-            return ServerAway(f"{where} {told}{why}.", advice="Is `mindhold serve` running there?")
-        if 300 <= heard.status < 400:
+        if isinstance(reply, LostRequest):
+            problem = "didn't answer in time" if reply.slow else "can't be reached"
+            why = f": {reply.why}" if reply.why else ""
+            return ServerAway(f"{where} {problem}{why}.", advice="Is `mindhold serve` running there?")
+        if 300 <= reply.status < 400:
             return ServerError(
-                f"{where} sends callers elsewhere (HTTP {heard.status}), where nothing is sent.",
+                f"{where} sends callers elsewhere (HTTP {reply.status}), where nothing is sent.",
                 advice="Give the address that it answers at itself.",
             )
-        return error_from(heard.status, heard.content, where=where, key=self.place.key)
+        return error_from(reply.status, reply.content, where=where, key=self.place.key)
 
-    def wait(self, heard: ServerAnswer | LostRequest, error: MindholdError, turn: int) -> float | None:
-        """How long until it is worth another try; None if it isn't, or nobody would wait so long."""
-        if isinstance(heard, LostRequest):
-            passing = not heard.slow
-            asked = 0.0
+    def wait(self, reply: ServerAnswer | LostRequest, error: MindholdError, turn: int) -> float | None:
+        """Return the seconds until the next try; None for lasting failures and too long waits."""
+        if isinstance(reply, LostRequest):
+            is_passing = not reply.slow
+            server_wait = 0.0
         else:
-            passing = heard.status in _PASSING and error.code not in _LASTING
-            asked = _seconds(heard.headers.get("retry-after", ""))
-        own = self.pause * 2.0 ** (turn - 1) * (1 + self.chance())
-        seconds = max(own, asked)
-        return seconds if passing and seconds <= LONGEST_PAUSE else None
+            is_passing = reply.status in _PASSING and error.code not in _LASTING
+            server_wait = _seconds(reply.headers.get("retry-after", ""))
+        own_wait = self.pause * 2.0 ** (turn - 1) * (1 + self.chance())
+        seconds = max(own_wait, server_wait)
+        return seconds if is_passing and seconds <= LONGEST_PAUSE else None
 
     def headers(self, *, agent: str | None = None, **more: str) -> dict[bytes, bytes]:
-        """Of every request; the key among them. Raises InvalidInput for what no header can say."""
-        whom = self.agent if agent is None else agent
-        said = {
+        """Return the headers of a request, with the key. Raises InvalidInput for an invalid value."""
+        agent_name = self.agent if agent is None else agent
+        values = {
             "Accept": JSON,
             **({"Authorization": f"Bearer {self.place.key}"} if self.place.key else {}),
-            **({"X-Mindhold-Agent": whom} if whom else {}),
+            **({"X-Mindhold-Agent": agent_name} if agent_name else {}),
             **more,
         }
-        return {name.encode(): _header(name, value) for name, value in said.items()}
+        return {name.encode(): _header(name, value) for name, value in values.items()}
 
-    def _said(
-        self, rows: tuple[Resource, ...], given: Input, *, agent: str | None = None, key: str | None = None
+    def _send(
+        self, rows: tuple[Resource, ...], request: Input, *, agent: str | None = None, key: str | None = None
     ) -> Talk[Any]:
-        row, sent = _request(rows, given)
+        row, sent = _request(rows, request)
         more: dict[str, str] = {}
         if row.writes:
-            own = getattr(given, "idempotency_key", None)
-            more["Idempotency-Key"] = key or own or secrets.token_urlsafe(18)
-        if row.versioned and (expected := getattr(given, "expected", None)):
+            own_key = getattr(request, "idempotency_key", None)
+            more["Idempotency-Key"] = key or own_key or secrets.token_urlsafe(18)
+        if row.versioned and (expected := getattr(request, "expected", None)):
             more["If-Match"] = expected if expected == "*" else f'"{expected}"'
         body = None
         if sent.body is not None:
             more["Content-Type"] = JSON
             body = json.dumps(sent.body, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        ask = ClientRequest(sent.method, target_of(sent), self.headers(agent=agent, **more), body)
-        return self._understood(row.serves.gives, ask)
+        client_request = ClientRequest(sent.method, target_of(sent), self.headers(agent=agent, **more), body)
+        return self._exchange_and_parse(row.serves.gives, client_request)
 
-    def _understood(self, gives: type[O], ask: ClientRequest) -> Talk[O]:
-        reply = yield from self.exchange(ask)
+    def _exchange_and_parse(self, gives: type[O], request: ClientRequest) -> Talk[O]:
+        reply = yield from self.exchange(request)
         return self.understood(gives, reply)
 
     def understood(self, gives: type[O], reply: ServerAnswer, *, ended: bool = False) -> O:
-        """The answer as the operation gave it, or, at the `end` of a stream, its error. Raises MindholdError."""
+        """Parse the answer into the operation's output. A stream that `ended` may hold an error. Raises MindholdError."""
         try:
             document = json.loads(reply.content)
             if ended and "code" in document:
@@ -369,7 +373,7 @@ class Wire:
             if "etag" in gives.model_fields and (tag := reply.headers.get("etag")):
                 document["etag"] = tag.removeprefix("W/").strip('"')
             return gives.model_validate(document)
-        except (ValueError, TypeError, RecursionError) as error:  # pydantic's are ValueErrors
+        except (ValueError, TypeError, RecursionError) as error:  # pydantic raises ValueErrors
             raise ServerError(
                 f"The server at {self.place.url} answers what this version does not understand.",
                 advice="Have the same version of Mindhold on both sides.",
@@ -377,33 +381,33 @@ class Wire:
 
 
 def target_of(sent: ResourceClientRequest) -> str:
-    """Path and query. Raises InvalidInput for a name that would make another path of it."""
+    """Return path and query. Raises InvalidInput for a name that would change the path."""
     if any(part in ("", ".", "..") for part in sent.path.split("/")[1:]):
         raise InvalidInput("A name is empty, or nothing but dots.", advice="Give another.")
     return f"{sent.path}?{urlencode(sent.query)}" if sent.query else sent.path
 
 
 def _header(name: str, value: str) -> bytes:
-    """As the server reads it: UTF-8, on one line. Raises InvalidInput."""
-    what = _SAYS.get(name, name)
+    """Encode a header as UTF-8 on one line. Raises InvalidInput."""
+    label = _HEADER_LABELS.get(name, name)
     if value != value.strip(" ") or any(ord(letter) < 32 or ord(letter) == 127 for letter in value):
         raise InvalidInput(
-            f"{what} can't be sent: it has blanks at an end, or a line break or the like.",
+            f"{label} can't be sent: it has blanks at an end, or a line break or the like.",
             advice="Leave them out.",
         )
     try:
         return value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{what} can't be sent: it is no Unicode text.") from error
+        raise InvalidInput(f"{label} can't be sent: it is no Unicode text.") from error
 
 
 def line_of(message: Message) -> bytes:
-    """One line of a body that is sent as it comes."""
+    """Encode a message as one line of a streamed body."""
     return json.dumps(message, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass") + b"\n"
 
 
 def _plain(value: object) -> str:
-    """Of times, and what else has an ISO form."""
+    """Convert times and other values with an ISO form."""
     iso = getattr(value, "isoformat", None)
     if iso is None:
         raise TypeError(f"{type(value).__name__} can't be sent as JSON")
@@ -416,7 +420,7 @@ def _rows(operation: str) -> tuple[Resource, ...]:
     return tuple(row for row in resources() if row.operation == operation and row.stream is None)
 
 
-def _built(row: Resource, values: Mapping[str, Any]) -> Input:
+def _build_input(row: Resource, values: Mapping[str, Any]) -> Input:
     from pydantic import ValidationError
 
     from mindhold.contracts.rest.resource import InvalidField
@@ -427,36 +431,36 @@ def _built(row: Resource, values: Mapping[str, Any]) -> Input:
         return takes.model_validate(values)
     except ValidationError as error:
         place = error.errors(include_url=False, include_input=False)[0]["loc"]
-        if place and (wrong := row.wrong.get(str(place[0]))):  # as the server would tell it
+        if place and (wrong := row.wrong.get(str(place[0]))):  # with the server's message
             raise InvalidField(wrong) from error
         raise invalid_input(error, known=list(takes.model_fields)) from error
 
 
-def _request(rows: tuple[Resource, ...], given: Input) -> tuple[Resource, ResourceClientRequest]:
-    """By the first that can say it, those before others that do what the operation does by itself."""
-    said = given.model_fields_set
+def _request(rows: tuple[Resource, ...], request: Input) -> tuple[Resource, ResourceClientRequest]:
+    """Choose the first resource that can express the request; those without deviating fixed fields come first."""
+    fields_set = request.model_fields_set
 
     def departs(row: Resource) -> bool:
-        return any(getattr(given, name) != value for name, value in row.fixed.items())
+        return any(getattr(request, name) != value for name, value in row.fixed.items())
 
     refusal = InvalidInput("This can't be asked of a server.", advice="Run it on the server's own machine.")
     for row in sorted(rows, key=departs):
         fields = row.fields()
-        if not all(isinstance(getattr(given, fields[word]), str | int | list) for word in row.in_path()):
+        if not all(isinstance(getattr(request, fields[word]), str | int | list) for word in row.in_path()):
             continue
-        if any(fields[word] not in said for word in row.in_path()):
+        if any(fields[word] not in fields_set for word in row.in_path()):
             continue
         try:
-            return row, row.sent(given)
+            return row, row.sent(request)
         except InvalidInput as error:
             refusal = error
     raise refusal
 
 
-def _seconds(given: str) -> float:
-    """Of a Retry-After that counts; dates are left to those who have clocks that agree."""
+def _seconds(text: str) -> float:
+    """Parse a Retry-After in seconds; dates are ignored, because clocks may differ."""
     try:
-        seconds = float(given)
+        seconds = float(text)
     except ValueError:
         return 0.0
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0
@@ -467,7 +471,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class ResultPage(Generic[T]):
-    """Some of many, and where the next begin."""
+    """A page of results and the cursor of the next."""
 
     items: list[T]
     next: str | None
@@ -477,27 +481,27 @@ Turn = Callable[[str | None], Talk[ResultPage[T]]]
 
 
 class ClientMethods:
-    """Has a wire to talk over."""
+    """Base of the classes with client methods."""
 
     wire: Wire
 
 
 class SyncCaller(Protocol):
-    """A client whose calls return when they are done."""
+    """A synchronous client."""
 
     def talk(self, talk: Talk[T], /) -> T: ...
     def turn(self, turn: Turn[T], /) -> Iterator[T]: ...
 
 
 class AsyncCaller(Protocol):
-    """A client whose calls are awaited."""
+    """An asynchronous client."""
 
     def talk(self, talk: Talk[T], /) -> Awaitable[T]: ...
     def turn(self, turn: Turn[T], /) -> AsyncIterator[T]: ...
 
 
 class Method(Generic[P, T]):
-    """One call, one answer."""
+    """A client method with one answer, for both clients."""
 
     def __init__(self, plan: Callable[Concatenate[Any, P], Talk[T]]) -> None:
         self._plan = plan
@@ -521,7 +525,7 @@ class Method(Generic[P, T]):
 
 
 class PagedMethod(Generic[P, T]):
-    """Everything of a list, page by page."""
+    """A client method that iterates over pages, for both clients."""
 
     def __init__(self, plan: Callable[Concatenate[Any, P], Turn[T]]) -> None:
         self._plan = plan
