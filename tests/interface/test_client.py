@@ -19,7 +19,7 @@ from scripted_server import ScriptedServer, Told
 
 from mindhold.client.api import AsyncMindhold, Mindhold
 from mindhold.client.connection import Body
-from mindhold.client.wire import ClientRequest, Pause, ServerAnswer, Wire, by_code
+from mindhold.client.wire import ClientRequest, Pause, ServerAnswer, Wire, errors_by_code
 from mindhold.contracts.rest.resource import resources
 from mindhold.model import errors
 from mindhold.model.errors import (
@@ -309,7 +309,7 @@ def test_every_error_of_the_tree_is_known_by_its_code() -> None:
     ]
     assert len(kinds) > 30
     for kind in kinds:
-        assert by_code()[kind.code] is kind
+        assert errors_by_code()[kind.code] is kind
 
 
 def test_every_resource_can_be_said_as_it_is_served() -> None:
@@ -393,7 +393,7 @@ def test_details_are_told_too(talk: Talk) -> None:
 
 def test_pauses_grow_heed_the_server_and_have_an_end() -> None:
     with Mindhold("http://localhost:1") as client:
-        wire = Wire(client.wire.place, tries=5, pause=1.0, chance=lambda: 0.5)
+        wire = Wire(client.wire.address, tries=5, pause=1.0, chance=lambda: 0.5)
     asked = ClientRequest("GET", "/")
     refused = wire.exchange(asked)
     assert next(refused) is asked

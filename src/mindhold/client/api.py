@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from mindhold.client.methods import MemoryMethods, ProjectMethods
 from mindhold.client.wire import (
     ClientRequest,
-    Heard,
+    Exchange,
     LostRequest,
+    PageReader,
     Pause,
+    Reply,
     ServerAnswer,
     Step,
-    Talk,
-    Turn,
     Wire,
     line_of,
     server_address,
@@ -82,7 +82,7 @@ class EventStream:
     def failed(self, answer: ServerAnswer | LostRequest) -> float:
         """Return the seconds until the next connection. Raises MindholdError for lasting or too many failures."""
         self._failures += 1
-        error = self._wire.trouble(answer)
+        error = self._wire.error_of(answer)
         # A timeout counts as a broken connection, which is retried.
         retried = LostRequest(answer.why) if isinstance(answer, LostRequest) else answer
         wait = self._wire.wait(retried, error, self._failures)
@@ -116,7 +116,7 @@ class BaseClient(MemoryMethods, ProjectMethods, ABC, Generic[C]):
         self._client = open_client(self._kind(), address, timeout=timeout)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.wire.place.url!r})"
+        return f"{type(self).__name__}({self.wire.address.url!r})"
 
     @staticmethod
     @abstractmethod
@@ -158,23 +158,23 @@ class Mindhold(BaseClient["httpx2.Client"]):
     ) -> None:
         self.close()
 
-    def talk(self, talk: Talk[T], /) -> T:
+    def perform(self, exchange: Exchange[T], /) -> T:
         """Perform the steps of an exchange and return its result. Raises MindholdError."""
-        reply: Heard = None
+        reply: Reply = None
         try:
             while True:
-                reply = self._perform(talk.send(reply))
+                reply = self._do_step(exchange.send(reply))
         except StopIteration as end:
             answer: T = end.value
             return answer
         finally:
-            talk.close()
+            exchange.close()
 
-    def turn(self, turn: Turn[T], /) -> Iterator[T]:
+    def iterate(self, read_page: PageReader[T], /) -> Iterator[T]:
         """Iterate over the items of all pages, each fetched when needed."""
         cursor: str | None = None
         while True:
-            page = self.talk(turn(cursor))
+            page = self.perform(read_page(cursor))
             yield from page.items
             if page.next is None:
                 return
@@ -212,7 +212,7 @@ class Mindhold(BaseClient["httpx2.Client"]):
                 pause = stream.failed(lost_request_of(error))
             time.sleep(pause)
 
-    def _perform(self, step: Step) -> Heard:
+    def _do_step(self, step: Step) -> Reply:
         if isinstance(step, Pause):
             time.sleep(step.seconds)
             return None
@@ -277,25 +277,25 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
         self, operation: Operation[I, O], request: I, *, agent: str | None = None, key: str | None = None
     ) -> O:
         """Run an operation for an agent; a write with the same key is done once. Raises MindholdError."""
-        return await self.talk(self.wire.operate(operation, request, agent=agent, key=key))
+        return await self.perform(self.wire.operate(operation, request, agent=agent, key=key))
 
-    async def talk(self, talk: Talk[T], /) -> T:
+    async def perform(self, exchange: Exchange[T], /) -> T:
         """Perform the steps of an exchange and return its result. Raises MindholdError."""
-        reply: Heard = None
+        reply: Reply = None
         try:
             while True:
-                reply = await self._perform(talk.send(reply))
+                reply = await self._do_step(exchange.send(reply))
         except StopIteration as end:
             answer: T = end.value
             return answer
         finally:
-            talk.close()
+            exchange.close()
 
-    async def turn(self, turn: Turn[T], /) -> AsyncIterator[T]:
+    async def iterate(self, read_page: PageReader[T], /) -> AsyncIterator[T]:
         """Iterate over the items of all pages, each fetched when needed."""
         cursor: str | None = None
         while True:
-            page = await self.talk(turn(cursor))
+            page = await self.perform(read_page(cursor))
             for item in page.items:
                 yield item
             if page.next is None:
@@ -329,7 +329,7 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
                 pause = stream.failed(lost_request_of(error))
             await asyncio.sleep(pause)
 
-    async def _perform(self, step: Step) -> Heard:
+    async def _do_step(self, step: Step) -> Reply:
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None

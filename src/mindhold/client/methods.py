@@ -17,13 +17,13 @@ from mindhold.client.wire import (
     LINES,
     ClientMethods,
     ClientRequest,
+    Exchange,
     Message,
     Method,
     PagedMethod,
+    PageReader,
     Pause,
     ResultPage,
-    Talk,
-    Turn,
 )
 from mindhold.model.errors import ServerError, StoreError, StoreFull, StoreReadOnly
 from mindhold.model.memory import PRIVACY_NOTICE
@@ -151,7 +151,7 @@ LISTS = frozenset({"ids", "items", "tags", "kinds", "key_decisions", "tech_stack
 
 
 def _fields(arguments: dict[str, Any], **names: str) -> dict[str, Any]:
-    """Turn the arguments of a method into the fields of its operation; `names` renames some."""
+    """PageReader the arguments of a method into the fields of its operation; `names` renames some."""
     fields = {
         names.get(name, name): value for name, value in arguments.items() if name not in ("self", "more")
     }
@@ -168,7 +168,7 @@ class MemoryMethods(ClientMethods):
     """
 
     @Method
-    def run(self, name: str, /, **fields: Any) -> Talk[Any]:
+    def run(self, name: str, /, **fields: Any) -> Exchange[Any]:
         """Run any operation of the server by its name in /openapi.json; returns the operation's output."""
         return self.wire.run(name, fields)
 
@@ -187,14 +187,14 @@ class MemoryMethods(ClientMethods):
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
         **more: Any,
-    ) -> Talk[RememberResult]:
+    ) -> Exchange[RememberResult]:
         """Store one memory. The same `key` within a day stores nothing new and repeats the answer."""
         return self.wire.run("remember", _fields(locals(), key="idempotency_key"))
 
     @Method
     def remember_many(
         self, /, items: Iterable[Mapping[str, Any]], *, scope: str | None = None, **more: Any
-    ) -> Talk[RememberManyResult]:
+    ) -> Exchange[RememberManyResult]:
         """Store several memories, each with the fields of `remember`; each has its own result."""
         return self.wire.run("remember_many", _fields(locals()))
 
@@ -215,7 +215,7 @@ class MemoryMethods(ClientMethods):
         limit: int | None = None,
         token_budget: int | None = None,
         **more: Any,
-    ) -> Talk[RecallResult]:
+    ) -> Exchange[RecallResult]:
         """Find memories for a question, best first; `when` is a time in words, such as "last week"."""
         return self.wire.run("recall", _fields(locals()))
 
@@ -232,18 +232,18 @@ class MemoryMethods(ClientMethods):
         order: str | None = None,
         page: int = PAGE,
         **more: Any,
-    ) -> Turn[MemoryView]:
+    ) -> PageReader[MemoryView]:
         """Iterate over all memories that match, newest first by default; fetched `page` by page."""
         fields = _fields(locals(), page="limit")
 
-        def read_page(cursor: str | None) -> Talk[ResultPage[MemoryView]]:
+        def read_page(cursor: str | None) -> Exchange[ResultPage[MemoryView]]:
             result = yield from self.wire.run("list", {**fields, "cursor": cursor})
             return ResultPage(result.memories, result.next)
 
         return read_page
 
     @Method
-    def show(self, id: str) -> Talk[ShowResult]:
+    def show(self, id: str) -> Exchange[ShowResult]:
         """Return a memory with its links and earlier versions; a prefix of its id is enough."""
         return self.wire.run("show", _fields(locals()))
 
@@ -257,39 +257,39 @@ class MemoryMethods(ClientMethods):
         tags: Words | None = None,
         importance: float | None = None,
         **more: Any,
-    ) -> Talk[AmendResult]:
+    ) -> Exchange[AmendResult]:
         """Change the given fields of a memory; the earlier text stays among its versions."""
         return self.wire.run("amend", _fields(locals()))
 
     @Method
-    def forget(self, /, *ids: str, hard: bool | None = None, **more: Any) -> Talk[ForgetResult]:
+    def forget(self, /, *ids: str, hard: bool | None = None, **more: Any) -> Exchange[ForgetResult]:
         """Hide memories everywhere; with `hard`, remove them for good."""
         return self.wire.run("forget", _fields(locals()))
 
     @Method
-    def unforget(self, *ids: str) -> Talk[UnforgetResult]:
+    def unforget(self, *ids: str) -> Exchange[UnforgetResult]:
         """Bring back memories that were forgotten without `hard`."""
         return self.wire.run("unforget", _fields(locals()))
 
     @Method
-    def link(self, origin: str, target: str, *, relation: str | None = None) -> Talk[LinkResult]:
+    def link(self, origin: str, target: str, *, relation: str | None = None) -> Exchange[LinkResult]:
         """Link two memories by a relation."""
         return self.wire.run("link", _fields(locals()))
 
     @Method
-    def scopes(self) -> Talk[ListScopesResult]:
+    def scopes(self) -> Exchange[ListScopesResult]:
         """List every scope with its counts."""
         return self.wire.run("list_scopes", {})
 
     @Method
     def create_scope(
         self, /, name: str, *, description: str | None = None, parent: str | None = None, **more: Any
-    ) -> Talk[ScopeView]:
+    ) -> Exchange[ScopeView]:
         """Create a scope."""
         return self.wire.run("create_scope", _fields(locals()))
 
     @Method
-    def tags(self, *, scope: str | None = None) -> Talk[TagsResult]:
+    def tags(self, *, scope: str | None = None) -> Exchange[TagsResult]:
         """List tags and how many memories have each."""
         return self.wire.run("tags", _fields(locals()))
 
@@ -304,42 +304,44 @@ class MemoryMethods(ClientMethods):
         scope: str | None = None,
         limit: int | None = None,
         **more: Any,
-    ) -> Talk[TimelineResult]:
+    ) -> Exchange[TimelineResult]:
         """List memories by the day they are about."""
         return self.wire.run("timeline", _fields(locals()))
 
     @Method
     def context(
         self, /, *, token_budget: int | None = None, scope: str | None = None, **more: Any
-    ) -> Talk[ContextResult]:
+    ) -> Exchange[ContextResult]:
         """Return what an agent gets when a conversation begins, within a token budget."""
         return self.wire.run("context", _fields(locals()))
 
     @Method
-    def ask(self, question: str, *, scope: str | None = None, limit: int | None = None) -> Talk[AskResult]:
+    def ask(
+        self, question: str, *, scope: str | None = None, limit: int | None = None
+    ) -> Exchange[AskResult]:
         """Answer a question from memory, with sources."""
         return self.wire.run("ask", _fields(locals()))
 
     @Method
-    def status(self) -> Talk[StatusResult]:
+    def status(self) -> Exchange[StatusResult]:
         """Return the state of the server."""
         return self.wire.run("status", {})
 
     @Method
-    def memory_stats(self) -> Talk[StatsResult]:
+    def memory_stats(self) -> Exchange[StatsResult]:
         """Count memories by kind, tier, scope and status."""
         return self.wire.run("stats", {})
 
     @Method
     def export(
         self, path: str | Path, *, project: str | None = None, scope: str | None = None
-    ) -> Talk[ExportResult]:
+    ) -> Exchange[ExportResult]:
         """Write everything, or one project or scope, as JSON lines into a local file; `mindhold import` reads it."""
         target = self.wire.target("export_project" if project else "export", {"scope": project or scope})
         request = ClientRequest("GET", target, self.wire.headers(Accept="application/x-ndjson"))
         return self._download(request, Path(path))
 
-    def _download(self, request: ClientRequest, path: Path) -> Talk[ExportResult]:
+    def _download(self, request: ClientRequest, path: Path) -> Exchange[ExportResult]:
         with Download(path) as file:
             download = ClientRequest(request.method, request.target, request.headers, sink=file)
             yield from self.wire.exchange(download, again=False)
@@ -363,17 +365,17 @@ class ProjectMethods(ClientMethods):
         storage_mode: str | None = None,
         path: str | None = None,
         description: str | None = None,
-    ) -> Talk[ProjectView]:
+    ) -> Exchange[ProjectView]:
         """Create a project; only a migration changes its storage mode."""
         return self.wire.run("create_project", _fields(locals()))
 
     @Method
-    def projects(self) -> Talk[ListProjectsResult]:
+    def projects(self) -> Exchange[ListProjectsResult]:
         """List every project and its store."""
         return self.wire.run("list_projects", {})
 
     @Method
-    def project(self, name: str) -> Talk[ProjectView]:
+    def project(self, name: str) -> Exchange[ProjectView]:
         """Return one project. Raises ScopeNotFound."""
         return self.wire.run("show_project", _fields(locals()))
 
@@ -387,12 +389,12 @@ class ProjectMethods(ClientMethods):
         active: bool | None = None,
         path: str | None = None,
         **more: Any,
-    ) -> Talk[ProjectView]:
+    ) -> Exchange[ProjectView]:
         """Change the given settings of a project."""
         return self.wire.run("change_project", _fields(locals()))
 
     @Method
-    def delete_project(self, name: str, *, confirm: str) -> Talk[DeleteProjectResult]:
+    def delete_project(self, name: str, *, confirm: str) -> Exchange[DeleteProjectResult]:
         """Export a project on the server, then remove it with its content; `confirm` repeats its name."""
         return self.wire.run("delete_project", _fields(locals()))
 
@@ -407,7 +409,7 @@ class ProjectMethods(ClientMethods):
         session_id: str | None = None,
         timestamp: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
-    ) -> Talk[SaveMessageResult]:
+    ) -> Exchange[SaveMessageResult]:
         """Save one message; `metadata` may hold the `session_id` and the `timestamp` too."""
         return self.wire.run("save_message", _fields(locals(), session_id="conversation"))
 
@@ -419,7 +421,7 @@ class ProjectMethods(ClientMethods):
         limit: int | None = None,
         session_id: str | None = None,
         task_id: int | None = None,
-    ) -> Talk[RecentMessagesResult]:
+    ) -> Exchange[RecentMessagesResult]:
         """Return the last messages, oldest first: by default 50, at most 200."""
         return self.wire.run("recent_messages", _fields(locals(), session_id="conversation"))
 
@@ -433,11 +435,11 @@ class ProjectMethods(ClientMethods):
         since: datetime | None = None,
         until: datetime | None = None,
         page: int = PAGE,
-    ) -> Turn[MessageView]:
+    ) -> PageReader[MessageView]:
         """Iterate over all messages, fetched `page` by page; writes meanwhile do no harm."""
         fields = _fields(locals(), session_id="conversation", page="limit")
 
-        def read_page(cursor: str | None) -> Talk[ResultPage[MessageView]]:
+        def read_page(cursor: str | None) -> Exchange[ResultPage[MessageView]]:
             result = yield from self.wire.run("list_messages", {**fields, "cursor": cursor})
             return ResultPage(result.messages, result.next)
 
@@ -446,7 +448,7 @@ class ProjectMethods(ClientMethods):
     @Method
     def search(
         self, project: str, query: str, *, limit: int | None = None, session_id: str | None = None
-    ) -> Talk[SearchMessagesResult]:
+    ) -> Exchange[SearchMessagesResult]:
         """Find messages for a question: by default 20, at most 100."""
         return self.wire.run("search_messages", _fields(locals(), session_id="conversation"))
 
@@ -459,7 +461,7 @@ class ProjectMethods(ClientMethods):
         session_id: str | None = None,
         task_id: int | None = None,
         before: datetime | str | None = None,
-    ) -> Talk[DeleteMessagesResult]:
+    ) -> Exchange[DeleteMessagesResult]:
         """Erase the messages that match all given filters, for good."""
         return self.wire.run("delete_messages", _fields(locals(), session_id="conversation"))
 
@@ -471,7 +473,7 @@ class ProjectMethods(ClientMethods):
         *,
         embed: bool | None = None,
         key: str | None = None,
-    ) -> Talk[SaveMessagesResult]:
+    ) -> Exchange[SaveMessagesResult]:
         """Save any number of messages, sent as a stream: each with `message_type`, `content`, and optionally
         `task_id`, `session_id`, `timestamp` and `metadata`.
 
@@ -481,7 +483,7 @@ class ProjectMethods(ClientMethods):
         return self._import_messages(project, messages, embed=embed, key=key)
 
     @Method
-    def summary(self, project: str) -> Talk[ProjectSummaryResult]:
+    def summary(self, project: str) -> Exchange[ProjectSummaryResult]:
         """Return the project's summary."""
         return self.wire.run("project_summary", _fields(locals()))
 
@@ -494,7 +496,7 @@ class ProjectMethods(ClientMethods):
         *,
         last_summarized_message_id: str | None = None,
         expected: str | None = None,
-    ) -> Talk[UpdateSummaryResult]:
+    ) -> Exchange[UpdateSummaryResult]:
         """Merge new insights into the summary. Raises Changed if its `etag` is no longer `expected`."""
         return self.wire.run("update_summary", _fields(locals()))
 
@@ -509,48 +511,48 @@ class ProjectMethods(ClientMethods):
         patterns: Iterable[str] = (),
         gotchas: Iterable[str] = (),
         expected: str | None = None,
-    ) -> Talk[ReplaceSummaryResult]:
+    ) -> Exchange[ReplaceSummaryResult]:
         """Replace the summary; the earlier one stays among the versions."""
         return self.wire.run("replace_summary", _fields(locals()))
 
     @Method
     def summary_versions(
         self, project: str, *, limit: int | None = None, cursor: str | None = None
-    ) -> Talk[SummaryVersionsResult]:
+    ) -> Exchange[SummaryVersionsResult]:
         """List the versions of the summary, newest first."""
         return self.wire.run("summary_versions", _fields(locals()))
 
     @Method
     def diff_summary(
         self, project: str, older: int | None = None, newer: int | None = None
-    ) -> Talk[SummaryDiffResult]:
+    ) -> Exchange[SummaryDiffResult]:
         """Compare two versions, by default the last two."""
         return self.wire.run("summary_diff", _fields(locals(), older="from_version", newer="to_version"))
 
     @Method
     def restore_summary(
         self, project: str, version: int, *, expected: str | None = None
-    ) -> Talk[RestoreSummaryResult]:
+    ) -> Exchange[RestoreSummaryResult]:
         """Make a new version with the text of an earlier one."""
         return self.wire.run("restore_summary", _fields(locals()))
 
     @Method
-    def stats(self, project: str) -> Talk[ProjectStatsResult]:
+    def stats(self, project: str) -> Exchange[ProjectStatsResult]:
         """Count the messages, and those with vectors."""
         return self.wire.run("project_stats", _fields(locals()))
 
     @Method
-    def reindex(self, project: str, *, force: bool | None = None) -> Talk[ReindexProjectResult]:
+    def reindex(self, project: str, *, force: bool | None = None) -> Exchange[ReindexProjectResult]:
         """Start making missing vectors of messages; with `force` all of them. Returns at once."""
         return self.wire.run("reindex_project", _fields(locals()))
 
     @Method
-    def reindex_status(self, project: str, job_id: str) -> Talk[ReindexStatusResult]:
+    def reindex_status(self, project: str, job_id: str) -> Exchange[ReindexStatusResult]:
         """Return the progress of a reindexing."""
         return self.wire.run("reindex_status", _fields(locals()))
 
     @Method
-    def await_reindex(self, project: str, job_id: str) -> Talk[ReindexStatusResult]:
+    def await_reindex(self, project: str, job_id: str) -> Exchange[ReindexStatusResult]:
         """Wait until a reindexing is done, has failed, or was cancelled."""
         while True:
             result: ReindexStatusResult = yield from self.wire.run(
@@ -561,7 +563,7 @@ class ProjectMethods(ClientMethods):
             yield Pause(LOOKS_SECONDS)
 
     @Method
-    def cancel_reindex(self, project: str, job_id: str) -> Talk[ReindexStatusResult]:
+    def cancel_reindex(self, project: str, job_id: str) -> Exchange[ReindexStatusResult]:
         """Cancel a reindexing; finished vectors stay."""
         return self.wire.run("cancel_reindex", _fields(locals()))
 
@@ -572,7 +574,7 @@ class ProjectMethods(ClientMethods):
         *,
         embed: bool | None,
         key: str | None,
-    ) -> Talk[SaveMessagesResult]:
+    ) -> Exchange[SaveMessagesResult]:
         from mindhold.conversations.message_import import SaveMessagesResult
 
         import_key = key or secrets.token_urlsafe(18)
@@ -584,7 +586,7 @@ class ProjectMethods(ClientMethods):
             # An iterator can't be sent a second time.
             reply = yield from self.wire.exchange(request, again=isinstance(messages, Sequence))
             last = replace(reply, content=reply.content.rstrip().rpartition(b"\n")[2])
-            return self.wire.understood(SaveMessagesResult, last, ended=True)
+            return self.wire.parse_answer(SaveMessagesResult, last, ended=True)
         except (ServerError, StoreError) as error:
             hint = f"Made again with key={import_key!r}, the import passes over what is there."
             error.advice = f"{error.advice} {hint}".strip()

@@ -120,7 +120,7 @@ _LONGEST_TEXT = 2_000
 
 
 @cache
-def by_code() -> Mapping[str, type[MindholdError]]:
+def errors_by_code() -> Mapping[str, type[MindholdError]]:
     """Return the errors by code; of two with one code, the more general."""
     kinds: dict[str, type[MindholdError]] = {}
     queue: list[type[MindholdError]] = [MindholdError]
@@ -144,7 +144,7 @@ def error_from(status: int, content: bytes, *, where: str, key: str = "") -> Min
         return ServerError(f"{where} has nothing where this was asked.", advice=_ADDRESS_ADVICE)
     details, advice = document.get("details"), document.get("advice")
     message = f"{text}: {details}" if isinstance(details, str) else text
-    kind = by_code().get(code) or _BY_STATUS.get(status) or ServerError
+    kind = errors_by_code().get(code) or _BY_STATUS.get(status) or ServerError
     return _build_error(
         kind, code, _hide_key(message, key), advice=_hide_key(str(advice or ""), key), details=document
     )
@@ -247,21 +247,21 @@ class LostRequest:
 
 
 Step = ClientRequest | Pause
-Heard = ServerAnswer | LostRequest | None
-Talk = Generator[Step, Heard, T]
+Reply = ServerAnswer | LostRequest | None
+Exchange = Generator[Step, Reply, T]
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
     """Builds requests to one server and interprets its answers."""
 
-    place: ServerAddress
+    address: ServerAddress
     agent: str = ""
     tries: int = 4
     pause: float = 0.25  # seconds before the second try; doubles with each further one
     chance: Callable[[], float] = random.random
 
-    def run(self, name: str, fields: Mapping[str, Any]) -> Talk[Any]:
+    def run(self, name: str, fields: Mapping[str, Any]) -> Exchange[Any]:
         """Run an operation by its own or its resource's name, with the field names of either. Raises MindholdError."""
         from mindhold.contracts.rest.resource import by_name, is_list, resource_for
 
@@ -288,27 +288,27 @@ class Wire:
 
     def operate(
         self, operation: Operation[I, O], request: I, *, agent: str | None = None, key: str | None = None
-    ) -> Talk[O]:
+    ) -> Exchange[O]:
         """Run an operation for an agent; a write carries the key. Raises MindholdError."""
         return self._send(_rows(operation.name), request, agent=agent, key=key)
 
-    def exchange(self, request: ClientRequest, *, again: bool = True) -> Talk[ServerAnswer]:
+    def exchange(self, request: ClientRequest, *, again: bool = True) -> Exchange[ServerAnswer]:
         """Send until the answer is good; passing failures are retried unless `again` is False. Raises MindholdError."""
-        for turn in range(1, self.tries + 1):
+        for attempt in range(1, self.tries + 1):
             reply = yield request
             assert reply is not None
             if isinstance(reply, ServerAnswer) and reply.is_good:
                 return reply
-            error = self.trouble(reply)
-            wait = self.wait(reply, error, turn)
-            if wait is None or not again or turn == self.tries:
+            error = self.error_of(reply)
+            wait = self.wait(reply, error, attempt)
+            if wait is None or not again or attempt == self.tries:
                 raise error
             yield Pause(wait)
-        raise AssertionError("the last turn returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
-    def trouble(self, reply: ServerAnswer | LostRequest) -> MindholdError:
+    def error_of(self, reply: ServerAnswer | LostRequest) -> MindholdError:
         """Build the error of a failed request."""
-        where = f"The server at {self.place.url}"
+        where = f"The server at {self.address.url}"
         if isinstance(reply, LostRequest):
             problem = "didn't answer in time" if reply.slow else "can't be reached"
             why = f": {reply.why}" if reply.why else ""
@@ -318,9 +318,9 @@ class Wire:
                 f"{where} sends callers elsewhere (HTTP {reply.status}), where nothing is sent.",
                 advice="Give the address that it answers at itself.",
             )
-        return error_from(reply.status, reply.content, where=where, key=self.place.key)
+        return error_from(reply.status, reply.content, where=where, key=self.address.key)
 
-    def wait(self, reply: ServerAnswer | LostRequest, error: MindholdError, turn: int) -> float | None:
+    def wait(self, reply: ServerAnswer | LostRequest, error: MindholdError, attempt: int) -> float | None:
         """Return the seconds until the next try; None for lasting failures and too long waits."""
         if isinstance(reply, LostRequest):
             is_passing = not reply.slow
@@ -328,7 +328,7 @@ class Wire:
         else:
             is_passing = reply.status in _PASSING and error.code not in _LASTING
             server_wait = _seconds(reply.headers.get("retry-after", ""))
-        own_wait = self.pause * 2.0 ** (turn - 1) * (1 + self.chance())
+        own_wait = self.pause * 2.0 ** (attempt - 1) * (1 + self.chance())
         seconds = max(own_wait, server_wait)
         return seconds if is_passing and seconds <= LONGEST_PAUSE else None
 
@@ -337,7 +337,7 @@ class Wire:
         agent_name = self.agent if agent is None else agent
         values = {
             "Accept": JSON,
-            **({"Authorization": f"Bearer {self.place.key}"} if self.place.key else {}),
+            **({"Authorization": f"Bearer {self.address.key}"} if self.address.key else {}),
             **({"X-Mindhold-Agent": agent_name} if agent_name else {}),
             **more,
         }
@@ -345,7 +345,7 @@ class Wire:
 
     def _send(
         self, rows: tuple[Resource, ...], request: Input, *, agent: str | None = None, key: str | None = None
-    ) -> Talk[Any]:
+    ) -> Exchange[Any]:
         row, sent = _request(rows, request)
         more: dict[str, str] = {}
         if row.writes:
@@ -360,22 +360,22 @@ class Wire:
         client_request = ClientRequest(sent.method, target_of(sent), self.headers(agent=agent, **more), body)
         return self._exchange_and_parse(row.serves.gives, client_request)
 
-    def _exchange_and_parse(self, gives: type[O], request: ClientRequest) -> Talk[O]:
+    def _exchange_and_parse(self, gives: type[O], request: ClientRequest) -> Exchange[O]:
         reply = yield from self.exchange(request)
-        return self.understood(gives, reply)
+        return self.parse_answer(gives, reply)
 
-    def understood(self, gives: type[O], reply: ServerAnswer, *, ended: bool = False) -> O:
+    def parse_answer(self, gives: type[O], reply: ServerAnswer, *, ended: bool = False) -> O:
         """Parse the answer into the operation's output. A stream that `ended` may hold an error. Raises MindholdError."""
         try:
             document = json.loads(reply.content)
             if ended and "code" in document:
-                raise self.trouble(replace(reply, status=500))
+                raise self.error_of(replace(reply, status=500))
             if "etag" in gives.model_fields and (tag := reply.headers.get("etag")):
                 document["etag"] = tag.removeprefix("W/").strip('"')
             return gives.model_validate(document)
         except (ValueError, TypeError, RecursionError) as error:  # pydantic raises ValueErrors
             raise ServerError(
-                f"The server at {self.place.url} answers what this version does not understand.",
+                f"The server at {self.address.url} answers what this version does not understand.",
                 advice="Have the same version of Mindhold on both sides.",
             ) from error
 
@@ -477,7 +477,7 @@ class ResultPage(Generic[T]):
     next: str | None
 
 
-Turn = Callable[[str | None], Talk[ResultPage[T]]]
+PageReader = Callable[[str | None], Exchange[ResultPage[T]]]
 
 
 class ClientMethods:
@@ -489,21 +489,21 @@ class ClientMethods:
 class SyncCaller(Protocol):
     """A synchronous client."""
 
-    def talk(self, talk: Talk[T], /) -> T: ...
-    def turn(self, turn: Turn[T], /) -> Iterator[T]: ...
+    def perform(self, exchange: Exchange[T], /) -> T: ...
+    def iterate(self, read_page: PageReader[T], /) -> Iterator[T]: ...
 
 
 class AsyncCaller(Protocol):
     """An asynchronous client."""
 
-    def talk(self, talk: Talk[T], /) -> Awaitable[T]: ...
-    def turn(self, turn: Turn[T], /) -> AsyncIterator[T]: ...
+    def perform(self, exchange: Exchange[T], /) -> Awaitable[T]: ...
+    def iterate(self, read_page: PageReader[T], /) -> AsyncIterator[T]: ...
 
 
 class Method(Generic[P, T]):
     """A client method with one answer, for both clients."""
 
-    def __init__(self, plan: Callable[Concatenate[Any, P], Talk[T]]) -> None:
+    def __init__(self, plan: Callable[Concatenate[Any, P], Exchange[T]]) -> None:
         self._plan = plan
         functools.update_wrapper(self, plan)  # type: ignore[arg-type]
 
@@ -518,16 +518,16 @@ class Method(Generic[P, T]):
             return self
 
         @functools.wraps(self._plan)
-        def called(*args: P.args, **given: P.kwargs) -> Any:
-            return client.talk(self._plan(client, *args, **given))
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.perform(self._plan(client, *args, **kwargs))
 
-        return called
+        return call
 
 
 class PagedMethod(Generic[P, T]):
     """A client method that iterates over pages, for both clients."""
 
-    def __init__(self, plan: Callable[Concatenate[Any, P], Turn[T]]) -> None:
+    def __init__(self, plan: Callable[Concatenate[Any, P], PageReader[T]]) -> None:
         self._plan = plan
         functools.update_wrapper(self, plan)  # type: ignore[arg-type]
 
@@ -542,7 +542,7 @@ class PagedMethod(Generic[P, T]):
             return self
 
         @functools.wraps(self._plan)
-        def called(*args: P.args, **given: P.kwargs) -> Any:
-            return client.turn(self._plan(client, *args, **given))
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.iterate(self._plan(client, *args, **kwargs))
 
-        return called
+        return call

@@ -224,7 +224,7 @@ def global_options(*, shown: bool) -> list[click.Option]:
             envvar="MINDHOLD_HOME"
             if shown
             else None,  # on the root only: elsewhere it would override the root's --home
-            help="The data folder (default: MINDHOLD_HOME or ~/.mindhold).",
+            help="The data folder (MINDHOLD_HOME, else ~/.mindhold).",
             hidden=hidden,
         ),
         click.Option(
@@ -240,7 +240,7 @@ def global_options(*, shown: bool) -> list[click.Option]:
             metavar="URL",
             expose_value=False,
             callback=_store_setting(REMOTE_URL),
-            help="Use this `mindhold serve` instead of the store on this machine.",
+            help="Use this `mindhold serve`, not the local store.",
             hidden=hidden,
         ),
         click.Option(
@@ -249,7 +249,7 @@ def global_options(*, shown: bool) -> list[click.Option]:
             multiple=True,
             expose_value=False,
             callback=_store_settings,
-            help="Set any setting for this call; `mindhold config show` lists them.",
+            help="A setting for this call; `config show` lists all.",
             hidden=hidden,
         ),
     ]

@@ -83,7 +83,7 @@ HEADED = {
     "Upkeep": "status stats spend doctor maintain consolidate audit contradictions config models jobs backup restore export "
     "import",
     "Claude Code": "init uninstall connect capture sync hook statusline",
-    "Beginning": "setup demo completion",
+    "Getting started": "setup demo completion",
 }
 
 EXIT_CODES = """\

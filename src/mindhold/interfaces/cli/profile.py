@@ -83,7 +83,10 @@ async def set_entry(session: OpenSession, /, *, key: str, value: tuple[str, ...]
 @click.argument("key")
 @with_open_session
 async def unset_entry(session: OpenSession, /, *, key: str) -> None:
-    """Remove an entry. preferences.KEY and facts.KEY distinguish two with one name."""
+    """Remove an entry.
+
+    If a preference and a fact have the same name, write preferences.KEY or facts.KEY.
+    """
     await _change(session, remove=[key])
 
 
