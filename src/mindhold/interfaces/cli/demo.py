@@ -130,7 +130,7 @@ class Tour:
 
     async def refuse(self) -> None:
         """Try to store a duplicate and a secret."""
-        from mindhold.memories.write import REMEMBER
+        from mindhold.memories.remember import REMEMBER
 
         self._heading("What is not stored twice, and what is not stored at all")
         again = await self._session.run(REMEMBER, content=FACTS[0]["content"])

@@ -209,7 +209,7 @@ async def run_init(
     changes = plan_changes(request, places, program, new_home=new_home, home=settings.home)
     claude_settings = read_claude_settings(request.level, request.folder, places)
     check_home(claude_settings, request.level, new_home=new_home, home=settings.home)
-    manifest(settings.home)  # raises if the manifest can't be used
+    read_manifest(settings.home)  # raises if the manifest can't be used
     notes = [
         *_notes(request, changes, program, home=new_home),
         *hook_warnings(claude_settings, request.level, program),
@@ -265,13 +265,13 @@ def _server_change(
 ) -> FileChange:
     """Plan the server's entry. An existing entry keeps its toolsets unless others are requested."""
     with errors_name_file(path):
-        existing = json_of(path, read(path)).get(keys)
-    call = our_server(existing)
+        existing = parse_json_file(path, read(path)).get(keys)
+    call = server_call(existing)
     if call is not None:
-        named_home = existing["env"].get(VARIABLE) if isinstance(existing.get("env"), dict) else None
+        named_home = existing["env"].get(HOME_VARIABLE) if isinstance(existing.get("env"), dict) else None
         check_same_home(path, call.home or ("env" not in entry and named_home), home=home)
         if request.toolsets is None:
-            entry = {**entry, "args": program.calling(*call.words)}
+            entry = {**entry, "args": program.arguments_for(*call.words)}
     return json_change(path, keys, entry)
 
 
@@ -472,7 +472,7 @@ def _remove_entry(cli: CliSession, client: McpClient, path: Path, folder: Path |
     place = str(folder) if folder else ""
     records = [
         record
-        for record in manifest(home).at(place)
+        for record in read_manifest(home).at(place)
         if record.client == client.name and record.path == str(path)
     ]
     planned = plan_removal(home, records or [_unrecorded_entry(client, path, place)])

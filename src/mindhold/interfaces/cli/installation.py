@@ -86,7 +86,7 @@ def show_plan(say: Callable[[str], None], changes: Iterable[FileChange], *, whol
         if not change.changes:
             continue
         verb = "make" if change.before is None else "remove" if change.after is None else "change"
-        details = f": {', '.join(_group_hooks(change.told))}" if change.told else ""
+        details = f": {', '.join(_group_hooks(change.summary))}" if change.summary else ""
         say(neutral(f"  {verb} {change.path}{details}"))
         for line in difference(change) if whole else ():
             say(f"    {neutral(line)}")
@@ -137,7 +137,7 @@ def describe_start(program: StartCommand) -> str:
 
 def describe_home(home: str) -> str:
     """Describe that the home folder is written into the entry."""
-    return f"{VARIABLE}={home} is written along, since --home said so."
+    return f"{HOME_VARIABLE}={home} is written along, since --home said so."
 
 
 def unrecorded_file(path: Path, place: str, client: str, undo: Sequence[dict[str, Any]]) -> InstalledFile:
@@ -188,7 +188,7 @@ def read_claude_settings(level: str, folder: Path, places: ClientFolders) -> Cla
     unread = []
     for current, path in files.items():
         try:
-            documents[current] = json_of(path, read(path), comments=True)
+            documents[current] = parse_json_file(path, read(path), comments=True)
         except (InvalidInput, Refused) as error:
             unread.append(f"Only looked at, and passed over: {error}")
     return ClaudeSettings(documents, files, tuple(unread))
@@ -197,7 +197,7 @@ def read_claude_settings(level: str, folder: Path, places: ClientFolders) -> Cla
 def check_home(settings: ClaudeSettings, level: str, *, new_home: str | None, home: Path) -> None:
     """Check that hooks use the home of this call; `new_home` is about to be written. Raises Conflict."""
     for current, document in settings.documents.items():
-        value = new_home if current == level and new_home else _member(document.value, ENV).get(VARIABLE)
+        value = new_home if current == level and new_home else _member(document.value, ENV).get(HOME_VARIABLE)
         if isinstance(value, str) and value:
             check_same_home(settings.files[current], value, home=home)
             return
@@ -233,7 +233,7 @@ def hook_warnings(settings: ClaudeSettings, level: str, program: StartCommand) -
                 f"{settings.files[other]} has hooks of Mindhold too, which call it otherwise: both run, and all is done "
                 f"twice. `{COMMANDS[other]}` brings them in line."
             )
-        for line in others_calling(document.text.encode()):
+        for line in foreign_hook_commands(document.text.encode()):
             yield f"{settings.files[other]} has {line!r}, which calls Mindhold among other things: it is left alone."
 
 

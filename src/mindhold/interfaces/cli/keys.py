@@ -71,7 +71,7 @@ async def create_key(
         return
     session.console.line(key.key)
     session.console.note(f"Keep it: it is not shown again. `mindhold keys revoke {key.id}` ends it.")
-    if agent in ALL_SEEING:
+    if agent in PRIVILEGED_AGENTS:
         session.console.warn(f"Whoever has it sees every agent's memories: {agent} does.")
 
 

@@ -21,7 +21,7 @@ from mindhold.model.errors import ContentTooLarge, InvalidInput, MindholdError, 
 from mindhold.model.memory import Kind
 
 if TYPE_CHECKING:
-    from mindhold.memories.write import RememberResult
+    from mindhold.memories.remember import RememberResult
     from mindhold.operations import Input
 
 
@@ -297,7 +297,7 @@ async def _store_chunk(
 
 
 async def _store_singly(session: OpenSession, items: Mapping[int, Input], *, tally: BatchCounts) -> None:
-    from mindhold.memories.write import REMEMBER_MANY
+    from mindhold.memories.remember import REMEMBER_MANY
 
     for number, item in items.items():
         try:

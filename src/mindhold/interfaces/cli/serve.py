@@ -30,11 +30,6 @@ SCOPE = (
 )
 
 
-def _drop_unset(**options: object) -> dict[str, object]:
-    """Leave out options without a value: they may stand before the command."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
 @command(
     "mcp",
     local=True,
@@ -57,7 +52,7 @@ def mcp(cli: CliSession, toolsets: str | None, scope: str | None) -> None:
         cli.console.warn(
             "This waits for an MCP client on standard input; Ctrl-D ends it. docs/MCP.md says how to connect one."
         )
-    cli.perform(cli.launcher.serve_stdio(cli.loaded(**_drop_unset(toolsets=toolsets, scope=scope))))
+    cli.perform(cli.launcher.serve_stdio(cli.loaded(toolsets=toolsets, scope=scope)))
 
 
 @command(

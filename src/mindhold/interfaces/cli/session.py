@@ -151,7 +151,7 @@ class CliSession:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def loaded(self, **overrides: Any) -> LoadedSettings:
-        """Load the settings for the current folder. Raises SettingsError."""
+        """Load the settings for the current folder; an override of None is ignored. Raises SettingsError."""
         from mindhold.settings.loader import load_settings, working_folder
 
         changed = {key: value for key, value in overrides.items() if value is not None}

@@ -77,7 +77,7 @@ async def uninstall_command(
     if everywhere + all_of_it + (folder is not None) > 1:
         raise click.UsageError("FOLDER, --global and --all exclude each other.")
     console, settings = cli.console, cli.loaded().settings
-    places, installed = client_places(settings), manifest(settings.home)
+    places, installed = client_places(settings), read_manifest(settings.home)
     at = None if everywhere or all_of_it else whole_path(folder)
     if at is not None and not at.is_dir() and not installed.at(str(at)):
         raise NotFound(f"There is no folder {at}.", advice="Give the project's folder.")
@@ -155,7 +155,7 @@ def _plan(
 
 def _personal_files(places: ClientFolders) -> list[InstalledFile]:
     return [
-        unrecorded_file(places.claude_settings, "", CLAUDE, OF_SETTINGS),
+        unrecorded_file(places.claude_settings, "", CLAUDE, SETTINGS_UNDO),
         unrecorded_file(places.claude_json, "", CLAUDE, server_undo("mcpServers", NAME)),
     ]
 
@@ -165,7 +165,7 @@ def _folder_files(folder: Path, places: ClientFolders) -> list[InstalledFile]:
     place = str(folder)
     settings = [folder / ".claude" / name for name in ("settings.json", "settings.local.json")]
     records = [
-        unrecorded_file(path, place, CLAUDE, OF_SETTINGS)
+        unrecorded_file(path, place, CLAUDE, SETTINGS_UNDO)
         for path in settings
         if path != places.claude_settings
     ]
@@ -181,7 +181,7 @@ def _filled_documents(folder: Path, recorded: set[str]) -> list[InstalledFile]:
     """Return unrecorded documents with our block: it is removed, the markers stay."""
     files = [document_root(folder) / name for name in DOCUMENTS]
     return [
-        unrecorded_file(path, str(folder), CLAUDE, EMPTIED)
+        unrecorded_file(path, str(folder), CLAUDE, EMPTY_BLOCK_UNDO)
         for path in files
         if str(path) not in recorded and path.is_file() and _is_ours(read(path) or b"", path)
     ]

@@ -40,8 +40,8 @@ def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
     try:
         fill_closed_streams()
         name, home_option = parse_arguments(argv)
-        if not skipped():
-            _handle(name, read_all(stdin), home=home_of(given=home_option), stdout=stdout)
+        if not is_skipped():
+            _handle(name, read_all(stdin), home=home_folder(override=home_option), stdout=stdout)
     except BaseException as error:  # noqa: BLE001 - a hook never fails
         report_error(error)
     return 0
@@ -64,7 +64,7 @@ def _handle(name: str, raw: bytes, *, home: str, stdout: int) -> None:
                 output = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
                 write_all(stdout, write_json(output).encode("ascii") + b"\n")
     finally:
-        if event == START or (event in CAPTURED and captures()):
+        if event == START or (event in CAPTURED and capture_enabled()):
             _leave_to_worker(event, payload, home=home, folder=folder)
 
 
@@ -90,8 +90,8 @@ def _event_record(event: str, payload: dict[str, Any], folder: str) -> dict[str,
     agent_file = _text(payload, "agent_transcript_path") if event == "SubagentStop" else ""
     return {
         "event": event,
-        "agent": agent(),
-        "exclude": excluded(),
+        "agent": agent_name(),
+        "exclude": excluded_folders(),
         "conversation": _text(payload, "session_id"),
         "file": agent_file or _text(payload, "transcript_path"),
         "folder": folder,

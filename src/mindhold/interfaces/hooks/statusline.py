@@ -28,7 +28,7 @@ def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
     """Print the status line and return the exit status 0."""
     try:
         fill_closed_streams()
-        home = home_of(given=parse_arguments(["statusline", *argv])[1])
+        home = home_folder(override=parse_arguments(["statusline", *argv])[1])
         line = status_line(home, _folder(read_all(stdin)), now=time.time())
         write_all(stdout, line.encode("utf-8", "replace") + b"\n")
     except BaseException as error:  # noqa: BLE001 - a status line never fails
