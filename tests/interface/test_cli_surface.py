@@ -21,6 +21,7 @@ from mindhold.interfaces.cli.memories import ORDERS
 from mindhold.interfaces.cli.output import Console, display_width, neutral
 from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.memories.filters import TimeframeView
+from mindhold.memories.timeline import INTERPRET_TIME
 from mindhold.model.query import Order
 from mindhold.operation_index import names, operation
 from mindhold.settings.loader import load_settings
@@ -71,7 +72,7 @@ def test_a_phrase_of_time_is_an_operation_of_its_own(shell: Shell) -> None:
         loaded = load_settings({"home": shell.home, "time_zone": "Asia/Seoul"})
         async with AppLauncher().open(loaded) as running:
             view: TimeframeView = await OpenSession(running, CliSession(AppLauncher(), Console())).run(
-                "interpret_time", phrase=phrase
+                INTERPRET_TIME, phrase=phrase
             )
             return view
 
