@@ -7,6 +7,7 @@ import asyncio
 from cli_shell import Shell
 
 from mindhold.__main__ import AppLauncher
+from mindhold.conversations.message_log import SAVE_MESSAGE
 from mindhold.interfaces.cli.output import Console
 from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.settings.loader import load_settings
@@ -17,7 +18,7 @@ async def _said(shell: Shell, texts: list[str]) -> None:
         session = OpenSession(running, CliSession(AppLauncher(), Console()))
         for text in texts:
             await session.run(
-                "save_message", message_type="user", content=text, conversation="abc-123", project="shop"
+                SAVE_MESSAGE, message_type="user", content=text, conversation="abc-123", project="shop"
             )
 
 
