@@ -46,24 +46,40 @@ log = logging.getLogger(__name__)
 
 
 async def reconcile(engine: Engine, *, forgotten: Collection[str], deadline: float | None = None) -> int:
-    """Index and archive say the same of files that are gone: copies that the index doesn't know, or by other rules, are
-    indexed, and what has no copy any more goes; copies that are left to index when the time (by monotonic()) is up. Needs the turn."""
-    known = await asyncio.to_thread(engine.history.conversations)
-    names = {archive_name(one): one for one in known}
+    """Make the index and the archive agree on transcripts whose files are gone.
+
+    Indexes copies that the index lacks or read by other rules, and removes conversations that have no copy
+    any more. Returns how many copies are left to index at the deadline (by monotonic()). The caller holds the
+    index turn.
+    """
+    conversations = await asyncio.to_thread(engine.history.conversations)
+    names = {archive_name(conversation): conversation for conversation in conversations}
     try:
-        there = await asyncio.to_thread(engine.archive.sizes)
+        copy_sizes = await asyncio.to_thread(engine.archive.sizes)
     except StoreError as error:
         log.warning("history: %s", error)
         return 0
-    lost = [one.row for name, one in names.items() if one.gone and not one.silent and name not in there]
-    if lost:
-        await asyncio.to_thread(engine.history.remove, lost)
+    lost_rows = [
+        conversation.row
+        for name, conversation in names.items()
+        if conversation.gone and not conversation.silent and name not in copy_sizes
+    ]
+    if lost_rows:
+        await asyncio.to_thread(engine.history.remove, lost_rows)
     rules = index_rules(engine)
-    stale = {name: one for name, one in names.items() if is_stale(one, rules) and name in there}
-    if not stale and not any(EARLIER not in name for name in there.keys() - names.keys()):
+    stale = {
+        name: conversation
+        for name, conversation in names.items()
+        if is_stale(conversation, rules) and name in copy_sizes
+    }
+    if not stale and not any(EARLIER not in name for name in copy_sizes.keys() - names.keys()):
         return 0
-    files = {one.file for one in known}
-    elsewhere = {(one.session_id, one.file.name) for one in known if not one.gone}  # their files were moved
+    files = {conversation.file for conversation in conversations}
+    elsewhere = {
+        (conversation.session_id, conversation.file.name)
+        for conversation in conversations
+        if not conversation.gone
+    }  # whose files were moved
     copies = [
         copy
         for copy in await asyncio.to_thread(engine.archive.all)
@@ -71,9 +87,9 @@ async def reconcile(engine: Engine, *, forgotten: Collection[str], deadline: flo
         or (copy.name not in names and EARLIER not in copy.name and _is_wanted(copy, files, forgotten, rules))
         if not (copy.about and (copy.about.session_id, copy.about.file.name) in elsewhere)
     ]
-    for done, copy in enumerate(copies):
+    for position, copy in enumerate(copies):
         if deadline is not None and monotonic() > deadline:
-            return len(copies) - done
+            return len(copies) - position
 
         def read(check: Check, copy: ArchivedTranscript = copy) -> None:
             _index(engine, copy, rules, check, known=stale.get(copy.name))
@@ -86,12 +102,12 @@ async def reconcile(engine: Engine, *, forgotten: Collection[str], deadline: flo
 
 
 def is_stale(one: IndexedConversation, rules: IndexRules) -> bool:
-    """Whether only a copy tells how it is by these rules."""
+    """Whether the file is gone and the index read it by other rules, so that only the archived copy can update it."""
     return one.gone and not one.silent and one.rules != rules.mark
 
 
 def is_excluded_copy(copy: ArchivedTranscript, rules: IndexRules) -> bool:
-    """Whether it is of a project that is left out by now; the copy stays until somebody forgets the conversation."""
+    """Whether the copy's project is excluded now. The copy stays until somebody forgets the conversation."""
     return copy.about is not None and is_left_out(_conversation(copy.about), rules)
 
 
@@ -125,40 +141,47 @@ def _index(
     *,
     known: IndexedConversation | None = None,
 ) -> None:
-    """As if the file were still there, but for its saying that it is gone. All at once: it is known whole, or not. What was
-    `known` of it by other rules goes first, lest it stay where the copy can't be read."""
+    """Index a copy as if its file were still there, marked as gone, in one write.
+
+    `known` is the row that was read by other rules. It is removed first, so that it doesn't stay if the copy
+    can't be read.
+    """
     if known is not None:
         engine.history.remove([known.row])
     about = copy.about
     if about is None:
         return
-    found: IndexedConversation | None = None
+    indexed: IndexedConversation | None = None
     passages: list[Passage] = []
     leaves: list[tuple[str, str]] = []
     uuids = b""
     with tempfile.TemporaryDirectory(prefix=".reading-", dir=engine.settings.home) as folder:
         file = Path(folder) / about.file.name
         engine.archive.unpack(copy.name, file)
-        lies = ConversationFile(file, copy.size, copy.modified, about.source, about.folder, about.part_of)
+        copy_file = ConversationFile(
+            file, copy.size, copy.modified, about.source, about.folder, about.part_of
+        )
         preparer = Preparer(_Copies(engine.transcripts, about.source), rules)
-        for piece in preparer.pieces(IndexTask(lies, new_conversation(lies)), most=copy.size + 1):
+        for piece in preparer.pieces(IndexTask(copy_file, new_conversation(copy_file)), most=copy.size + 1):
             check()
             if piece.conversation is None or piece.conversation.silent:
                 return
-            found = piece.conversation
+            indexed = piece.conversation
             passages += piece.passages
             uuids += piece.uuids
             leaves += piece.leaves
-    if found is not None:
-        # By the same name as before: it is the copy of this row.
-        one = replace(found, session_id=about.session_id, file=about.file, size=copy.size, gone=True)
+    if indexed is not None:
+        # With the same session and file as before, the row keeps the name of this copy.
+        conversation = replace(
+            indexed, session_id=about.session_id, file=about.file, size=copy.size, gone=True
+        )
         if known is not None:
-            one = replace(one, summary=requested_summary(known, rules))
-        engine.history.put(replace(one, archived=copy.size), passages, uuids=uuids, leaves=leaves)
+            conversation = replace(conversation, summary=requested_summary(known, rules))
+        engine.history.put(replace(conversation, archived=copy.size), passages, uuids=uuids, leaves=leaves)
 
 
 class _Copies:
-    """Transcripts that lie elsewhere than their program put them."""
+    """Reads transcripts that aren't in their program's folder."""
 
     withheld = False
 
@@ -178,18 +201,21 @@ class _Copies:
     def follow(
         self, file: Path, cursor: TranscriptCursor, *, most_bytes: int, source: str = ""
     ) -> TranscriptRead | None:
-        """By whose they are."""
+        """Follow the file as a transcript of the program that wrote it."""
         return self._transcripts.follow(file, cursor, most_bytes=most_bytes, source=source or self._source)
 
 
 ARCHIVE_NAMESPACE = "history:archive"
-KEY = "last"  # of this home
-MOST = 20  # of each kind that are named
+KEY = "last"  # the entry's key within this home
+MOST = 20  # items of each kind that are recorded
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTrouble:
-    """Of the last look that had any. `evicted` are ids of sessions, of `made_room` in all: no words of theirs are kept."""
+    """The problems of the last archive run that had any.
+
+    `evicted` holds the ids of at most MOST of the `made_room` sessions; no text of theirs is stored.
+    """
 
     when: datetime
     problems: tuple[str, ...] = ()
@@ -204,7 +230,7 @@ class ArchiveTrouble:
 
 
 async def last_trouble(engine: Engine) -> ArchiveTrouble | None:
-    """None where there was none. Raises the store's errors."""
+    """Return the recorded trouble, or None if there is none. Raises the store's errors."""
     entry = await engine.store.entry(ARCHIVE_NAMESPACE, own_job(engine, KEY), now=engine.clock())
     if entry is None:
         return None
@@ -222,8 +248,11 @@ async def last_trouble(engine: Engine) -> ArchiveTrouble | None:
 async def note_trouble(
     engine: Engine, *, problems: Sequence[str], too_big: Sequence[str], evicted: Sequence[str], whole: bool
 ) -> None:
-    """Of one look: at the `whole` archive it takes the place of what was wrong before, else it is added to that. What made
-    room is told until others do. Raises the store's errors."""
+    """Record the problems of one archive run.
+
+    A run over the `whole` archive replaces the earlier problems; any other run adds to them. The evicted
+    sessions stay recorded until others are evicted. Raises the store's errors.
+    """
     before = await last_trouble(engine)
     if not (problems or too_big or evicted or (before is not None and before.failed and whole)):
         return
@@ -239,13 +268,15 @@ async def note_trouble(
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(str(one) for one in value) if isinstance(value, list) else ()
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReport:
-    """What was copied, what made room or found none, and what can't be kept. `busy`: another process is at it, nothing was
-    done."""
+    """The result of an archive run: what was copied, what was evicted or found no room, and what failed.
+
+    `busy`: another process holds the index turn, so nothing was done.
+    """
 
     conversations: int = 0
     bytes: int = 0
@@ -258,24 +289,24 @@ class ArchiveReport:
 
     @property
     def trouble(self) -> str:
-        """What somebody should know of it, in a sentence or none."""
-        told = [
+        """One sentence about what went wrong, or an empty string."""
+        parts = [
             f"{len(self.evicted):,} conversations made room or found none" if self.evicted else "",
             f"{len(self.too_big):,} are bigger than all of it may be" if self.too_big else "",
             f"{len(self.problems):,} could not be copied ({self.problems[0].rstrip('.')})"
             if self.problems
             else "",
         ]
-        said = "; ".join(filter(None, told))
-        return f"The archive: {said}." if said else ""
+        details = "; ".join(filter(None, parts))
+        return f"The archive: {details}." if details else ""
 
 
 async def archive_history(
     engine: Engine, *, rows: Sequence[IndexedConversation] | None = None
 ) -> ArchiveReport:
-    """Copy what has grown of every transcript that is indexed, sub-agents' too; the oldest conversations make room.
+    """Copy the new part of every indexed transcript, sub-agents' included; the oldest conversations make room.
 
-    With `rows` only those, and what has lost its copy, by a caller whose turn it is to write the index
+    With `rows`, copy only those and the ones that lost their copy. The caller then holds the index turn
     (mindhold.history.index_guard).
     """
     if rows is not None:
@@ -291,31 +322,35 @@ async def _in_turn(engine: Engine, rows: Sequence[IndexedConversation] | None) -
     forgotten = await forgotten_sessions(engine)
     if rows is None:
         await reconcile(engine, forgotten=forgotten)
-    known = await asyncio.to_thread(engine.history.conversations)
-    asked = None if rows is None else {one.file for one in rows}
-    heard = [one for one in known if not (one.silent or one.belongs_to in forgotten)]
+    conversations = await asyncio.to_thread(engine.history.conversations)
+    requested_files = None if rows is None else {conversation.file for conversation in rows}
+    archivable = [
+        conversation
+        for conversation in conversations
+        if not (conversation.silent or conversation.belongs_to in forgotten)
+    ]
 
     def work(check: Check) -> ArchiveReport:
-        most = engine.settings.history.archive_bytes
+        limit = engine.settings.history.archive_bytes
         try:
-            room = ArchiveRoom(engine.archive, engine.history, known, most=most)
-        except StoreError as error:  # no folder that can be read
-            return ArchiveReport(room=most, problems=(error.message,))
-        chosen = [
-            one
-            for one in heard
-            if asked is None
-            or one.file in asked
-            or (one.archived > 0 and archive_name(one) not in room.copies)
+            room = ArchiveRoom(engine.archive, engine.history, conversations, most=limit)
+        except StoreError as error:  # the folder can't be read
+            return ArchiveReport(room=limit, problems=(error.message,))
+        selected = [
+            conversation
+            for conversation in archivable
+            if requested_files is None
+            or conversation.file in requested_files
+            or (conversation.archived > 0 and archive_name(conversation) not in room.copies)
         ]
-        return _archive_all(engine, chosen, room, check)
+        return _archive_all(engine, selected, room, check)
 
     report = await run_in_own_thread(work)
     await note_trouble(
         engine,
         problems=report.problems,
-        too_big=[str(one.file) for one in report.too_big],
-        evicted=list(dict.fromkeys(one.belongs_to for one in report.evicted)),
+        too_big=[str(conversation.file) for conversation in report.too_big],
+        evicted=list(dict.fromkeys(conversation.belongs_to for conversation in report.evicted)),
         whole=rows is None,
     )
     return report
@@ -324,26 +359,26 @@ async def _in_turn(engine: Engine, rows: Sequence[IndexedConversation] | None) -
 def _archive_all(
     engine: Engine, rows: Sequence[IndexedConversation], room: ArchiveRoom, check: Check
 ) -> ArchiveReport:
-    """The newest first; what is over by now goes before anything comes."""
+    """Copy the newest conversations first, after evicting what exceeds the limit by now."""
     conversations, size = 0, 0
     too_big: list[IndexedConversation] = []
     problems: list[str] = []
     room.make(0)
-    for number, one in enumerate(rows, 1):
+    for number, conversation in enumerate(rows, 1):
         check()
-        before = room.copies.get(archive_name(one))
+        before = room.copies.get(archive_name(conversation))
         try:
-            if one.gone or not _is_due(engine, one, before, room):
+            if conversation.gone or not _is_due(engine, conversation, before, room):
                 continue
-            if one.file.stat().st_size > room.most:
-                too_big.append(one)
+            if conversation.file.stat().st_size > room.most:
+                too_big.append(conversation)
                 continue
-            now = _copied(engine, one, before, room, check)
-        except FileNotFoundError:  # the next pass sees that it is gone
+            now = _copied(engine, conversation, before, room, check)
+        except FileNotFoundError:  # the next pass notices that it is gone
             continue
         except (OSError, MindholdError) as error:
-            reason = f"{one.file}: {_reason(error)}"
-            if isinstance(error, StoreFull | StoreReadOnly):  # so it is for the others
+            reason = f"{conversation.file}: {_reason(error)}"
+            if isinstance(error, StoreFull | StoreReadOnly):  # the others would fail as well
                 problems.append(f"{reason}{_untried(rows[number:], room)}")
                 break
             problems.append(reason)
@@ -357,15 +392,19 @@ def _archive_all(
 
 
 def _untried(rows: Sequence[IndexedConversation], room: ArchiveRoom) -> str:
-    """How many have no copy at all, behind one that there was no place for."""
-    count = sum(not one.gone and archive_name(one) not in room.copies for one in rows)
+    """Describe how many of the conversations that were not tried have no copy at all."""
+    count = sum(
+        not conversation.gone and archive_name(conversation) not in room.copies for conversation in rows
+    )
     return f" {count:,} more without a copy were not tried." if count else ""
 
 
 def _is_due(
     engine: Engine, one: IndexedConversation, copy: ArchivedTranscript | None, room: ArchiveRoom
 ) -> bool:
-    """Whether the file isn't what the copy is of. What found no room waits until it has grown, or there is enough for it."""
+    """Whether the file differs from its copy. A file that found no room waits until it grows or enough room is
+    free.
+    """
     stat = one.file.stat()
     if copy is not None and (copy.size, copy.modified) == (stat.st_size, stat.st_mtime_ns):
         if one.archived != copy.size:
@@ -381,7 +420,7 @@ def _copied(
     room: ArchiveRoom,
     check: Check,
 ) -> ArchivedTranscript | None:
-    """None where there was no room for it."""
+    """Copy one transcript; None if there is no room for it."""
     name = archive_name(one)
     about = ArchiveSource(one.file, one.source, one.session_id, one.part_of, one.folder, one.project)
     written, full = 0, False
@@ -416,34 +455,34 @@ class RestoredFiles:
 
 
 async def restore_conversation(engine: Engine, session: str, target: Path) -> RestoredFiles:
-    """Write the transcript as it was to a new file; into a folder with those of its sub-agents.
+    """Write the transcript of a conversation to a new file, or into a folder together with its sub-agents'.
 
-    Raises NotFound, InvalidInput, Conflict for a file that is there, StoreReadOnly.
+    Raises NotFound, InvalidInput, Conflict if the file exists, StoreReadOnly.
     """
-    named = await conversation_named(engine, session)
-    known = await asyncio.to_thread(engine.history.conversations)
-    files = files_of(named.belongs_to, known) if target.is_dir() else [named]
+    conversation = await conversation_named(engine, session)
+    conversations = await asyncio.to_thread(engine.history.conversations)
+    files = files_of(conversation.belongs_to, conversations) if target.is_dir() else [conversation]
 
     def restore() -> tuple[Path, ...]:
-        written = [file for one in files if (file := _restored(engine, one, target)) is not None]
+        written = [file for source in files if (file := _restored(engine, source, target)) is not None]
         if not written:
             raise NotFound(
-                f"Neither the archive nor the disk has the transcript of {named.session_id}.",
+                f"Neither the archive nor the disk has the transcript of {conversation.session_id}.",
                 advice="`mindhold history show` has what the index knows of it.",
             )
         return tuple(written)
 
-    return RestoredFiles(named.belongs_to, await asyncio.to_thread(restore))
+    return RestoredFiles(conversation.belongs_to, await asyncio.to_thread(restore))
 
 
 def _restored(engine: Engine, conversation: IndexedConversation, target: Path) -> Path | None:
-    """None where nothing has it."""
+    """Restore one transcript; None if neither the disk nor the archive has it."""
     file = target / _relative(conversation) if target.is_dir() else target
     if file.exists():
         raise Conflict(f"{file} is there already.", advice="Name another file.")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if conversation.file.is_file():  # no copy has more of it
+        if conversation.file.is_file():  # no copy is more complete
             shutil.copyfile(conversation.file, file)
             file.chmod(0o600)
         else:
@@ -463,11 +502,15 @@ def _relative(conversation: IndexedConversation) -> Path:
 
 
 class ArchiveHistoryInput(Input):
-    """All that is known, after what is new was indexed."""
+    """Index what is new, then copy every indexed transcript."""
 
 
 class ArchiveHistoryResult(Output):
-    """`conversations` were copied or added to. `evicted` made room or found none; `too_big` are bigger than the room."""
+    """The result of an archive run.
+
+    `conversations` counts new and extended copies. `evicted` were removed or found no room; `too_big` exceed
+    the whole room.
+    """
 
     conversations: int
     bytes: int
@@ -482,7 +525,7 @@ class ArchiveHistoryResult(Output):
 
     @classmethod
     def of(cls, report: ArchiveReport, *, copies: int, enabled: bool) -> ArchiveHistoryResult:
-        """The report as its view."""
+        """Build the result from a report."""
         return cls(
             conversations=report.conversations,
             bytes=report.bytes,
@@ -490,15 +533,15 @@ class ArchiveHistoryResult(Output):
             room=report.room,
             copies=copies,
             enabled=enabled,
-            evicted=[PastConversationView.of(one) for one in report.evicted],
-            too_big=[PastConversationView.of(one) for one in report.too_big],
+            evicted=[PastConversationView.of(conversation) for conversation in report.evicted],
+            too_big=[PastConversationView.of(conversation) for conversation in report.too_big],
             problems=list(report.problems),
             busy=report.busy,
         )
 
 
 class RestoreConversationInput(Input):
-    """Which one, and where to: a new file, or a folder, which gets its sub-agents' as well."""
+    """A conversation, and where to write it: a new file, or a folder that also gets its sub-agents' transcripts."""
 
     session: str
     to: Path
@@ -529,7 +572,7 @@ ARCHIVE_HISTORY = operation("archive_history", _archive, writes=True, owner_only
 
 
 def _unarchiving(engine: Engine) -> Engine:
-    """One pass that leaves the copies to us, who tell of them."""
+    """The engine with archiving switched off, because the caller archives and reports by itself."""
     history = replace(engine.settings.history, archive=False)
     return engine.with_settings(history=history)
 

@@ -1,4 +1,4 @@
-"""The room that the archive may take, and how a conversation is named in it."""
+"""The size limit of the archive and the names of its copies."""
 
 from __future__ import annotations
 
@@ -14,29 +14,37 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def archive_name(conversation: IndexedConversation) -> str:
-    """Of its source and session, so that a person finds it, and of where it lay: two files may be of one session."""
+    """The name of a conversation's copy.
+
+    Source and session let a person find it; a hash of the path keeps two files of one session apart.
+    """
     part = f"{_safe(conversation.file.stem)}." if conversation.part_of else ""
     mark = fingerprint(str(conversation.file))[:8]
     return f"{archive_prefix(conversation.source, conversation.belongs_to)}{part}{mark}"
 
 
 def archive_prefix(source: str, session_id: str) -> str:
-    """How the names of all that belongs to a session begin, and no other's: an id that can't stand there as it is is told
-    from those that look alike by a fingerprint."""
-    told = _safe(session_id)
-    mark = "" if told == session_id else f"_{fingerprint(session_id)[:16]}"
-    return f"{_safe(source)}-{told}{mark}."
+    """The prefix that the copies of a session share with no other session's.
+
+    An id that isn't safe in a file name gets a fingerprint, so that similar ids stay distinct.
+    """
+    safe_id = _safe(session_id)
+    mark = "" if safe_id == session_id else f"_{fingerprint(session_id)[:16]}"
+    return f"{_safe(source)}-{safe_id}{mark}."
 
 
 def _safe(text: str) -> str:
     return _UNSAFE.sub("_", text)[:LONGEST]
 
 
-EARLIER = "~"  # before the number of a copy whose file was replaced by another
+EARLIER = "~"  # precedes the number of a copy whose file was replaced
 
 
 class ArchiveRoom:
-    """Needs the turn. Raises StoreError."""
+    """Keeps the archive below its size limit by evicting the oldest copies.
+
+    The caller holds the index turn. Methods raise StoreError.
+    """
 
     def __init__(
         self, archive: Archive, index: HistoryIndex, known: Sequence[IndexedConversation], *, most: int
@@ -45,22 +53,28 @@ class ArchiveRoom:
         self.copies = {copy.name: copy for copy in archive.all()}
         self._archive = archive
         self._index = index
-        self._known = {archive_name(one): one for one in known if not one.silent}
-        self._refused = {one.row: -one.archived for one in known if one.archived < 0}
+        self._known = {
+            archive_name(conversation): conversation for conversation in known if not conversation.silent
+        }
+        self._refused = {
+            conversation.row: -conversation.archived for conversation in known if conversation.archived < 0
+        }
         self._evicted: dict[str, IndexedConversation] = {}
         self.used = sum(archive.sizes().values())
 
     @property
     def evicted(self) -> tuple[IndexedConversation, ...]:
-        """What has no copy any more, or got none."""
-        return tuple(one for name, one in self._evicted.items() if name not in self.copies)
+        """The conversations that lost their copy or got none."""
+        return tuple(conversation for name, conversation in self._evicted.items() if name not in self.copies)
 
     def refused(self, one: IndexedConversation, size: int) -> bool:
-        """Whether there was no room for the file as it is, and still is none."""
+        """Whether the file found no room at this size before, and still finds none."""
         return self._refused.get(one.row) == size and size > self.most - self.used
 
     def make(self, added: int, *, younger: IndexedConversation | None = None) -> bool:
-        """Let the oldest go until so many bytes more fit: only older ones than `younger`. Whether they fit."""
+        """Evict the oldest copies until `added` more bytes fit, with `younger` only older copies. Return whether
+        they fit.
+        """
         if self.used + added <= self.most:
             return True
         own = archive_name(younger) if younger else ""
@@ -73,7 +87,7 @@ class ArchiveRoom:
         return self.used + added <= self.most
 
     def put(self, copy: ArchivedTranscript, *, grown: bool) -> None:
-        """A copy as it is now; unless it has just grown the folder tells what is used."""
+        """Record the current state of a copy. Unless it has just grown, the used bytes are counted anew."""
         before = self.copies.get(copy.name)
         if copy.size:
             self.copies[copy.name] = copy
@@ -83,28 +97,38 @@ class ArchiveRoom:
             self.used = sum(self._archive.sizes().values())
 
     def let_go(self, name: str) -> None:
-        """A copy, with what was there before its file was replaced; of a file that is gone nothing is left then."""
+        """Remove a copy and its earlier versions. If the transcript is gone, remove the conversation from the
+        index too.
+        """
         self._archive.remove(name)
-        for each in [each for each in self.copies if each == name or each.startswith(name + EARLIER)]:
-            self.used -= self.copies.pop(each).on_disk
-        one = self._known.get(name)
-        if one is None:
+        for copy_name in [
+            copy_name
+            for copy_name in self.copies
+            if copy_name == name or copy_name.startswith(name + EARLIER)
+        ]:
+            self.used -= self.copies.pop(copy_name).on_disk
+        conversation = self._known.get(name)
+        if conversation is None:
             return
-        self._evicted[name] = one
-        if one.gone:
-            self._index.remove([one.row])
+        self._evicted[name] = conversation
+        if conversation.gone:
+            self._index.remove([conversation.row])
             return
         try:
-            size = one.file.stat().st_size
+            size = conversation.file.stat().st_size
         except OSError:
-            size = one.size
-        self._refused[one.row] = size
-        self._index.put(replace(one, archived=-size), ())
+            size = conversation.size
+        self._refused[conversation.row] = size
+        self._index.put(replace(conversation, archived=-size), ())
 
     def _age(self, name: str) -> tuple[float, bool]:
-        """When it ended; what was replaced before what took its place."""
-        one, copy = self._known.get(_base(name)), self.copies.get(name)
-        ended = one.ended.timestamp() if one and one.ended else (copy.modified if copy else 0) / 1e9
+        """The sort key of eviction: when the conversation ended, replaced versions before the current one."""
+        conversation, copy = self._known.get(_base(name)), self.copies.get(name)
+        ended = (
+            conversation.ended.timestamp()
+            if conversation and conversation.ended
+            else (copy.modified if copy else 0) / 1e9
+        )
         return ended, EARLIER not in name
 
 

@@ -1,4 +1,4 @@
-"""Excerpts of conversations: what is shown of them, and findings of models, checked against the text."""
+"""Excerpts of conversations: the text that is shown, and the findings of models checked against the transcript."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from mindhold.text.similarity import content_words
 LONGEST_EXCERPT = 300
 LONGEST_SUMMARY = 300
 LONGEST_TITLE = 100
-AROUND = 4_000  # characters around an excerpt that are looked at for secrets
+AROUND = 4_000  # characters around an excerpt that are checked for secrets
 LONGEST_LOOK = 40_000  # characters of one utterance that an excerpt is taken from
 WITHHELD = "[withheld: it reads like instructions to its reader]"
 _WORD = re.compile(r"\w[\w'’./+#-]*")
-# What Markdown and logs are decorated with; what is written in it stays.
+# Decoration of Markdown and logs; the text inside it stays.
 _FENCE = LazyPattern(r"^[ \t]*(?:```|~~~)[^\n]*$", re.MULTILINE)
 _LEADING = LazyPattern(
     r"^[ \t]*(?:#{1,6}[ \t]+|[-*+•▪●◦⨯✗✓✔→➜|>][ \t]+)+|^[ \t]*[-=_*|:+─━ ]{3,}$", re.MULTILINE
@@ -41,28 +41,30 @@ _STRONG = LazyPattern(r"\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*")
 _LINK = LazyPattern(r"\[([^\]\n]{1,200})\]\([^)\s]{1,400}\)")
 _CODE = LazyPattern(r"`([^`\n]+)`")
 _INNER = LazyPattern(r"\s[•⨯▪●◦─━]+(?=\s)")
-_ROW = LazyPattern(r"^[ \t]*\|[^\n]*\|[ \t]*$", re.MULTILINE)  # of a table
+_ROW = LazyPattern(r"^[ \t]*\|[^\n]*\|[ \t]*$", re.MULTILINE)  # a row of a table
 
 
 def safe_line(engine: Engine, text: str, longest: int) -> str:
-    """On one line, cut, without secrets; what tries to instruct its reader is not shown at all."""
+    """One shortened line without secrets; text that tries to instruct its reader is withheld."""
     return shortened_line(undecorated_line(_safe(engine, text[:AROUND])), longest)
 
 
 def first_safe_line(engine: Engine, *texts: str, longest: int) -> str:
-    """The first of them that there is and that isn't withheld: a title tells which conversation it is, whatever its summary says."""
-    told = [safe_line(engine, text, longest) for text in texts if text]
-    return next((text for text in told if text != WITHHELD), told[0] if told else "")
+    """The first non-empty text that isn't withheld, as a safe line; a title still names a conversation whose
+    summary is withheld.
+    """
+    lines = [safe_line(engine, text, longest) for text in texts if text]
+    return next((text for text in lines if text != WITHHELD), lines[0] if lines else "")
 
 
 def shortened_line(text: str, longest: int) -> str:
-    """On one line of so many characters at most."""
+    """The text on one line, cut to `longest` characters."""
     line = " ".join(text.split())
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
 def undecorated_line(text: str) -> str:
-    """On one line, without what Markdown and logs are decorated with."""
+    """The text on one line, without the decoration of Markdown and logs."""
     text = _ROW.sub(lambda row: row[0].replace("|", " "), _FENCE.sub("", text))
     text = _LEADING.sub("", text)
     text = _CODE.sub(r"\1", _LINK.sub(r"\1", _STRONG.sub(r"\1", text)))
@@ -70,14 +72,14 @@ def undecorated_line(text: str) -> str:
 
 
 def excerpt_of(engine: Engine, text: str, wanted: Collection[str], *, place: int = 0) -> str:
-    """The stretch of a text that says most of what was asked for, on one line; that from `place` on, where one is named."""
+    """The part of a text with most of the `wanted` lexemes, on one line; with `place`, the part that starts there."""
     place = place if len(text) > LONGEST_EXCERPT else 0
     rest = text[place : place + LONGEST_LOOK]
     around = rest[:AROUND] if place else _stretch(rest, wanted, length=AROUND)
-    told = undecorated_line(_safe(engine, around))
-    if place and told != WITHHELD:
-        return "…" + shortened_line(told, LONGEST_EXCERPT - 1)
-    return _stretch(told, wanted, length=LONGEST_EXCERPT)
+    line = undecorated_line(_safe(engine, around))
+    if place and line != WITHHELD:
+        return "…" + shortened_line(line, LONGEST_EXCERPT - 1)
+    return _stretch(line, wanted, length=LONGEST_EXCERPT)
 
 
 def _safe(engine: Engine, text: str) -> str:
@@ -89,9 +91,11 @@ def _safe(engine: Engine, text: str) -> str:
 def _stretch(text: str, wanted: Collection[str], *, length: int) -> str:
     if len(text) <= length:
         return text
-    length -= 2  # for what says that something was left out
+    length -= 2  # for the two ellipses
     places = [
-        match.start() for match in _WORD.finditer(text) if any(one in wanted for one in lexemes(match[0]))
+        match.start()
+        for match in _WORD.finditer(text)
+        if any(lexeme in wanted for lexeme in lexemes(match[0]))
     ]
     start, best = 0, 0
     for number, place in enumerate(places):
@@ -104,17 +108,17 @@ def _stretch(text: str, wanted: Collection[str], *, length: int) -> str:
     return ("…" if start else "") + part + ("…" if start + length < len(text) else "")
 
 
-LONGEST_FOREIGN_TEXT = 4_000  # characters of what is said that are looked at
+LONGEST_FOREIGN_TEXT = 4_000  # characters of a foreign text that are used
 LONGEST_REASON = 120
 LONGEST_FAULT = 400
 UNTOLD = "it says nothing that can be passed on"
-# Words that explain need none of these; those that want something done do.
+# An explanation needs none of these; a request to do something does.
 _ADDRESS = re.compile(r"\w://|\bwww\.|\|\s*\w*sh\b|\$\(|\b(?:curl|wget)\s", re.IGNORECASE)
 _COMMAND = re.compile(r"[`|$<>{}\\]|&&|(?:^|\s)(?:sudo|rm|bash|sh|npx|pip|eval|chmod)\s", re.IGNORECASE)
 
 
 def harmless(text: str, longest: int) -> str:
-    """On one line of so many characters, without secrets and what nobody sees; empty where it tries to instruct its reader."""
+    """One line without secrets and invisible characters; empty if it tries to instruct its reader."""
     text = text[:LONGEST_FOREIGN_TEXT]
     if suspicion(text).score >= QUARANTINE_FROM:
         return ""
@@ -122,36 +126,36 @@ def harmless(text: str, longest: int) -> str:
 
 
 def reason(text: str) -> str:
-    """Why a reader finds something relevant; empty where that is anything else than a few plain words."""
-    told = harmless(text, LONGEST_REASON)
-    return "" if _ADDRESS.search(told) or _COMMAND.search(told) else told.replace('"', "'")
+    """A reader's explanation of the relevance; empty unless it is a few plain words."""
+    line = harmless(text, LONGEST_REASON)
+    return "" if _ADDRESS.search(line) or _COMMAND.search(line) else line.replace('"', "'")
 
 
 def fault(text: str) -> str:
-    """What went wrong, as a server tells it."""
-    told = harmless(text, LONGEST_FAULT).rstrip(".")
-    return UNTOLD if not told or _ADDRESS.search(told) else told
+    """The error message of a server, made safe to show."""
+    line = harmless(text, LONGEST_FAULT).rstrip(".")
+    return UNTOLD if not line or _ADDRESS.search(line) else line
 
 
 def safe_fault(error: RlmError) -> RlmError:
-    """The same for whoever is told of it: its words may be the server's."""
+    """The same error with safe text: its message may come from the server."""
     kind = RlmConnectionFailed if isinstance(error, RlmConnectionFailed) else RlmToolFailed
     words = fault(error.message)
-    if words == UNTOLD:  # what stands before the first colon is ours
+    if words == UNTOLD:  # the part before the first colon is our own
         words = f"{error.message.partition(':')[0]}: {UNTOLD}"
     return kind(f"{words}.", advice=harmless(error.advice, LONGEST_FAULT))
 
 
 MOST_FINDINGS = 20
-LONGEST_FINDING_EXCERPT = 2_000  # of which the stretch is shown that answers
-LONGEST_ANSWER = 20_000  # characters that are looked at
-MOST_VERDICTS = 10  # of one answer
-MOST_BRACKETS = 8  # at which JSON is looked for
-SHORTEST_EXCERPT = 12  # characters; what is shorter stands everywhere
-ALIKE = 0.6  # of an excerpt's words, from which on a text is taken for what was meant
+LONGEST_FINDING_EXCERPT = 2_000  # characters, of which the answering part is shown
+LONGEST_ANSWER = 20_000  # characters of an answer that are parsed
+MOST_VERDICTS = 10  # verdicts of one answer
+MOST_BRACKETS = 8  # brackets at which JSON is tried
+SHORTEST_EXCERPT = 12  # characters; shorter excerpts occur everywhere
+ALIKE = 0.6  # share of an excerpt's words from which on a text counts as its source
 ROLES = {Role.USER: "user", Role.CLAUDE: "assistant", Role.TOOL: "tool", Role.RESULT: "result"}
 SPEECH = ("user", "assistant")
-# What is asked for, and what others call the same.
+# The requested field names, and the synonyms that models use.
 _RELEVANCE = ("relevance", "relevance_score", "score")
 _EXCERPT = ("excerpt", "relevant_excerpt", "quote")
 _WHY = ("why", "relevance_explanation", "explanation", "reason")
@@ -161,7 +165,7 @@ _PLAIN = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "
 
 
 class TranscriptRow(NamedTuple):
-    """What was said or done, as it is handed over."""
+    """One step of a conversation in the form that readers get."""
 
     role: str
     content: str
@@ -171,7 +175,7 @@ class TranscriptRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReaderVerdict:
-    """What a reader says about something that it was given."""
+    """What a reader says about a text it was given."""
 
     relevance: float
     excerpt: str = ""
@@ -181,7 +185,7 @@ class ReaderVerdict:
 
 @dataclass(frozen=True, slots=True)
 class ReaderFinding:
-    """A conversation (by its row in the index) that answers, the words that do, and the line that they stand on."""
+    """A conversation (by its row in the index) that answers, the answering words, and their line."""
 
     row: int
     relevance: float
@@ -193,43 +197,45 @@ class ReaderFinding:
 
 @dataclass(frozen=True, slots=True)
 class ReaderReport:
-    """What came of it. With an error or a notice the results are those that there were until then; `unread` tells what there was
-    no room for."""
+    """The result of reading.
+
+    With an error or a notice, the results are those until then; `unread` says what there was no room for.
+    """
 
     results: tuple[ReaderFinding, ...] = ()
     error: RlmError | None = None
     notice: str = ""
-    by: str = ""  # who read
-    read: int = 0  # conversations
+    by: str = ""  # the reader
+    read: int = 0  # number of conversations
     unread: str = ""
 
     @property
     def failed(self) -> bool:
-        """Nothing came of it: somebody else must answer."""
+        """Whether there are no results because of an error or a notice, so that another reader must answer."""
         return not self.results and bool(self.error or self.notice)
 
 
 def rows_of(passages: Iterable[Passage], *, redacting: bool) -> list[TranscriptRow]:
-    """What was said in them, in order. What leaves for a model bears no secrets, whatever was so when it was indexed."""
+    """The utterances of the passages, in order. With `redacting`, secrets are removed even if the index kept them."""
     rows: list[TranscriptRow] = []
     for passage in passages:
         if passage.head:
             continue
-        for one in passage.utterances:
-            text = f"{one.tool}: {one.text}" if one.tool else one.text
+        for utterance in passage.utterances:
+            text = f"{utterance.tool}: {utterance.text}" if utterance.tool else utterance.text
             text = redact(text).text if redacting else text
-            rows.append(TranscriptRow(ROLES[one.role], text, one.line, one.timestamp))
+            rows.append(TranscriptRow(ROLES[utterance.role], text, utterance.line, utterance.timestamp))
     return rows
 
 
 def row_value(row: TranscriptRow) -> dict[str, Any]:
-    """As it stands in a line of JSON."""
+    """The row as a JSON object."""
     when = row.timestamp.isoformat() if row.timestamp else None
     return {"role": row.role, "content": row.content, "timestamp": when, "line": row.line}
 
 
 def json_in(answer: str) -> Any:
-    """The JSON that an answer is or holds, with whatever words and fences around it; None when there is none near its start."""
+    """The JSON in an answer, with any text and fences around it; None if there is none near its start."""
     answer = answer[:LONGEST_ANSWER]
     value = parse_json_answer(answer)
     if value is not None:
@@ -241,20 +247,20 @@ def json_in(answer: str) -> Any:
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict) or (
-            isinstance(value, list) and any(isinstance(one, dict) for one in value)
+            isinstance(value, list) and any(isinstance(item, dict) for item in value)
         ):
             return value
     return None
 
 
 def verdicts_in(value: Any) -> list[ReaderVerdict]:
-    """Of an answer that is one or several; what is none is passed over."""
+    """The verdicts in an answer that holds one or several; anything else is skipped."""
     values = value[:MOST_VERDICTS] if isinstance(value, list) else [value]
-    return [verdict for one in values if (verdict := verdict_of(one)) is not None]
+    return [verdict for item in values if (verdict := verdict_of(item)) is not None]
 
 
 def verdict_of(value: Any) -> ReaderVerdict | None:
-    """None when it says nothing of relevance."""
+    """Parse one verdict; None if it has no relevance."""
     if not isinstance(value, Mapping):
         return None
     relevance = _share(_first(value, _RELEVANCE))
@@ -278,35 +284,35 @@ def checked_finding(
     wanted: Collection[str],
     anyhow: bool = False,
 ) -> ReaderFinding | None:
-    """It with words that really stand in what was read; None when it isn't relevant.
+    """Check a verdict against the transcript; None if it isn't relevant.
 
-    Where the reader's own don't stand there, they are those that have most of the question's words (`wanted`); without any of
-    these it is no finding, unless `anyhow`.
+    The excerpt is always text from `rows`: the reader's own if it occurs there, else the text with most of
+    the `wanted` words. If no text has any of them it is no finding, unless `anyhow`.
     """
     if verdict.relevance <= above:
         return None
     place = _standing(verdict, rows) or _nearest(verdict, rows) or _likeliest(rows, wanted, anyhow=anyhow)
     if place is None:
         return None
-    excerpt, found = place
+    excerpt, source = place
     return ReaderFinding(
         row,
         verdict.relevance,
         reason(verdict.why),
         shortened_line(excerpt, LONGEST_FINDING_EXCERPT),
-        found.line,
-        found.timestamp,
+        source.line,
+        source.timestamp,
     )
 
 
 def best_findings(
     findings: Iterable[ReaderFinding], conversations: Mapping[int, IndexedConversation]
 ) -> tuple[ReaderFinding, ...]:
-    """The most relevant first, one of each session that a person would name."""
-    chosen: dict[str, ReaderFinding] = {}
+    """The most relevant findings first, one per session."""
+    best_by_session: dict[str, ReaderFinding] = {}
     for finding in sorted(findings, key=lambda one: -one.relevance):
-        chosen.setdefault(conversations[finding.row].belongs_to, finding)
-    return tuple(chosen.values())[:MOST_FINDINGS]
+        best_by_session.setdefault(conversations[finding.row].belongs_to, finding)
+    return tuple(best_by_session.values())[:MOST_FINDINGS]
 
 
 def _first(value: Mapping[str, Any], names: Iterable[str]) -> Any:
@@ -314,7 +320,7 @@ def _first(value: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 
 def _share(value: Any) -> float | None:
-    """0 to 1, also where it is given as text or in percent."""
+    """A number from 0 to 1, also if it is given as text or in percent."""
     if isinstance(value, bool):
         return None
     scale = 1.0
@@ -327,31 +333,33 @@ def _share(value: Any) -> float | None:
             return None
     if not isinstance(value, int | float) or value != value:
         return None
-    if value >= scale:  # also what is too large to be divided
+    if value >= scale:  # also for values that are too large to divide
         return 1.0
     return value / scale if value > 0 else 0.0
 
 
 def _standing(verdict: ReaderVerdict, rows: Sequence[TranscriptRow]) -> tuple[str, TranscriptRow] | None:
-    """The excerpt where it stands word for word, but for blanks, quotation marks and what was left out of it."""
-    wanted = max((_folded(piece) for piece in _OMISSION.split(verdict.excerpt)), key=len, default="")
-    if len(wanted) < SHORTEST_EXCERPT:
+    """The excerpt where it occurs word for word, apart from blanks, quotation marks and omissions."""
+    quotation = max((_folded(piece) for piece in _OMISSION.split(verdict.excerpt)), key=len, default="")
+    if len(quotation) < SHORTEST_EXCERPT:
         return None
     for row in _named_first(verdict.line, rows):
         text = " ".join(row.content.split())
-        start = _folded(text).find(wanted)
+        start = _folded(text).find(quotation)
         if start >= 0:
-            return text[start : start + len(wanted)], row
+            return text[start : start + len(quotation)], row
     return None
 
 
 def _nearest(verdict: ReaderVerdict, rows: Sequence[TranscriptRow]) -> tuple[str, TranscriptRow] | None:
-    """What stands on the line that it names, else what has most of the excerpt's words, if that is most of them."""
+    """The text on the line that the verdict names, else the one with most of the excerpt's words if those are
+    enough.
+    """
     words = content_words(verdict.excerpt)
-    named = [row for row in rows if row.line == verdict.line]
-    scored = [(len(words & content_words(row.content)), row) for row in named or rows]
-    most, nearest = max(scored, key=lambda one: one[0], default=(0, None))
-    if nearest is None or (not named and most < max(2.0, ALIKE * len(words))):
+    on_line = [row for row in rows if row.line == verdict.line]
+    scored = [(len(words & content_words(row.content)), row) for row in on_line or rows]
+    shared, nearest = max(scored, key=lambda one: one[0], default=(0, None))
+    if nearest is None or (not on_line and shared < max(2.0, ALIKE * len(words))):
         return None
     return nearest.content, nearest
 
@@ -360,8 +368,8 @@ def _likeliest(
     rows: Sequence[TranscriptRow], wanted: Collection[str], *, anyhow: bool
 ) -> tuple[str, TranscriptRow] | None:
     scored = [(len(content_words(row.content).intersection(wanted)), row) for row in rows]
-    most, likeliest = max(scored, key=lambda one: one[0], default=(0, None))
-    return (likeliest.content, likeliest) if likeliest is not None and (most or anyhow) else None
+    shared, likeliest = max(scored, key=lambda one: one[0], default=(0, None))
+    return (likeliest.content, likeliest) if likeliest is not None and (shared or anyhow) else None
 
 
 def _named_first(line: int | None, rows: Sequence[TranscriptRow]) -> Iterator[TranscriptRow]:
@@ -370,5 +378,5 @@ def _named_first(line: int | None, rows: Sequence[TranscriptRow]) -> Iterator[Tr
 
 
 def _folded(text: str) -> str:
-    """Of the same length as the text, once its blanks are single ones."""
+    """Normalize blanks and quotation marks. The length stays that of the text with single blanks."""
     return " ".join(text.split()).translate(_PLAIN)

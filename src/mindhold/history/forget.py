@@ -1,4 +1,4 @@
-"""Forgets a conversation for good: its index, its archive and everything derived from it."""
+"""Forgets a conversation for good: its index rows, its archived copies and everything derived from it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import IndexedConversation
 from mindhold.ports.store import Receipt
 
-AGENT = "agent-"  # how a sub-agent's file is called
+AGENT = "agent-"  # prefix of a sub-agent's file name
 CONVERSATION, PASSAGES, COPIES = "index: conversations", "index: passages", "archive"  # in the receipt
 CAPTURES, MEMORIES = "capture notes", "memories"
 SOURCES = ("claude", "codex", "gemini", "cursor")
@@ -61,9 +61,10 @@ BEGUN = "It is noted as forgotten, so that nothing more of it is kept, but it is
 
 @dataclass(frozen=True, slots=True)
 class ConversationTraces:
-    """All that there is of a conversation. `kept` are memories that go only by force.
+    """Everything that exists of a conversation.
 
-    `repeated` are others that have entries of it, resumed or forked: they stay. `already`: it was forgotten before.
+    `kept` are memories that are only removed with force. `repeated` are resumed or forked conversations that
+    share entries with it: they stay. `already`: it was forgotten before.
     """
 
     session_id: str
@@ -71,20 +72,20 @@ class ConversationTraces:
     passages: int
     memories: tuple[Memory, ...]
     kept: tuple[Memory, ...]
-    archived: tuple[str, ...]  # their names
+    archived: tuple[str, ...]  # names of archived copies
     captured: tuple[str, ...]  # names of files that captures may have read
     repeated: tuple[IndexedConversation, ...] = ()
     already: bool = False
 
     @property
     def originals(self) -> tuple[Path, ...]:
-        """The transcripts that are there, which aren't ours."""
-        return tuple(one.file for one in self.files if one.file.is_file())
+        """The transcripts that exist; they belong to another program."""
+        return tuple(conversation.file for conversation in self.files if conversation.file.is_file())
 
 
 @dataclass(frozen=True, slots=True)
 class ForgottenConversation:
-    """What went, with the proof, and what is left because it isn't ours."""
+    """What was removed, with the receipt, and a notice about documents that still show some of it."""
 
     doomed: ConversationTraces
     receipt: Receipt
@@ -92,70 +93,81 @@ class ForgottenConversation:
 
 
 async def conversation_traces(engine: Engine, session: str, *, force: bool) -> ConversationTraces:
-    """Without touching any of it. Raises NotFound, InvalidInput listing the candidates or for a sub-agent's, Refused."""
+    """Collect the traces without changing them.
+
+    Raises NotFound, InvalidInput listing the candidates or for a sub-agent's conversation, Refused.
+    """
     return await _doomed(engine, await _session_named(engine, session), force=force, counting=True)
 
 
 async def forget_conversation(engine: Engine, session: str, *, force: bool = False) -> ForgottenConversation:
-    """In an order in which a second try finishes what a first one began: from its first step on nothing comes back.
+    """Remove a conversation. A second call finishes what an interrupted first one began, and nothing comes back
+    in between.
 
-    Raises NotFound, InvalidInput, Refused, StoreBusy while it is captured, or the index written, for very long.
+    Raises NotFound, InvalidInput, Refused, StoreBusy if a capture or an index run takes too long.
     """
     first = await _doomed(engine, await _session_named(engine, session), force=force)
     await _note(engine, first)
     try:
         captures = await _drop_captures(engine, first)
-        doomed = await _doomed(engine, first.session_id, force=force)  # with what was captured meanwhile
+        doomed = await _doomed(
+            engine, first.session_id, force=force
+        )  # including what was captured in the meantime
         receipt, unwritten = await _erased(engine, doomed)
         async with wait_for_index_turn(engine):
             copies = await asyncio.to_thread(_archived, engine, doomed.session_id, doomed.files)
-            removed, left = await asyncio.to_thread(_remove, engine, doomed.session_id, copies)
+            removed, remaining = await asyncio.to_thread(_remove, engine, doomed.session_id, copies)
     except StoreBusy as error:
         raise StoreBusy(
             f"{error.message} {BEGUN}",
             advice=f"`mindhold history forget {first.session_id}` again finishes it.",
         ) from error
     after = await _doomed(engine, first.session_id, force=force)
-    left |= {
+    remaining |= {
         CAPTURES: await _captures_left(engine, doomed),
         MEMORIES: max(len(after.memories), receipt.remaining.get(MEMORIES, 0)),
     }
     receipt = Receipt(
         receipt.ids,
         {MEMORIES: 0, **receipt.removed, **removed, CAPTURES: captures},
-        {**receipt.remaining, **left},
+        {**receipt.remaining, **remaining},
     )
-    # A pass may have let go of some files meanwhile.
-    files = {one.file: one for one in (*first.files, *doomed.files)}
-    told = replace(doomed, files=tuple(files.values()), repeated=first.repeated, already=first.already)
-    return ForgottenConversation(replace(told, passages=removed[PASSAGES]), receipt, notice=unwritten)
+    # An index pass may have dropped some files in the meantime.
+    files = {conversation.file: conversation for conversation in (*first.files, *doomed.files)}
+    traces = replace(doomed, files=tuple(files.values()), repeated=first.repeated, already=first.already)
+    return ForgottenConversation(replace(traces, passages=removed[PASSAGES]), receipt, notice=unwritten)
 
 
 async def unforget_conversation(engine: Engine, session: str) -> str:
-    """Let a forgotten conversation be indexed and captured again; its id. What was removed is found again by that, or not.
+    """Allow a forgotten conversation to be indexed and captured again, and return its id.
 
-    Raises NotFound for one that isn't forgotten, Refused, StoreBusy.
+    Nothing is restored; transcripts that still exist are read again. Raises NotFound if it isn't forgotten,
+    Refused, StoreBusy.
     """
     _check_owner(engine)
     notes = await _notes(engine)
-    found = forgotten_named(session, [name for name, note in notes.items() if PART_OF not in note.value])
-    if not found:
+    matches = forgotten_named(session, [name for name, note in notes.items() if PART_OF not in note.value])
+    if not matches:
         raise NotFound(f"No forgotten conversation is called {session!r}.", advice="Give its id.")
-    session_id = _only(session, found)
+    session_id = _only(session, matches)
     parts = [name for name, note in notes.items() if note.value.get(PART_OF) == session_id]
     async with wait_for_index_turn(engine):
-        known = await asyncio.to_thread(engine.history.conversations)
-        silent = [one.row for one in known if one.silent and one.belongs_to == session_id]
+        conversations = await asyncio.to_thread(engine.history.conversations)
+        silent = [
+            conversation.row
+            for conversation in conversations
+            if conversation.silent and conversation.belongs_to == session_id
+        ]
         await asyncio.to_thread(engine.history.remove, silent)
         names = {clean_conversation_name(engine, name) for name in (session_id, *parts)}
         await drop_erased_of(engine, names, since=notes[session_id].created)
-        for name in (*parts, session_id):  # its own last: until then it can be lifted again
+        for name in (*parts, session_id):  # its own note last, so that an interrupted call can be repeated
             await engine.store.drop_entry(FORGOTTEN_NAMESPACE, name)
     return session_id
 
 
 async def _session_named(engine: Engine, given: str) -> str:
-    """Of those that there are, and of those of which a forgetting was begun: a second try finishes it."""
+    """Resolve a name to a session id, among existing conversations and those whose removal was begun."""
     _check_owner(engine)
     wanted = given.strip()
     folded = wanted.casefold()
@@ -163,21 +175,23 @@ async def _session_named(engine: Engine, given: str) -> str:
     for name, note in notes.items():
         if name.casefold() == folded:
             return _whole(name, str(note.value.get(PART_OF) or ""))
-    found = {name for name, note in notes.items() if folded in name.casefold() and PART_OF not in note.value}
+    session_ids = {
+        name for name, note in notes.items() if folded in name.casefold() and PART_OF not in note.value
+    }
     try:
-        one = await conversation_named(engine, given, silent=True)
+        conversation = await conversation_named(engine, given, silent=True)
     except NotFound:
-        if not found and not await _is_known(engine, wanted):
+        if not session_ids and not await _is_known(engine, wanted):
             raise
-        found = found or {wanted}
+        session_ids = session_ids or {wanted}
     else:
-        session_id = _whole(one.session_id, one.part_of)
-        found = {session_id} if is_exactly(given, one) else {*found, session_id}
-    return _only(given, sorted(found))
+        session_id = _whole(conversation.session_id, conversation.part_of)
+        session_ids = {session_id} if is_exactly(given, conversation) else {*session_ids, session_id}
+    return _only(given, sorted(session_ids))
 
 
 def _check_owner(engine: Engine) -> None:
-    """Who speaks for one agent is shown no conversation, and would be told that nothing is left of it."""
+    """Refuse callers that speak for one agent: they see no conversations and would get a wrong receipt."""
     if engine.history.withheld:
         raise Refused(
             "Past conversations are the owner's, of all agents: this call is for one.",
@@ -196,8 +210,8 @@ def _whole(name: str, part_of: str) -> str:
 
 def _only(given: str, found: Sequence[str]) -> str:
     if len(found) > 1:
-        told = ", ".join(sorted(found)[:MOST_NAMED])
-        raise InvalidInput(f"{given.strip()!r} is part of several: {told}.", advice="Give more of it.")
+        listing = ", ".join(sorted(found)[:MOST_NAMED])
+        raise InvalidInput(f"{given.strip()!r} is part of several: {listing}.", advice="Give more of it.")
     return found[0]
 
 
@@ -209,37 +223,39 @@ async def _notes(engine: Engine) -> dict[str, Entry]:
 
 
 async def _is_known(engine: Engine, session_id: str) -> bool:
-    """Whether memories, a copy or a sub-agent's tell of a conversation that the index doesn't know."""
+    """Whether memories, copies or sub-agents' files exist of a conversation that the index doesn't have."""
     where = Filter(viewer=EVERYONE, conversation=session_id, statuses=ANY_STATUS)
     if not session_id or await engine.store.count(where, most=1):
         return bool(session_id)
-    known = await asyncio.to_thread(engine.history.conversations)
-    return bool(files_of(session_id, known) or await asyncio.to_thread(_archived, engine, session_id, ()))
+    conversations = await asyncio.to_thread(engine.history.conversations)
+    return bool(
+        files_of(session_id, conversations) or await asyncio.to_thread(_archived, engine, session_id, ())
+    )
 
 
 async def _doomed(
     engine: Engine, session_id: str, *, force: bool, counting: bool = False
 ) -> ConversationTraces:
-    """Passages are only counted where somebody wants to know."""
-    known = await asyncio.to_thread(engine.history.conversations)
+    """Collect the traces of a session; passages are only counted on request."""
+    conversations = await asyncio.to_thread(engine.history.conversations)
     notes = await _notes(engine)
-    files = tuple(files_of(session_id, known))
+    files = tuple(files_of(session_id, conversations))
     parts = [name for name, note in notes.items() if note.value.get(PART_OF) == session_id]
-    found = await _memories(engine, session_id, files, parts)
-    kept = () if force else tuple(one for one in found if is_kept_for_good(one))
-    spared = {one.id for one in kept}
-    memories = {one.id: one for one in found if one.id not in spared}
+    all_memories = await _memories(engine, session_id, files, parts)
+    kept_memories = () if force else tuple(one for one in all_memories if is_kept_for_good(one))
+    kept_ids = {one.id for one in kept_memories}
+    memories = {one.id: one for one in all_memories if one.id not in kept_ids}
     memories = await with_derived(engine, memories.values())
-    noted = notes[session_id].value.get(FILES, ()) if session_id in notes else ()
+    noted_files = notes[session_id].value.get(FILES, ()) if session_id in notes else ()
     return ConversationTraces(
         session_id,
         files,
         await asyncio.to_thread(_passages, engine, files) if counting else 0,
         tuple(memories.values()),
-        kept,
+        kept_memories,
         await asyncio.to_thread(_archived, engine, session_id, files),
-        tuple(dict.fromkeys([f"{session_id}.jsonl", *(one.file.name for one in files), *noted])),
-        await asyncio.to_thread(_repeated, engine, files, known),
+        tuple(dict.fromkeys([f"{session_id}.jsonl", *(one.file.name for one in files), *noted_files])),
+        await asyncio.to_thread(_repeated, engine, files, conversations),
         already=session_id in notes,
     )
 
@@ -247,44 +263,44 @@ async def _doomed(
 async def _memories(
     engine: Engine, session_id: str, files: Sequence[IndexedConversation], parts: Sequence[str]
 ) -> list[Memory]:
-    """All that it left, with the parts of the long texts that were stored in it; of every agent."""
-    found: dict[str, Memory] = {}
+    """The memories of a session, with the parts of long texts that were stored in it; of every agent."""
+    memories: dict[str, Memory] = {}
     names = {
         clean_conversation_name(engine, name)
         for name in (session_id, *(one.session_id for one in files), *parts)
     }
     for name in names:
-        found |= await _said_in(engine, name)
-    listed = await engine.store.entries(CONVERSATION_NAMESPACE, now=engine.clock(), limit=MOST_CONVERSATIONS)
-    agents = {str(one.value["agent"]) for one in listed if one.value.get("conversation") in names}
-    for each in sorted({one.agent for one in found.values()} | agents):
-        talk = await conversation_of(engine, clean_conversation_name(engine, session_id), agent=each)
+        memories |= await _said_in(engine, name)
+    entries = await engine.store.entries(CONVERSATION_NAMESPACE, now=engine.clock(), limit=MOST_CONVERSATIONS)
+    agents = {str(one.value["agent"]) for one in entries if one.value.get("conversation") in names}
+    for agent in sorted({one.agent for one in memories.values()} | agents):
+        talk = await conversation_of(engine, clean_conversation_name(engine, session_id), agent=agent)
         for first in talk.documents if talk else ():
-            found |= await _said_in(engine, DOCUMENT + first)
-    return list(found.values())
+            memories |= await _said_in(engine, DOCUMENT + first)
+    return list(memories.values())
 
 
 async def _said_in(engine: Engine, conversation: str) -> dict[str, Memory]:
     where = Filter(viewer=EVERYONE, conversation=conversation, statuses=ANY_STATUS)
-    return {one.id: one async for batch in engine.store.scan(where) for one in batch}
+    return {memory.id: memory async for batch in engine.store.scan(where) for memory in batch}
 
 
 async def _erased(engine: Engine, doomed: ConversationTraces) -> tuple[Receipt, str]:
-    """The memories, and words about documents that still show some."""
+    """Erase the memories; returns the receipt and a notice about documents that still show some."""
     if not doomed.memories:
         return Receipt((), {}, {}), ""
-    gone = await erase(engine, [one.id for one in doomed.memories], agent=EVERYONE, force=True)
-    assert gone.receipt is not None
-    return await erase_from_documents(engine, gone.receipt, gone.memories)
+    erased = await erase(engine, [memory.id for memory in doomed.memories], agent=EVERYONE, force=True)
+    assert erased.receipt is not None
+    return await erase_from_documents(engine, erased.receipt, erased.memories)
 
 
 def _passages(engine: Engine, files: Sequence[IndexedConversation]) -> int:
-    return sum(len(engine.history.passages_of(one.row)) for one in files)
+    return sum(len(engine.history.passages_of(conversation.row)) for conversation in files)
 
 
 def _archived(engine: Engine, session_id: str, files: Sequence[IndexedConversation]) -> tuple[str, ...]:
-    """Also copies of files that the index doesn't know any more, and those of files that were replaced."""
-    names = {archive_name(one) for one in files}
+    """The names of its copies, including those of replaced files and of files that the index doesn't have."""
+    names = {archive_name(conversation) for conversation in files}
     starts = tuple(archive_prefix(source, session_id) for source in SOURCES)
     return tuple(name for name in engine.archive.sizes() if name in names or name.startswith(starts))
 
@@ -292,23 +308,29 @@ def _archived(engine: Engine, session_id: str, files: Sequence[IndexedConversati
 def _repeated(
     engine: Engine, files: Sequence[IndexedConversation], known: Sequence[IndexedConversation]
 ) -> tuple[IndexedConversation, ...]:
-    """The other sessions' that have entries of these files."""
-    own = {one.row for one in files}
-    shared = engine.history.sharing(own)
-    found = {one.belongs_to: one for one in known if one.row in shared and not one.silent}
-    return tuple(found.values())
+    """Conversations of other sessions that share entries with these files."""
+    own = {conversation.row for conversation in files}
+    sharing_rows = engine.history.sharing(own)
+    others = {
+        conversation.belongs_to: conversation
+        for conversation in known
+        if conversation.row in sharing_rows and not conversation.silent
+    }
+    return tuple(others.values())
 
 
 async def _note(engine: Engine, doomed: ConversationTraces) -> None:
-    for one in doomed.files:
-        if one.part_of:
+    for conversation in doomed.files:
+        if conversation.part_of:
             value = {PART_OF: doomed.session_id}
-            await engine.store.put_entry(Entry(FORGOTTEN_NAMESPACE, one.session_id, value, engine.clock()))
+            await engine.store.put_entry(
+                Entry(FORGOTTEN_NAMESPACE, conversation.session_id, value, engine.clock())
+            )
     await note_forgotten(engine, doomed.session_id, files=doomed.captured)
 
 
 async def _drop_captures(engine: Engine, doomed: ConversationTraces) -> int:
-    """Where captures had read to and what they still had to store, after those that are at it are done."""
+    """Remove capture cursors and pending captures, after running captures are done."""
     dropped = 0
     for key in _capture_keys(engine, doomed):
         async with wait_for_claim(engine, CURSOR_PREFIX + key) as mine:
@@ -322,57 +344,69 @@ async def _drop_captures(engine: Engine, doomed: ConversationTraces) -> int:
 
 
 async def _captures_left(engine: Engine, doomed: ConversationTraces) -> int:
-    left = 0
+    remaining = 0
     for key in _capture_keys(engine, doomed):
-        left += await engine.store.cursor(CURSOR_PREFIX + key) is not None
-        left += await engine.store.entry(PENDING_NAMESPACE, key, now=engine.clock()) is not None
-    return left
+        remaining += await engine.store.cursor(CURSOR_PREFIX + key) is not None
+        remaining += await engine.store.entry(PENDING_NAMESPACE, key, now=engine.clock()) is not None
+    return remaining
 
 
 def _capture_keys(engine: Engine, doomed: ConversationTraces) -> list[str]:
-    """Of all that belongs to it, as hooks and people name that."""
+    """The capture keys of all its files, in every form that hooks and people use."""
     session = clean_conversation_name(engine, doomed.session_id)
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for name in doomed.captured:
         stem = Path(name).stem
         for conversation, subagent in ((session, ""), (session, stem.removeprefix(AGENT)), (stem, "")):
-            found[cursor_key(CaptureEvent(conversation, name, "", "", subagent=subagent))] = None
-    return list(found)
+            keys[cursor_key(CaptureEvent(conversation, name, "", "", subagent=subagent))] = None
+    return list(keys)
 
 
 def _remove(engine: Engine, session_id: str, copies: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """From the index and the archive: what went, and what a second look finds. Needs the turn.
+    """Remove it from the index and the archive; returns the removed and the remaining counts. The caller holds
+    the index turn.
 
-    Of a file whose name doesn't tell that it is of this conversation it stays in mind that it is, so that nobody reads it again.
+    A file whose name doesn't show its conversation keeps a silent row, so that it isn't read again.
     """
     files = files_of(session_id, engine.history.conversations())
-    rows = [one.row for one in files]
+    rows = [conversation.row for conversation in files]
     passages = engine.history.remove(rows) if rows else 0
     for name in copies:
         engine.archive.remove(name)
     silent = [
-        replace(only_its_name(one), row=0, cursor=one.cursor)
-        for one in files
-        if not one.gone and one.cursor.offset and not is_known_by_name(one, {session_id})
+        replace(only_its_name(conversation), row=0, cursor=conversation.cursor)
+        for conversation in files
+        if not conversation.gone
+        and conversation.cursor.offset
+        and not is_known_by_name(conversation, {session_id})
     ]
-    engine.history.put_many([(one, (), b"", (), False) for one in silent])
-    there = [one for one in files_of(session_id, engine.history.conversations()) if not one.silent]
+    engine.history.put_many([(conversation, (), b"", (), False) for conversation in silent])
+    remaining = [
+        conversation
+        for conversation in files_of(session_id, engine.history.conversations())
+        if not conversation.silent
+    ]
     copies_left = len(_archived(engine, session_id, files))
     removed = {
-        CONVERSATION: sum(not one.silent for one in files) - len(there),
+        CONVERSATION: sum(not conversation.silent for conversation in files) - len(remaining),
         PASSAGES: passages,
         COPIES: len(copies) - copies_left,
     }
-    left = sum(len(engine.history.passages_of(row)) for row in {*rows, *(one.row for one in there)})
-    return removed, {CONVERSATION: len(there), PASSAGES: left, COPIES: copies_left}
+    passages_left = sum(
+        len(engine.history.passages_of(row))
+        for row in {*rows, *(conversation.row for conversation in remaining)}
+    )
+    return removed, {CONVERSATION: len(remaining), PASSAGES: passages_left, COPIES: copies_left}
 
 
-LONGEST_SHOWN = 200  # characters of a memory that would go
-MOST_SHOWN = 50  # of them
+LONGEST_SHOWN = 200  # characters of a memory that are shown
+MOST_SHOWN = 50  # memories that are shown
 
 
 class ForgetConversationInput(Input):
-    """Which one. `preview` only tells what would go; `lift` lets a forgotten one be indexed and captured again."""
+    """A conversation to forget. `preview` only shows what would go; `lift` allows a forgotten one to be indexed
+    again.
+    """
 
     session: str
     force: bool = False
@@ -381,7 +415,7 @@ class ForgetConversationInput(Input):
 
 
 class DoomedView(Output):
-    """A memory that goes, or that stays because it is kept for good."""
+    """A memory that is removed, or that stays because it is kept for good."""
 
     id: str
     content: str
@@ -395,14 +429,16 @@ def _doomed_view(memory: Memory) -> DoomedView:
 
 
 class ForgetConversationResult(Output):
-    """What would go or went. The receipt is there once it has; `originals` stay, for they are another program's.
+    """What would be or was removed.
 
-    `repeated_in` are other conversations that have entries of it, resumed or forked: they stay until they are forgotten too.
+    There is a receipt after the removal. `originals` stay because they belong to another program.
+    `repeated_in` are resumed or forked conversations that share entries with it: they stay until they are
+    forgotten too.
     """
 
     session_id: str
     forgotten: bool
-    already: bool = False  # it was forgotten before
+    already: bool = False  # forgotten before this call
     lifted: bool = False
     conversations: list[PastConversationView] = []
     passages: int = 0
@@ -417,7 +453,7 @@ class ForgetConversationResult(Output):
 
     @classmethod
     def of(cls, doomed: ConversationTraces, *, forgotten: bool) -> ForgetConversationResult:
-        """What there is of it."""
+        """Build the result from the traces."""
         return cls(
             session_id=doomed.session_id,
             forgotten=forgotten,
@@ -443,9 +479,9 @@ async def _forget(context: Context, request: ForgetConversationInput) -> ForgetC
     if request.preview:
         doomed = await conversation_traces(context.engine, request.session, force=request.force)
         return ForgetConversationResult.of(doomed, forgotten=False)
-    gone = await forget_conversation(context.engine, request.session, force=request.force)
-    told = ForgetConversationResult.of(gone.doomed, forgotten=True)
-    return told.model_copy(update={"receipt": ReceiptView.of(gone.receipt), "notice": gone.notice})
+    removal = await forget_conversation(context.engine, request.session, force=request.force)
+    result = ForgetConversationResult.of(removal.doomed, forgotten=True)
+    return result.model_copy(update={"receipt": ReceiptView.of(removal.receipt), "notice": removal.notice})
 
 
 FORGET_CONVERSATION = operation("forget_conversation", _forget, destroys=True, owner_only=True)

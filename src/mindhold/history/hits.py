@@ -1,4 +1,4 @@
-"""Search hits of past conversations: their names, the words that answer, and the memories that belong to them."""
+"""Search hits of past conversations: their titles, the words that answer, and the memories that belong to them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from mindhold.text.pattern import LazyPattern
 from mindhold.text.resolution import says_how_resolved
 from mindhold.text.timeframe import Timeframe
 
-LONGEST_LOOK = 40_000  # characters of one utterance that are looked at
-SPEECH = 1.5  # what a word is worth that somebody said, against one that a tool was given or gave back
-INHERITED = 0.5  # what a word of the prompt is worth for the answer to it
-CONCLUDED, RESOLVED = 3.0, 5.0  # what it is worth to say what came of it; to say how, where that was asked
-TALK = 0.7  # of what only announces what is done next
-FURTHER = 0.15  # that each passage further on costs
-LEAST_LETTERS = 25  # of a statement: "Done." tells nothing
+LONGEST_LOOK = 40_000  # characters of one utterance that are searched
+SPEECH = 1.5  # factor of a word that a person or the assistant said, against one in a tool's input or output
+INHERITED = 0.5  # worth of a prompt's word for the answer to it
+CONCLUDED, RESOLVED = 3.0, 5.0  # bonus for stating a result; for stating how, if the question asks that
+TALK = 0.7  # factor for text that only announces the next step
+FURTHER = 0.15  # cost of each later passage
+LEAST_LETTERS = 25  # of a statement: "Done." says nothing
 _SENTENCE_END = LazyPattern(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 _HOW = LazyPattern(
     r"\b(?:fix(?:ed|es|ing)?|solv(?:e[ds]?|ing)|resolv(?:e[ds]?|ing)|repair(?:ed|ing)?|debug(?:ged)?|work(?:ed)? around|get rid of|got rid of)\b"
@@ -69,46 +69,47 @@ _TALK = LazyPattern(
 
 @dataclass(frozen=True, slots=True)
 class AnswerStatement:
-    """An utterance, and where in it that is said which the question asks how; else `place` is 0."""
+    """An utterance, and the offset of the sentence that answers how; otherwise `place` is 0."""
 
     said: IndexedStep
     place: int = 0
 
 
 def asks_how(query: str) -> bool:
-    """Whether it asks how something was resolved, or what caused it."""
+    """Whether the query asks how something was resolved, or what caused it."""
     return _HOW.search(query) is not None
 
 
 def answer_statement(
     passages: Sequence[Sequence[IndexedStep]], wanted: Collection[str], *, how: bool
 ) -> AnswerStatement | None:
-    """The utterance that answers, of passages in order, the first of which is the one that was found; None where nothing was said.
+    """Choose the utterance that answers, from passages in order of which the first is the hit; None if nothing
+    was said.
 
-    What the assistant says came of it goes before the prompt that asked for it, unless it shares no word with the question and
-    the question isn't `how`; what people say goes before what tools do, the earlier before the later.
+    The assistant's statement of a result goes before the prompt that asked for it, unless it shares no word
+    with the question and the question isn't `how`. Speech goes before tool calls, earlier before later.
     """
     best: tuple[float, AnswerStatement] | None = None
-    sought = frozenset(wanted)
+    wanted_set = frozenset(wanted)
     prompt: frozenset[str] = frozenset()
     for number, passage in enumerate(passages):
-        for one in passage:
-            if number and one.role not in (Role.USER, Role.CLAUDE):
-                continue  # further on only what somebody says of it answers
-            own = sought.intersection(lexemes(one.text[:LONGEST_LOOK]))
-            prompt = own if one.role is Role.USER else prompt
-            place, worth = _concluding(one, how=how)
+        for step in passage:
+            if number and step.role not in (Role.USER, Role.CLAUDE):
+                continue  # in later passages only speech answers
+            own = wanted_set.intersection(lexemes(step.text[:LONGEST_LOOK]))
+            prompt = own if step.role is Role.USER else prompt
+            place, worth = _concluding(step, how=how)
             if worth and not own and not how:
                 place, worth = 0, 0.0
             inherited = INHERITED * len(prompt - own) if worth else 0.0
-            value = (1 + len(own) + inherited) * _speech(one) + worth - FURTHER * number
+            value = (1 + len(own) + inherited) * _speech(step) + worth - FURTHER * number
             if best is None or value > best[0]:
-                best = value, AnswerStatement(one, place if how else 0)
+                best = value, AnswerStatement(step, place if how else 0)
     return best[1] if best else None
 
 
 def concludes(one: IndexedStep) -> bool:
-    """Whether the assistant says what came of something."""
+    """Whether the assistant states a result in this step."""
     return _concluding(one, how=False)[1] > 0
 
 
@@ -120,11 +121,11 @@ def _speech(one: IndexedStep) -> float:
 
 
 def _concluding(one: IndexedStep, *, how: bool) -> tuple[int, float]:
-    """Where it says what came of it, and what that is worth."""
+    """The offset of the sentence that states a result, and its worth."""
     if one.role is not Role.CLAUDE or len(one.text) < LEAST_LETTERS:
         return 0, 0.0
     text = one.text[:LONGEST_LOOK]
-    ends = [found.end() for found in _SENTENCE_END.finditer(text)]
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
     concluded: int | None = None
     announces = False
     for start, end in zip([0, *ends], [*ends, len(text)], strict=True):
@@ -136,20 +137,20 @@ def _concluding(one: IndexedStep, *, how: bool) -> tuple[int, float]:
             return start, RESOLVED
         if concluded is None and _CONCLUDES.search(sentence):
             concluded = start
-    if concluded is None or announces:  # it ends with what is done next
+    if concluded is None or announces:  # it ends with the next step
         return 0, 0.0
     return concluded, CONCLUDED
 
 
 TRANSCRIPT, ARCHIVE, MEMORY = "transcript", "archive", "memory"
 MOST_JOINED = 3
-LOOKED_AT = 30  # memories of a conversation
+LOOKED_AT = 30  # memories of a conversation that are considered
 LONGEST_JOINED = 200
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedMemory:
-    """A memory that came from a conversation, told briefly."""
+    """A memory that came from a conversation, shortened."""
 
     id: str
     kind: str
@@ -158,7 +159,7 @@ class JoinedMemory:
 
 @dataclass(frozen=True, slots=True)
 class HistoryHit:
-    """A past conversation that answers, where in it, and what was remembered of it."""
+    """A past conversation that answers, the place in it, and the memories that came from it."""
 
     session_id: str  # empty: a memory of no conversation
     project: str
@@ -169,54 +170,58 @@ class HistoryHit:
     source: str
     score: float
     title: str = ""
-    agent: str = ""  # whose conversation: claude, codex, gemini, cursor
+    agent: str = ""  # the program: claude, codex, gemini, cursor
     file: str | None = None
     line: int | None = None
-    memory_id: str | None = None  # where it is found by a memory
+    memory_id: str | None = None  # set if a memory led to the hit
     memories: tuple[JoinedMemory, ...] = ()
 
 
 async def hits_from_memories(
     engine: Engine, query: str, place: ProjectSelection, *, agent: str, limit: int, but: Collection[str] = ()
 ) -> list[HistoryHit]:
-    """What the store remembers, each conversation once, best first; nothing of those sessions in `but`."""
+    """Hits from memories, one per conversation, best first; sessions in `but` are left out."""
     if not place.remembers:
         return []
     request = RecallInput(
         query=query, scope=place.scope, everywhere=place.scope is None, scope_only=True, limit=4 * limit
     )
     recalled = await recall(engine, request, agent=agent)
-    found: dict[str, HistoryHit] = {}
+    hits_by_session: dict[str, HistoryHit] = {}
     for hit in recalled.hits:
-        one = _of_memory(hit)
-        if not one.session_id or one.session_id not in but:
-            found.setdefault(one.session_id or hit.memory.id, one)
-    return list(found.values())
+        history_hit = _of_memory(hit)
+        if not history_hit.session_id or history_hit.session_id not in but:
+            hits_by_session.setdefault(history_hit.session_id or hit.memory.id, history_hit)
+    return list(hits_by_session.values())
 
 
 async def hits_with_memories(
     engine: Engine, found: Sequence[HistoryHit], *, wanted: Collection[str], agent: str
 ) -> list[HistoryHit]:
-    """With the memories that came from each, those first that say most of what is wanted."""
-    return list(await asyncio.gather(*(_completed(engine, one, wanted, agent=agent) for one in found)))
+    """Add to each hit the memories that came from its conversation, those with most of the wanted lexemes first."""
+    return list(await asyncio.gather(*(_completed(engine, hit, wanted, agent=agent) for hit in found)))
 
 
 async def _completed(engine: Engine, found: HistoryHit, wanted: Collection[str], *, agent: str) -> HistoryHit:
-    """A conversation that only the store knows is told by what somebody said of it at its end, where somebody did."""
+    """Add the memories to one hit. A conversation without a transcript gets the reflection on it as its summary."""
     if not found.session_id:
         return found
     where = Filter(viewer=agent, conversation=found.session_id, minimum_trust=LEAST_TRUST)
     memories = await engine.store.find(where, order=Order.NEWEST, limit=LOOKED_AT)
     if found.source == MEMORY:
-        said = next((one for one in memories if REFLECTION in one.tags), None)
-        said = said or await _reflection(engine, where, full=len(memories) == LOOKED_AT)
-        found = replace(found, summary=shortened_line(said.content, LONGEST_SUMMARY)) if said else found
-    told = [one for one in memories if not is_message(one) and REFLECTION not in one.tags]
-    knowing = [one for one in told if one.id != found.memory_id]
-    knowing.sort(key=lambda one: (-len(set(wanted).intersection(lexemes(one.content))), -one.importance))
+        reflection = next((one for one in memories if REFLECTION in one.tags), None)
+        reflection = reflection or await _reflection(engine, where, full=len(memories) == LOOKED_AT)
+        found = (
+            replace(found, summary=shortened_line(reflection.content, LONGEST_SUMMARY))
+            if reflection
+            else found
+        )
+    facts = [one for one in memories if not is_message(one) and REFLECTION not in one.tags]
+    others = [one for one in facts if one.id != found.memory_id]
+    others.sort(key=lambda one: (-len(set(wanted).intersection(lexemes(one.content))), -one.importance))
     joined = (
         JoinedMemory(one.id, one.kind.value, shortened_line(one.content, LONGEST_JOINED))
-        for one in knowing[:MOST_JOINED]
+        for one in others[:MOST_JOINED]
     )
     return replace(found, memories=tuple(joined))
 
@@ -224,8 +229,8 @@ async def _completed(engine: Engine, found: HistoryHit, wanted: Collection[str],
 async def _reflection(engine: Engine, where: Filter, *, full: bool) -> Memory | None:
     if not full:
         return None
-    said = await engine.store.find(replace(where, tags=(REFLECTION,)), order=Order.NEWEST, limit=1)
-    return said[0] if said else None
+    reflections = await engine.store.find(replace(where, tags=(REFLECTION,)), order=Order.NEWEST, limit=1)
+    return reflections[0] if reflections else None
 
 
 def _of_memory(hit: Hit) -> HistoryHit:
@@ -245,15 +250,15 @@ def _of_memory(hit: Hit) -> HistoryHit:
     )
 
 
-MOST_FURTHER = 8  # passages behind the one that was found that may have the answer
-MOST_STANDING = 10  # passages that may have the words of a head
-MOST_HELD = 40  # conversations that may be of a time
-NOTES = ("session-memory", "summary.md")  # beside a transcript
+MOST_FURTHER = 8  # passages after the hit that may hold the answer
+MOST_STANDING = 10  # passages that may hold the words of a head
+MOST_HELD = 40  # conversations that are tried for a period
+NOTES = ("session-memory", "summary.md")  # path of the notes next to a transcript
 
 
 @dataclass(frozen=True, slots=True)
 class SearchedConversations:
-    """The conversations that are asked: by their rows, and the one that speaks for each session."""
+    """The conversations to search by row, and the main conversation of each session."""
 
     rows: Mapping[int, IndexedConversation]
     sessions: Mapping[str, IndexedConversation]
@@ -263,33 +268,35 @@ class SearchedConversations:
 def hits_from_index(
     engine: Engine, looked: LookupResult, reach: SearchedConversations, *, how: bool, limit: int
 ) -> list[HistoryHit]:
-    """The best of what the index found; `how`: the question wants to know how it was resolved. Blocks."""
-    answers = unlike(one for one in looked.found if one.answers)
-    told = (_of_ranked(engine, looked, one, reach, how=how) for one in answers)
-    return list(islice((one for one in told if one is not None), limit))
+    """The best hits of an index lookup. `how`: the question asks how something was resolved. Blocks."""
+    answers = unlike(session for session in looked.found if session.answers)
+    hits = (_of_ranked(engine, looked, session, reach, how=how) for session in answers)
+    return list(islice((session for session in hits if session is not None), limit))
 
 
 def hits_from_period(engine: Engine, looked: LookupResult, reach: SearchedConversations) -> list[HistoryHit]:
-    """What was held in the time that the question asks for, the newest first, of so many that may have been. Blocks."""
+    """Conversations held in the period that the question names, newest first, from at most MOST_HELD sessions.
+    Blocks.
+    """
     period = looked.asked.period
     if period is None:
         return []
     sessions: dict[str, list[IndexedConversation]] = {}
     for one in reach.rows.values():
-        begun = period.end is None or one.started is None or one.started < period.end
-        if begun and (period.start is None or last_moment(one) >= period.start):
+        starts_before = period.end is None or one.started is None or one.started < period.end
+        if starts_before and (period.start is None or last_moment(one) >= period.start):
             sessions.setdefault(one.belongs_to, []).append(one)
     newest = sorted(sessions.values(), key=lambda held: max(map(last_moment, held)), reverse=True)
-    told: list[HistoryHit] = []
+    hits: list[HistoryHit] = []
     for held in newest[:MOST_HELD]:
         held.sort(key=lambda one: bool(one.part_of))
-        found = (_of_time(engine, one, reach, period) for one in held)
-        told += islice((one for one in found if one is not None), 1)
-    return sorted(told, key=lambda one: one.timestamp, reverse=True)
+        session_hits = (_of_time(engine, one, reach, period) for one in held)
+        hits += islice((one for one in session_hits if one is not None), 1)
+    return sorted(hits, key=lambda one: one.timestamp, reverse=True)
 
 
 def named_hit(engine: Engine, session: IndexedConversation) -> tuple[str, str]:
-    """What it is called everywhere, and what it is summed up as."""
+    """The title and the summary of a conversation, safe to show."""
     title = safe_line(engine, session.title.text, LONGEST_TITLE)
     return title, first_safe_line(engine, session.summary.text, session.title.text, longest=LONGEST_SUMMARY)
 
@@ -306,7 +313,7 @@ def hit_at(
     line: int | None,
     file: str = "",
 ) -> HistoryHit:
-    """What stands there, with the conversation that it belongs to."""
+    """Build a hit at one place of a conversation."""
     session = reach.sessions[conversation.belongs_to]
     title, summary = named_hit(engine, session)
     return HistoryHit(
@@ -331,16 +338,16 @@ def _of_ranked(
     conversation, wanted = one.best.conversation, looked.asked.lexemes
     statement = _statement(engine, looked, one, how=how)
     if statement is None:
-        return None  # nobody said anything in it
-    said = statement.said
-    excerpt = excerpt_of(engine, _spoken(said), wanted, place=statement.place)
-    file, line = (str(conversation.file), said.line) if said.line else _place_of_note(engine, one, wanted)
+        return None  # nothing was said in it
+    step = statement.said
+    excerpt = excerpt_of(engine, _spoken(step), wanted, place=statement.place)
+    file, line = (str(conversation.file), step.line) if step.line else _place_of_note(engine, one, wanted)
     similarity = None if math.isnan(one.likeness) else engine.vector_source.similarity(one.likeness)
     return hit_at(
         engine,
         conversation,
         reach,
-        timestamp=said.timestamp or last_moment(conversation),
+        timestamp=step.timestamp or last_moment(conversation),
         relevance=relevance(looked.asked, one, similarity),
         excerpt=excerpt,
         score=one.score,
@@ -352,49 +359,52 @@ def _of_ranked(
 def _statement(
     engine: Engine, looked: LookupResult, one: RankedSession, *, how: bool
 ) -> AnswerStatement | None:
-    """The words that answer; of a head, which stands nowhere in the file, only where nothing else has most of them."""
+    """The utterance that answers.
+
+    A head isn't part of the transcript, so it is used only if no passage has most of its words.
+    """
     wanted, best, row = frozenset(looked.asked.lexemes), one.best, one.best.row
     if best.passage.head:
-        standing, most = _standing(engine, one, wanted)
-        told = len(wanted.intersection(best.passage.lexemes.split()))
-        if standing is None or (4 * most < 3 * told and _says_more(best.conversation)):
+        standing, in_passage = _standing(engine, one, wanted)
+        in_head = len(wanted.intersection(best.passage.lexemes.split()))
+        if standing is None or (4 * in_passage < 3 * in_head and _says_more(best.conversation)):
             return answer_statement([best.passage.utterances], wanted, how=False)
         row = standing
     present = looked.present
     window = _window(engine.history.passages_from(row, most=1 + MOST_FURTHER), further=how)
-    heard = [
-        [said for said in passage.utterances if present is None or not present.has(said, best.conversation)]
+    utterances = [
+        [step for step in passage.utterances if present is None or not present.has(step, best.conversation)]
         for passage in window
     ]
-    return answer_statement(heard, wanted, how=how)
+    return answer_statement(utterances, wanted, how=how)
 
 
 def _standing(engine: Engine, one: RankedSession, wanted: frozenset[str]) -> tuple[int | None, int]:
-    """The passage of a conversation that has most of the words, and how many; its first, where none has any."""
+    """The passage of the conversation with most of the words, and how many; its first passage if none has any."""
     index, row = engine.history, one.best.conversation.row
-    found = index.passages(
+    passages = index.passages(
         [match.passage for match in index.search(tuple(wanted), among=[row], limit=MOST_STANDING)]
     )
     counts = {
         number: len(wanted.intersection(passage.lexemes.split()))
-        for number, passage in found.items()
+        for number, passage in passages.items()
         if not passage.head
     }
     if counts:
         best = max(counts, key=lambda number: (counts[number], -number))
         return best, counts[best]
-    heard = [other.row for other in one.heard if other.conversation.row == row and not other.passage.head]
-    first = heard or [number for number, passage in index.passages_of(row) if not passage.head]
+    rows = [other.row for other in one.heard if other.conversation.row == row and not other.passage.head]
+    first = rows or [number for number, passage in index.passages_of(row) if not passage.head]
     return (first[0], 0) if first else (None, 0)
 
 
 def _says_more(one: IndexedConversation) -> bool:
-    """Whether its head has words that nobody said in it."""
+    """Whether the head has words that nobody said in the conversation."""
     return bool(one.note_modified) or one.title.by != "made" or one.summary.by != "made"
 
 
 def _window(passages: Sequence[Passage], *, further: bool) -> Iterator[Passage]:
-    """The first, and what follows it: up to the next prompt, or `further`."""
+    """The first passage and those that follow, up to the next prompt unless `further`."""
     for number, passage in enumerate(passages[: 1 + MOST_FURTHER]):
         begins = bool(passage.utterances) and passage.utterances[0].role is Role.USER
         if number and begins and not further:
@@ -403,7 +413,7 @@ def _window(passages: Sequence[Passage], *, further: bool) -> Iterator[Passage]:
 
 
 def _place_of_note(engine: Engine, one: RankedSession, wanted: Sequence[str]) -> tuple[str, int]:
-    """Where the words of a head stand: in the notes beside the file, else nowhere, and then its beginning must do."""
+    """The file and line of a head's words: in the notes next to the transcript, else the transcript's first line."""
     conversation = one.best.conversation
     file = conversation.file.with_suffix("").joinpath(*NOTES)
     lines = engine.transcripts.note(conversation.file).splitlines() if conversation.note_modified else []
@@ -416,31 +426,31 @@ def _place_of_note(engine: Engine, one: RankedSession, wanted: Sequence[str]) ->
 def _of_time(
     engine: Engine, one: IndexedConversation, reach: SearchedConversations, period: Timeframe
 ) -> HistoryHit | None:
-    """Told by the last that came of something then, else by the first request."""
+    """A hit for a conversation in a period: its last statement of a result then, else the first request."""
     ended = engine.history.last_passage(one.row) if held_in(period, one.ended) else None
     passages = [ended] if ended else [passage for _, passage in engine.history.passages_of(one.row)]
-    said = [
+    steps = [
         utterance
         for passage in passages
         for utterance in passage.utterances
         if not passage.head and held_in(period, utterance.timestamp or one.ended or last_moment(one))
     ]
-    if not said:
+    if not steps:
         return None
-    chosen = next((each for each in reversed(said) if concludes(each)), None)
-    chosen = chosen or next((each for each in said if each.role is Role.USER), said[0])
+    shown = next((step for step in reversed(steps) if concludes(step)), None)
+    shown = shown or next((step for step in steps if step.role is Role.USER), steps[0])
     return hit_at(
         engine,
         one,
         reach,
-        timestamp=max((each.timestamp for each in said if each.timestamp), default=last_moment(one)),
+        timestamp=max((step.timestamp for step in steps if step.timestamp), default=last_moment(one)),
         relevance=f"time: {period.phrase}",
-        excerpt=excerpt_of(engine, _spoken(chosen), ()),
+        excerpt=excerpt_of(engine, _spoken(shown), ()),
         score=1.0,
-        line=max(chosen.line, 1),
+        line=max(shown.line, 1),
     )
 
 
 def _spoken(said: IndexedStep) -> str:
-    """A command or an output is told with the tool that it is of."""
+    """The text of a step, with the name of its tool if it has one."""
     return f"{said.tool}: {said.text}" if said.tool else said.text
