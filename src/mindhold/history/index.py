@@ -1,4 +1,4 @@
-"""Keeps the index of past conversations current."""
+"""Keeps the index of past conversations up to date."""
 
 from __future__ import annotations
 
@@ -25,17 +25,22 @@ from mindhold.ports.transcripts import Check, Transcripts
 Progress = Callable[[str, int, int | None], None]
 STEP = "index"
 
-FRESH_BYTES, FRESH_SECONDS = 32 << 20, 2.0  # that a question may cost to read what is new
+FRESH_BYTES, FRESH_SECONDS = 32 << 20, 2.0  # what a question may spend on reading what is new
 LONGEST_PAUSE = 5.0  # seconds between two looks at the disk for questions
 _PAUSES = 20  # a look may take a twentieth of the time
 
 log = logging.getLogger(__name__)
-_looked: dict[Path, tuple[float, float, int]] = {}  # by home: when, how long it took, bytes left
+_looked: dict[
+    Path, tuple[float, float, int]
+] = {}  # by home: when it was checked, how long that took, bytes left
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What a pass did; `left` are bytes that it didn't read, `busy`: another process is at it, so that nothing was done."""
+    """What an index pass did.
+
+    `left` counts bytes that it didn't read. `busy`: another process is indexing, so nothing was done.
+    """
 
     files: int = 0
     conversations: int = 0
@@ -46,14 +51,14 @@ class IndexReport:
     left: int = 0
     warnings: tuple[UnreadableLine, ...] = ()
     busy: bool = False
-    untold: int = 0  # warnings beyond those
-    reread: int = 0  # conversations that were read by other rules before
+    untold: int = 0  # warnings that are not listed
+    reread: int = 0  # conversations that had been read by other rules
     seconds: float = 0.0
-    archive: str = ""  # what went wrong with copies, or made room
+    archive: str = ""  # what went wrong while archiving, or was evicted
 
 
 def no_progress(_step: str, _done: int, _total: int | None) -> None:
-    """For callers that show none."""
+    """The default for callers that show no progress."""
 
 
 async def index_history(
@@ -66,8 +71,11 @@ async def index_history(
     workers: int = 0,
     anew: bool = False,
 ) -> IndexReport:
-    """Read what is new: of all files or of some, at most so much; `anew`: everything. With `workers` and much to read so
-    many processes prepare it. What was read is archived, where that is wanted. Raises StoreError."""
+    """Index what is new in all files, or in some, within the given limits.
+
+    `anew` reads everything again. With `workers`, that many processes prepare large amounts. If archiving is
+    enabled, what was read is archived. Raises StoreError.
+    """
     limits = PassLimits(
         most_bytes=most_bytes,
         deadline=None if most_seconds is None else monotonic() + most_seconds,
@@ -85,61 +93,62 @@ async def _indexed(engine: Engine, limits: PassLimits, progress: Progress, *, ar
     with index_turn(engine.settings.home) as mine:
         if not mine:
             return IndexReport(busy=True)
-        done = await _passed(engine, limits, progress)
-        told = await _follow_up(engine, done, archiving=archiving)
+        result = await _passed(engine, limits, progress)
+        archive_trouble = await _follow_up(engine, result, archiving=archiving)
         if limits.files is None:
-            await _from_archive(engine, done, limits)
+            await _from_archive(engine, result, limits)
     return IndexReport(
-        files=len(done.files),
-        conversations=sum(not one.silent for one in done.touched.values()),
-        bytes=done.bytes,
-        passages=done.passages,
-        vanished=done.vanished,
-        excluded=done.excluded,
-        left=done.left,
-        warnings=tuple(done.warnings),
-        untold=done.untold,
-        reread=done.reread,
+        files=len(result.files),
+        conversations=sum(not conversation.silent for conversation in result.touched.values()),
+        bytes=result.bytes,
+        passages=result.passages,
+        vanished=result.vanished,
+        excluded=result.excluded,
+        left=result.left,
+        warnings=tuple(result.warnings),
+        untold=result.untold,
+        reread=result.reread,
         seconds=monotonic() - started,
-        archive=told,
+        archive=archive_trouble,
     )
 
 
 async def refresh(engine: Engine) -> int:
-    """What is new, before a question is answered: a little, and not at every question. Bytes that are left to read, also
-    while another process is reading them.
+    """Index what is new before a question is answered: a little, and not at every question.
 
-    Never raises: what is there is searched.
+    Returns the bytes that are left to read, also while another process is indexing. Never raises: the index
+    is then searched as it is.
     """
     home, now = engine.settings.home, monotonic()
-    when, took, left = _looked.get(home, (-LONGEST_PAUSE, 0.0, 0))
-    if now - when < min(LONGEST_PAUSE, took * _PAUSES):
-        return left
+    when, duration, unread_bytes = _looked.get(home, (-LONGEST_PAUSE, 0.0, 0))
+    if now - when < min(LONGEST_PAUSE, duration * _PAUSES):
+        return unread_bytes
     try:
         limits = PassLimits(most_bytes=FRESH_BYTES, deadline=now + FRESH_SECONDS)
-        indexed = await _indexed(engine, limits, no_progress, archiving=False)  # nobody waits for that
-        if indexed.busy:
+        report = await _indexed(engine, limits, no_progress, archiving=False)  # archiving can wait
+        if report.busy:
             return await _unread(engine)
     except StoreError as error:
         log.warning("history: the index is as old as it is: %s", error)
         return 0
-    _looked[home] = (monotonic(), monotonic() - now if not indexed.bytes else 0.0, indexed.left)
-    if indexed.left:
+    _looked[home] = (monotonic(), monotonic() - now if not report.bytes else 0.0, report.left)
+    if report.left:
         engine.history_behind.set()
-    return indexed.left
+    return report.left
 
 
 def _as_listed(files: Iterable[Path], transcripts: Transcripts) -> frozenset[Path]:
-    """By the paths that the transcripts give them: others may name them through links, or past them."""
+    """Translate paths to the form in which the transcripts list them: callers may name files through links."""
     roots = transcripts.roots()
     real = {root: os.path.realpath(root) for root in roots}
 
     def listed(file: Path) -> Path:
         if any(file.is_relative_to(root) for root in roots):
             return file
-        lies = Path(os.path.realpath(file))
+        real_path = Path(os.path.realpath(file))
         return next(
-            (root / lies.relative_to(at) for root, at in real.items() if lies.is_relative_to(at)), file
+            (root / real_path.relative_to(at) for root, at in real.items() if real_path.is_relative_to(at)),
+            file,
         )
 
     return frozenset(map(listed, files))
@@ -181,54 +190,75 @@ async def _passed(engine: Engine, limits: PassLimits, progress: Progress) -> Pas
 
     try:
         return await run_in_own_thread(work)
-    except StoreDamaged as error:  # by now it is made anew
+    except StoreDamaged as error:  # the file has been recreated by now
         log.warning("history: %s", error)
         return await run_in_own_thread(work)
 
 
 async def _follow_up(engine: Engine, done: PassProgress, *, archiving: bool) -> str:
-    """What was forgotten meanwhile goes; what is new is archived, and embedded in time. What somebody should know of that."""
+    """Remove what was forgotten in the meantime, archive what is new and queue its embedding. Returns archive
+    problems.
+    """
     if not done.touched:
         return ""
-    told = ""
+    trouble = ""
     forgotten = await forgotten_sessions(engine)
-    loud = [
-        one for one in done.touched.values() if not one.silent
-    ]  # silent ones are known not to be read again
-    gone = [one.row for one in loud if {one.session_id, one.part_of} & forgotten]
-    if gone:
-        await asyncio.to_thread(engine.history.remove, gone)
+    visible = [
+        conversation for conversation in done.touched.values() if not conversation.silent
+    ]  # silent rows only mark files that are not read again
+    forgotten_rows = [
+        conversation.row
+        for conversation in visible
+        if {conversation.session_id, conversation.part_of} & forgotten
+    ]
+    if forgotten_rows:
+        await asyncio.to_thread(engine.history.remove, forgotten_rows)
     if archiving:
-        from mindhold.history.archive import archive_history  # for those who want it
+        from mindhold.history.archive import archive_history  # loaded only if archiving is enabled
 
-        known = await asyncio.to_thread(engine.history.conversations)
-        report = await archive_history(engine, rows=[one for one in known if one.file in done.touched])
-        if told := report.trouble:
-            log.warning("history: %s", told)
+        conversations = await asyncio.to_thread(engine.history.conversations)
+        report = await archive_history(
+            engine, rows=[conversation for conversation in conversations if conversation.file in done.touched]
+        )
+        if trouble := report.trouble:
+            log.warning("history: %s", trouble)
         await asyncio.to_thread(_drop_copies, engine, done)
     if done.passages:
         await queue_history_embedding(engine)
-    return told
+    return trouble
 
 
 def _drop_copies(engine: Engine, done: PassProgress) -> None:
-    """Those of files that lie elsewhere by now, once there is one of where they lie."""
-    moved = {one.row: archive_name(one) for one in done.moved if one.archived > 0}
-    new = {one.row: archive_name(one) for one in done.touched.values() if one.row in moved}
-    there = engine.archive.sizes() if new else {}
+    """Remove the copies of moved files that have a copy under their new path."""
+    moved = {
+        conversation.row: archive_name(conversation)
+        for conversation in done.moved
+        if conversation.archived > 0
+    }
+    new = {
+        conversation.row: archive_name(conversation)
+        for conversation in done.touched.values()
+        if conversation.row in moved
+    }
+    copy_sizes = engine.archive.sizes() if new else {}
     for row, name in new.items():
-        if name in there and name != moved[row]:
+        if name in copy_sizes and name != moved[row]:
             engine.archive.remove(moved[row])
 
 
 async def _from_archive(engine: Engine, done: PassProgress, limits: PassLimits) -> None:
-    """What only the archive has is indexed, whether or not copies are still made; for a question only where the index was
-    empty, and as far as its time goes."""
+    """Index what only the archive has, even if archiving is disabled by now.
+
+    For a question this is only done if the index was empty, and within its deadline.
+    """
     from mindhold.history.archive import is_stale, reconcile
 
     if limits.deadline is not None and done.known:
         rules = index_rules(engine)
-        if any(is_stale(one, rules) for one in await asyncio.to_thread(engine.history.conversations)):
+        if any(
+            is_stale(conversation, rules)
+            for conversation in await asyncio.to_thread(engine.history.conversations)
+        ):
             engine.history_behind.set()
         return
     forgotten = await forgotten_sessions(engine)
@@ -237,17 +267,17 @@ async def _from_archive(engine: Engine, done: PassProgress, limits: PassLimits) 
 
 
 def index_rules(engine: Engine) -> IndexRules:
-    """As the settings have them."""
-    chosen = engine.settings.history
+    """The index rules from the settings."""
+    history = engine.settings.history
     return IndexRules(
         exclude=engine.settings.history_excluded,
-        subagents=chosen.subagents,
+        subagents=history.subagents,
         redacting=engine.settings.intake.redact,
-        agents=chosen.agent_names,
+        agents=history.agent_names,
     )
 
 
-MOST_WORKERS = 3  # beside the process that writes
+MOST_WORKERS = 3  # besides the process that writes
 BUSY = "Another process is indexing; what it has done so far can be searched."
 DISABLED = "history.enabled is off: past conversations are neither indexed nor searched."
 REREAD = "Rules or settings have changed since they were indexed: conversations are read anew."
@@ -255,19 +285,17 @@ LEFT = "There is more to read: run it again, or let a server do it in the backgr
 
 
 class IndexHistoryInput(Input):
-    """What is new of all files, unless some are named. `all`: everything is read anew."""
+    """Which files to index: all that changed, or the given ones. `all` reads everything again."""
 
     all: bool = False
     files: list[str] = []
     most_bytes: int | None = Field(default=None, ge=1)
     most_seconds: float | None = Field(default=None, gt=0, le=86_400)
-    workers: int | None = Field(
-        default=None, ge=0, le=16
-    )  # processes that prepare; None: as the machine has cores
+    workers: int | None = Field(default=None, ge=0, le=16)  # worker processes; None: by the number of cores
 
 
 class MisreadView(Output):
-    """A line that can't be read; line 0: the whole file."""
+    """A line that can't be read; line 0 means the whole file."""
 
     file: str
     line: int
@@ -275,7 +303,9 @@ class MisreadView(Output):
 
 
 class IndexHistoryResult(Output):
-    """What was done. `left` are bytes that weren't read; `busy`: another process is at it, so that nothing was done."""
+    """What an index pass did. `left` counts unread bytes; `busy`: another process is indexing, so nothing was
+    done.
+    """
 
     files: int
     conversations: int
@@ -288,12 +318,12 @@ class IndexHistoryResult(Output):
     busy: bool
     seconds: float
     notice: str = ""
-    archive: str = ""  # what went wrong with copies, or made room
+    archive: str = ""  # what went wrong while archiving, or was evicted
 
 
 async def _index(context: Context, request: IndexHistoryInput) -> IndexHistoryResult:
     """Read past conversations into their index: what is new since the last time."""
-    indexed = await index_history(
+    report = await index_history(
         context.engine,
         progress=context.progress,
         most_bytes=request.most_bytes,
@@ -303,20 +333,21 @@ async def _index(context: Context, request: IndexHistoryInput) -> IndexHistoryRe
         anew=request.all,
     )
     return IndexHistoryResult(
-        files=indexed.files,
-        conversations=indexed.conversations,
-        bytes=indexed.bytes,
-        passages=indexed.passages,
-        vanished=indexed.vanished,
-        excluded=indexed.excluded,
-        left=indexed.left,
+        files=report.files,
+        conversations=report.conversations,
+        bytes=report.bytes,
+        passages=report.passages,
+        vanished=report.vanished,
+        excluded=report.excluded,
+        left=report.left,
         warnings=[
-            MisreadView(file=_named(one.file), line=one.line, problem=one.problem) for one in indexed.warnings
+            MisreadView(file=_named(warning.file), line=warning.line, problem=warning.problem)
+            for warning in report.warnings
         ],
-        busy=indexed.busy,
-        seconds=round(indexed.seconds, 3),
-        notice=_notice(context, indexed),
-        archive=indexed.archive,
+        busy=report.busy,
+        seconds=round(report.seconds, 3),
+        notice=_notice(context, report),
+        archive=report.archive,
     )
 
 
@@ -324,19 +355,19 @@ INDEX_HISTORY = operation("index_history", _index, writes=True, owner_only=True,
 
 
 def _named(file: Path) -> str:
-    """As text, whatever bytes its name has."""
+    """The path as valid text, whatever bytes its name has."""
     return os.fsencode(file).decode("utf-8", "replace")
 
 
 def _notice(context: Context, indexed: IndexReport) -> str:
     if not context.engine.settings.history.enabled:
         return DISABLED
-    told = [BUSY] if indexed.busy else [LEFT] if indexed.left else []
+    notices = [BUSY] if indexed.busy else [LEFT] if indexed.left else []
     if indexed.reread:
-        told.append(REREAD)
+        notices.append(REREAD)
     if indexed.untold:
-        told.append(f"{indexed.untold} more lines can't be read.")
-    return " ".join(told)
+        notices.append(f"{indexed.untold} more lines can't be read.")
+    return " ".join(notices)
 
 
 def _cores() -> int:

@@ -25,9 +25,9 @@ _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_
 
 @contextmanager
 def index_turn(home: Path, *, lock: str = LOCK) -> Iterator[bool]:
-    """Whether we are the indexer of this home until it is left; never waits. Other work has its own lock.
+    """Try to become the only indexer of this home; yields whether that succeeded and never waits.
 
-    Raises StoreReadOnly.
+    `lock` names another lock for other work. Raises StoreReadOnly.
     """
     folder = home / "data"
     try:
@@ -43,24 +43,24 @@ def index_turn(home: Path, *, lock: str = LOCK) -> Iterator[bool]:
         os.close(descriptor)
 
 
-PATIENCE, PAUSE = 300, 0.1  # looks whether another is done, seconds between them
+PATIENCE, PAUSE = 300, 0.1  # attempts to get the turn, and seconds between them
 
 
 @asynccontextmanager
 async def wait_for_index_turn(engine: Engine) -> AsyncIterator[None]:
-    """Raises StoreBusy where another process indexes for very long, StoreReadOnly."""
+    """Wait for the index turn. Raises StoreBusy if another process indexes for too long, StoreReadOnly."""
     for _ in range(PATIENCE):
-        held = index_turn(engine.settings.home)
+        turn = index_turn(engine.settings.home)
         try:
-            mine = held.__enter__()
+            is_ours = turn.__enter__()
         except OSError as error:
             raise StoreReadOnly(f"The index can't be locked: {error.strerror}.") from error
         try:
-            if mine:
+            if is_ours:
                 yield
                 return
         finally:
-            held.__exit__(None, None, None)
+            turn.__exit__(None, None, None)
         await asyncio.sleep(PAUSE)
     raise StoreBusy("Another process is indexing past conversations.", advice="Try again when it is done.")
 
@@ -69,7 +69,9 @@ T = TypeVar("T")
 
 
 async def run_in_own_thread(work: Callable[[Check], T]) -> T:
-    """One such work at a time; when the caller is cancelled `work` ends at its next check, and the caller after that."""
+    """Run `work` in the thread for transcripts, one at a time. If the caller is cancelled, `work` ends at its
+    next check.
+    """
     ended = Event()
 
     def check() -> None:
@@ -85,7 +87,7 @@ async def run_in_own_thread(work: Callable[[Check], T]) -> T:
         if not submitted.cancel():
             await asyncio.wait([future])
             if not future.cancelled():
-                future.exception()  # nobody is left to tell
+                future.exception()  # the caller is gone; mark the exception as retrieved
         raise
 
 
@@ -94,47 +96,49 @@ def _thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="transcripts")
 
 
-FORGOTTEN_NAMESPACE = "history:forgotten"  # by the session's id
-PART_OF = "part_of"  # in a note: the session that the sub-agent worked for
-FILES = "files"  # in a note: names of files that captures may have read
+FORGOTTEN_NAMESPACE = "history:forgotten"  # entries by session id
+PART_OF = "part_of"  # in an entry: the session that the sub-agent worked for
+FILES = "files"  # in an entry: names of files that captures may have read
 MOST = 1_000_000
 SUFFIXES = (".jsonl", ".json")  # of transcripts
 
 
 async def forgotten_sessions(engine: Engine) -> set[str]:
-    """Their ids. Raises the store's errors."""
+    """The ids of forgotten sessions. Raises the store's errors."""
     return {
         entry.key for entry in await engine.store.entries(FORGOTTEN_NAMESPACE, now=engine.clock(), limit=MOST)
     }
 
 
 async def note_forgotten(engine: Engine, session_id: str, *, files: Iterable[str] = ()) -> None:
-    """For good; since when stays as it was first noted. Raises the store's errors."""
-    known = await engine.store.entry(FORGOTTEN_NAMESPACE, session_id, now=engine.clock())
-    before = known.value.get(FILES, ()) if known else ()
+    """Mark a session as forgotten for good; the time of the first mark stays. Raises the store's errors."""
+    entry = await engine.store.entry(FORGOTTEN_NAMESPACE, session_id, now=engine.clock())
+    before = entry.value.get(FILES, ()) if entry else ()
     names = list(dict.fromkeys([*before, *files]))
     value = {FILES: names} if names else {}
-    since = known.created if known else engine.clock()
+    since = entry.created if entry else engine.clock()
     await engine.store.put_entry(Entry(FORGOTTEN_NAMESPACE, session_id, value, since))
 
 
 async def is_forgotten(engine: Engine, session_id: str) -> bool:
-    """Whether this one is among them."""
+    """Whether the session is forgotten."""
     return await engine.store.entry(FORGOTTEN_NAMESPACE, session_id, now=engine.clock()) is not None
 
 
 def forgotten_named(given: str, names: Collection[str]) -> list[str]:
-    """Which of them somebody means: by the id, or the file; else those that it is a part of."""
-    wanted = given.strip().casefold()
-    stem = Path(wanted).stem if wanted.endswith(SUFFIXES) else wanted
+    """The names that the text means: an exact id or file name, else those that contain it."""
+    folded = given.strip().casefold()
+    stem = Path(folded).stem if folded.endswith(SUFFIXES) else folded
     exactly = [
-        one
-        for one in names
-        if one.casefold() in (wanted, stem) or (stem != wanted and stem.endswith(f"-{one.casefold()}"))
+        name
+        for name in names
+        if name.casefold() in (folded, stem) or (stem != folded and stem.endswith(f"-{name.casefold()}"))
     ]
-    return exactly or [one for one in names if wanted and wanted in one.casefold()]
+    return exactly or [name for name in names if folded and folded in name.casefold()]
 
 
 def is_known_by_name(conversation: IndexedConversation, forgotten: Collection[str]) -> bool:
-    """Whether it is told to be among them without its file being read: other programs' files have names of their own."""
+    """Whether its file name or parent session shows that it is forgotten. Other programs' file names don't show
+    it.
+    """
     return conversation.file.stem in forgotten or conversation.part_of in forgotten

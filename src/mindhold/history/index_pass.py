@@ -36,54 +36,62 @@ from mindhold.ports.transcripts import Check, ConversationFile, Transcripts
 def missing_conversations(
     known: Iterable[IndexedConversation], *, there: Collection[Path], roots: Iterable[Path]
 ) -> list[IndexedConversation]:
-    """Those whose file is gone while the folder under which it lay is there: what isn't mounted loses nothing. Of one that
-    lies elsewhere, as where the program's folder was another, that is the file's own."""
+    """Conversations whose file is gone while its root folder, or its own folder, exists.
+
+    Files on a disk that isn't mounted count as present.
+    """
     present = list(roots)
     return [
-        one
-        for one in known
-        if not one.gone
-        and one.file not in there
-        and is_gone(one.file)
-        and (any(one.file.is_relative_to(root) for root in present) or one.file.parent.is_dir())
+        conversation
+        for conversation in known
+        if not conversation.gone
+        and conversation.file not in there
+        and is_gone(conversation.file)
+        and (
+            any(conversation.file.is_relative_to(root) for root in present)
+            or conversation.file.parent.is_dir()
+        )
     ]
 
 
 def deleted_conversations(
     lost: Iterable[IndexedConversation], *, there: Collection[Path], roots: Iterable[Path]
 ) -> list[IndexedConversation]:
-    """Of those the ones that were deleted for all that can be told: its own folder is there, or others in the program's. One
-    in which nothing is left may be the place of a disk that is away."""
+    """Those of the missing conversations that were surely deleted.
+
+    Their own folder exists, or other files of the same root do: an empty root may be the mount point of a
+    disk that is away.
+    """
     filled = [root for root in roots if any(file.is_relative_to(root) for file in there)]
     return [
-        one
-        for one in lost
-        if one.file.parent.is_dir() or any(one.file.is_relative_to(root) for root in filled)
+        conversation
+        for conversation in lost
+        if conversation.file.parent.is_dir() or any(conversation.file.is_relative_to(root) for root in filled)
     ]
 
 
 def is_gone(file: Path) -> bool:
-    """An emptied one is: its program begins anew. What lies behind a link that leads nowhere isn't: a disk may be away."""
+    """Whether the file is gone. An emptied file is; one behind a broken link isn't, because a disk may be away."""
     try:
         facts = file.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return not any(folder.is_symlink() and not folder.exists() for folder in file.parents)
-    except OSError:  # it may be there, and we aren't let
+    except OSError:  # it may exist without being accessible
         return False
     return stat.S_ISREG(facts.st_mode) and facts.st_size == 0
 
 
-MUCH = 32 << 20  # bytes from which on processes are worth their start
-AT_ONCE, PASSAGES_AT_ONCE = 32 << 20, 2_000  # bytes read and passages that are written together
-SECONDS_AT_ONCE = 2.0  # after which what is there is written, however little
+MUCH = 32 << 20  # bytes from which on worker processes pay off
+AT_ONCE, PASSAGES_AT_ONCE = 32 << 20, 2_000  # bytes read and passages that are written in one transaction
+SECONDS_AT_ONCE = 2.0  # seconds after which a batch is written, however small
 HEADS_AT_ONCE = 200
 MOST_WARNINGS = 1_000
 
 Row = tuple[
     IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool
-]  # of HistoryIndex.put_many
+]  # an argument of HistoryIndex.put_many
 log = logging.getLogger(__name__)
-_logged: set[tuple[Path, int]] = set()  # of files that can't be read each pass says so
+_logged: set[tuple[Path, int]] = set()  # lines that were logged once; every pass meets them again
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,7 @@ class UnreadableLine:
 
 @dataclass(frozen=True, slots=True)
 class PassLimits:
-    """Where a pass stops; `files`: only those."""
+    """Where a pass stops. `files` restricts it to those."""
 
     most_bytes: int | None = None
     deadline: float | None = None  # by monotonic()
@@ -110,31 +118,32 @@ class PassLimits:
 class PassProgress:
     """What a pass has done so far."""
 
-    known: int = 0  # conversations that the index had before
+    known: int = 0  # conversations that were indexed before
     files: set[Path] = field(default_factory=set)
     touched: dict[Path, IndexedConversation] = field(default_factory=dict)
     bytes: int = 0
     passages: int = 0
     vanished: int = 0
     excluded: int = 0
-    reread: int = 0  # conversations that were read by other rules
-    total: int = 0  # bytes that there were to read
-    stopped: bool = False  # before it was through
-    untitled: int = 0  # conversations whose titles there was no time for
-    moved: list[IndexedConversation] = field(
-        default_factory=list
-    )  # as they were: their files lie elsewhere now
+    reread: int = 0  # conversations that had been read by other rules
+    total: int = 0  # bytes to read
+    stopped: bool = False  # before everything was read
+    untitled: int = 0  # conversations left without a title for lack of time
+    moved: list[IndexedConversation] = field(default_factory=list)  # their rows before the move
     warnings: list[UnreadableLine] = field(default_factory=list)
-    untold: int = 0  # that there is no room for among the warnings
+    untold: int = 0  # warnings beyond MOST_WARNINGS
 
     @property
     def left(self) -> int:
-        """Bytes that are to be read yet; one for each title."""
+        """Bytes that are still to read, plus one for each missing title."""
         return self.untitled + (max(0, self.total - self.bytes) if self.stopped else 0)
 
 
 class IndexPass:
-    """Needs the turn. Raises StoreError, and what `check` raises."""
+    """Runs one pass over all transcripts.
+
+    The caller holds the index turn. Raises StoreError, and what `check` raises.
+    """
 
     def __init__(
         self,
@@ -158,29 +167,29 @@ class IndexPass:
         self._words = LexemeCache()
 
     def run(self) -> PassProgress:
-        every = self._transcripts.files()
-        there = {file.path for file in every}
-        files = [file for file in every if self._is_wanted(file)]
-        known = {one.file: one for one in self._index.conversations()}
-        self.done.known = len(known)
-        self._drop(known)
-        self._follow_moves(files, known, there=there)
-        tasks = list(self._tasks(files, known))
+        all_files = self._transcripts.files()
+        paths = {file.path for file in all_files}
+        files = [file for file in all_files if self._is_wanted(file)]
+        by_file = {conversation.file: conversation for conversation in self._index.conversations()}
+        self.done.known = len(by_file)
+        self._drop(by_file)
+        self._follow_moves(files, by_file, there=paths)
+        tasks = list(self._tasks(files, by_file))
         self.done.total = sum(_unread(task) for task in tasks)
         if tasks:
             self._read(tasks)
-        self._title({file.path: file for file in files}, known)
-        if self._limits.files is None or any(path in known for path in self._limits.files):
-            self._let_go(known.values(), there=there)
+        self._title({file.path: file for file in files}, by_file)
+        if self._limits.files is None or any(path in by_file for path in self._limits.files):
+            self._let_go(by_file.values(), there=paths)
         if self._limits == PassLimits(workers=self._limits.workers, anew=self._limits.anew):
             self._index.tidy()
         return self.done
 
     def unread(self) -> int:
-        """Bytes that there are to read, and none is. Needs no turn."""
-        known = {one.file: one for one in self._index.conversations()}
+        """Count the bytes that a pass would read, without reading them. Needs no index turn."""
+        by_file = {conversation.file: conversation for conversation in self._index.conversations()}
         files = (file for file in self._transcripts.files() if self._is_wanted(file))
-        return sum(_unread(task) for task in self._tasks(files, known))
+        return sum(_unread(task) for task in self._tasks(files, by_file))
 
     def _is_wanted(self, file: ConversationFile) -> bool:
         if self._limits.files is not None and file.path not in self._limits.files:
@@ -190,27 +199,45 @@ class IndexPass:
         return file.path.stem not in self._forgotten and file.part_of not in self._forgotten
 
     def _drop(self, known: dict[Path, IndexedConversation]) -> None:
-        """What was forgotten, and what the rules leave out by now; of the latter it stays in mind which files they are."""
-        loud = [one for one in known.values() if not one.silent]
-        gone = [one for one in loud if self._is_forgotten(one) or self._is_unwanted(one)]
-        for one in gone:
-            del known[one.file]
-        excluded = [one for one in loud if one.file in known and is_left_out(one, self._rules)]
-        if gone or excluded:
-            self._index.remove([one.row for one in (*gone, *excluded)])
-        self.done.excluded += len(excluded)
-        silent = [replace(only_its_name(one), row=0) for one in excluded if not one.gone]
-        silent += [
-            replace(only_its_name(one), row=0, cursor=one.cursor) for one in gone if self._is_hidden(one)
+        """Remove forgotten and excluded conversations. Excluded files keep a silent row, so that they aren't
+        read again.
+        """
+        visible = [conversation for conversation in known.values() if not conversation.silent]
+        removed = [
+            conversation
+            for conversation in visible
+            if self._is_forgotten(conversation) or self._is_unwanted(conversation)
         ]
-        for one in self._index.put_many([(one, (), b"", (), False) for one in silent]) if silent else ():
-            known[one.file] = one
+        for conversation in removed:
+            del known[conversation.file]
+        excluded = [
+            conversation
+            for conversation in visible
+            if conversation.file in known and is_left_out(conversation, self._rules)
+        ]
+        if removed or excluded:
+            self._index.remove([conversation.row for conversation in (*removed, *excluded)])
+        self.done.excluded += len(excluded)
+        silent = [
+            replace(only_its_name(conversation), row=0) for conversation in excluded if not conversation.gone
+        ]
+        silent += [
+            replace(only_its_name(conversation), row=0, cursor=conversation.cursor)
+            for conversation in removed
+            if self._is_hidden(conversation)
+        ]
+        for conversation in (
+            self._index.put_many([(conversation, (), b"", (), False) for conversation in silent])
+            if silent
+            else ()
+        ):
+            known[conversation.file] = conversation
 
     def _is_forgotten(self, one: IndexedConversation) -> bool:
         return one.session_id in self._forgotten or one.part_of in self._forgotten
 
     def _is_hidden(self, one: IndexedConversation) -> bool:
-        """Whether it was forgotten, and only reading its file would tell so: that stays in mind."""
+        """Whether it is forgotten and only its content shows that, so that a silent row must remember it."""
         if one.gone or not one.cursor.offset or not self._is_forgotten(one):
             return False
         return not is_known_by_name(one, self._forgotten)
@@ -219,30 +246,30 @@ class IndexPass:
         return not self._rules.want(one.source) or (bool(one.part_of) and not self._rules.subagents)
 
     def _is_by_others(self, one: IndexedConversation) -> bool:
-        """Whether it was read by other rules than these."""
+        """Whether it was read by other rules than the current ones."""
         return one.rules != self._rules.mark and (not one.silent or is_empty(one))
 
     def _tasks(
         self, files: Iterable[ConversationFile], known: Mapping[Path, IndexedConversation]
     ) -> Iterator[IndexTask]:
         for file in files:
-            one = known.get(file.path)
-            if one is None:
+            conversation = known.get(file.path)
+            if conversation is None:
                 yield IndexTask(file, new_conversation(file))
-            elif was_excluded(one):
-                if not is_left_out(one, self._rules):
-                    yield IndexTask(file, new_conversation(file, one), anew=True)
-            elif one.silent and self._is_forgotten(one):
+            elif was_excluded(conversation):
+                if not is_left_out(conversation, self._rules):
+                    yield IndexTask(file, new_conversation(file, conversation), anew=True)
+            elif conversation.silent and self._is_forgotten(conversation):
                 continue
             elif self._limits.anew:
-                yield IndexTask(file, _again(file, one, self._rules), anew=True)
-            elif self._is_by_others(one):
+                yield IndexTask(file, _again(file, conversation, self._rules), anew=True)
+            elif self._is_by_others(conversation):
                 self.done.reread += 1
-                yield IndexTask(file, _again(file, one, self._rules), anew=True)
-            elif one.silent and not is_empty(one):
+                yield IndexTask(file, _again(file, conversation, self._rules), anew=True)
+            elif conversation.silent and not is_empty(conversation):
                 continue
-            elif one.gone or has_changed(one, file) or has_half_line(one, file):
-                yield IndexTask(file, one)
+            elif conversation.gone or has_changed(conversation, file) or has_half_line(conversation, file):
+                yield IndexTask(file, conversation)
 
     def _read(self, tasks: Sequence[IndexTask]) -> None:
         workers = self._limits.workers if self.done.total > MUCH else 0
@@ -257,21 +284,28 @@ class IndexPass:
                 piece=PIECE if self._limits.deadline is None else SMALL_PIECE,
             )
         )
-        held: list[PreparedPiece] = []
-        read, made, since = 0, 0, monotonic()
+        batch: list[PreparedPiece] = []
+        bytes_read, passage_count, since = 0, 0, monotonic()
         self._tell(0, self.done.total)
-        for one in prepared:
-            self._note(one)
-            held.append(one)
-            read, made = read + one.read, made + len(one.passages)
-            if read >= AT_ONCE or made >= PASSAGES_AT_ONCE or monotonic() - since > SECONDS_AT_ONCE:
-                self._write(held)
-                held, read, made, since = [], 0, 0, monotonic()
+        for prepared_piece in prepared:
+            self._note(prepared_piece)
+            batch.append(prepared_piece)
+            bytes_read, passage_count = (
+                bytes_read + prepared_piece.read,
+                passage_count + len(prepared_piece.passages),
+            )
+            if (
+                bytes_read >= AT_ONCE
+                or passage_count >= PASSAGES_AT_ONCE
+                or monotonic() - since > SECONDS_AT_ONCE
+            ):
+                self._write(batch)
+                batch, bytes_read, passage_count, since = [], 0, 0, monotonic()
             self._tell(min(self.done.bytes, self.done.total), self.done.total)
             if self._is_enough():
                 self.done.stopped = True
                 break
-        self._write(held)
+        self._write(batch)
         self._log()
         self._tell(self.done.total - self.done.left, self.done.total)
 
@@ -285,92 +319,95 @@ class IndexPass:
     def _note(self, one: PreparedPiece) -> None:
         self.done.bytes += one.read
         self.done.files.add(one.file.path)
-        found = _misread(one)
-        told = found[: MOST_WARNINGS - len(self.done.warnings)]
-        self.done.warnings += told
-        self.done.untold += len(found) - len(told)
+        unreadable = _misread(one)
+        listed = unreadable[: MOST_WARNINGS - len(self.done.warnings)]
+        self.done.warnings += listed
+        self.done.untold += len(unreadable) - len(listed)
 
     def _log(self) -> None:
-        """One line, however much it is: whoever wants to know all of it asks for it."""
-        files = {one.file: one for one in reversed(self.done.warnings)}
-        new = [one for one in reversed(files.values()) if (one.file, one.line) not in _logged]
+        """Log one line for all new warnings; the index command lists them."""
+        files = {warning.file: warning for warning in reversed(self.done.warnings)}
+        new = [warning for warning in reversed(files.values()) if (warning.file, warning.line) not in _logged]
         if not new or len(_logged) >= MOST_WARNINGS:
             return
-        _logged.update((one.file, one.line) for one in new)
+        _logged.update((warning.file, warning.line) for warning in new)
         place = f"{new[0].file}, line {new[0].line}" if new[0].line else f"{new[0].file}"
-        others = sum(one.file == new[0].file for one in self.done.warnings) - 1
-        told = f"{place}{f' and {others} more' if others else ''}: {new[0].problem}"
+        others = sum(warning.file == new[0].file for warning in self.done.warnings) - 1
+        message = f"{place}{f' and {others} more' if others else ''}: {new[0].problem}"
         if len(new) > 1:
-            told += f" So it is with {len(new) - 1} more: `mindhold history index --all` names them."
-        log.warning("history: %s", told)
+            message += f" So it is with {len(new) - 1} more: `mindhold history index --all` names them."
+        log.warning("history: %s", message)
 
     def _write(self, held: Iterable[PreparedPiece]) -> None:
         self._check()
         ends: dict[Path, Passage | None] = {}
         rows = [
-            self._going_on(self._as_written(one, one.conversation), ends)
-            for one in held
-            if one.conversation is not None
+            self._going_on(self._as_written(piece, piece.conversation), ends)
+            for piece in held
+            if piece.conversation is not None
         ]
         if not rows:
             return
-        for written in self._index.put_many(rows):
-            if written.row:  # else it was taken out meanwhile
-                self.done.touched[written.file] = written
-                self.done.excluded += was_excluded(written)
+        for conversation in self._index.put_many(rows):
+            if conversation.row:  # else it was removed in the meantime
+                self.done.touched[conversation.file] = conversation
+                self.done.excluded += was_excluded(conversation)
         self.done.passages += sum(not passage.head for row in rows for passage in row[1])
 
     def _as_written(self, one: PreparedPiece, conversation: IndexedConversation) -> Row:
-        if self._is_forgotten(conversation):  # as its first lines tell, not its name
+        if self._is_forgotten(conversation):  # its first lines show that, its file name doesn't
             silent = replace(only_its_name(conversation), cursor=conversation.cursor)
             return silent, (), b"", (), True
         return conversation, one.passages, one.uuids, one.leaves, one.anew
 
     def _going_on(self, row: Row, ends: dict[Path, Passage | None]) -> Row:
-        """With what the conversation ended with before, where that goes on. `ends` has it of those that aren't written yet."""
+        """Join the row's passages with the last indexed passage where the conversation continues it.
+
+        `ends` holds the last passages of rows that aren't written yet.
+        """
         conversation, passages, uuids, leaves, anew = row
-        file, said = conversation.file, [passage for passage in passages if not passage.head]
+        file, spoken = conversation.file, [passage for passage in passages if not passage.head]
         if anew:
             ends[file] = None
-        if not said:
+        if not spoken:
             return row
         if file not in ends:
-            known = self.done.touched.get(file, conversation)
-            ends[file] = self._index.last_passage(known.row) if known.row else None
+            current = self.done.touched.get(file, conversation)
+            ends[file] = self._index.last_passage(current.row) if current.row else None
         if before := ends[file]:
-            said = joined(before, said, self._words)
-        ends[file] = said[-1]
+            spoken = joined(before, spoken, self._words)
+        ends[file] = spoken[-1]
         heads = [passage for passage in passages if passage.head]
-        return conversation, [*said, *heads], uuids, leaves, anew
+        return conversation, [*spoken, *heads], uuids, leaves, anew
 
     def _title(
         self, files: Mapping[Path, ConversationFile], known: Mapping[Path, IndexedConversation]
     ) -> None:
-        """Titles, summaries and notes: of what was read now, and of what a pass that was killed left without."""
+        """Make titles, summaries and heads for what was read now, or what an interrupted pass left without."""
         current = {**known, **self.done.touched}
         leaves = self._index.leaf_summaries() if self.done.touched else {}
         heads = HeadMaker(self._index, self._transcripts, redacting=self._rules.redacting)
-        made: list[Row] = []
-        for one in current.values():
-            file = files.get(one.file)
+        rows: list[Row] = []
+        for conversation in current.values():
+            file = files.get(conversation.file)
             note_modified = file.note_modified if file else None
-            if not is_due(one, leaves, note_modified=note_modified):
+            if not is_due(conversation, leaves, note_modified=note_modified):
                 continue
             if self._is_late():
                 self.done.untitled += 1
                 continue
             self._check()
             due, head = heads.of(
-                one,
-                leaf=leaves.get(one.row, ""),
-                note_modified=one.note_modified if note_modified is None else note_modified,
+                conversation,
+                leaf=leaves.get(conversation.row, ""),
+                note_modified=conversation.note_modified if note_modified is None else note_modified,
             )
-            made.append((due, (head,), b"", (), False))
-            if len(made) >= HEADS_AT_ONCE:
-                self._index.put_many(made)
-                made = []
-        if made:
-            self._index.put_many(made)
+            rows.append((due, (head,), b"", (), False))
+            if len(rows) >= HEADS_AT_ONCE:
+                self._index.put_many(rows)
+                rows = []
+        if rows:
+            self._index.put_many(rows)
 
     def _follow_moves(
         self,
@@ -379,16 +416,23 @@ class IndexPass:
         *,
         there: Collection[Path],
     ) -> None:
-        """A file that lies elsewhere by now is the conversation that it was: what was made of that goes along."""
+        """Recognize files that were moved, so that they keep their conversation."""
         new = {(file.source, file.path.name): file for file in files if file.path not in known}
-        for one in list(known.values()) if new else ():
-            file = new.get((one.source, one.file.name))
-            if file is None or one.silent or one.file in there or not is_gone(one.file):
+        for conversation in list(known.values()) if new else ():
+            file = new.get((conversation.source, conversation.file.name))
+            if (
+                file is None
+                or conversation.silent
+                or conversation.file in there
+                or not is_gone(conversation.file)
+            ):
                 continue
-            if self._goes_on(one, file):
-                del known[one.file], new[one.source, one.file.name]
-                known[file.path] = replace(one, file=file.path, folder=file.folder, gone=False, modified=0)
-                self.done.moved.append(one)
+            if self._goes_on(conversation, file):
+                del known[conversation.file], new[conversation.source, conversation.file.name]
+                known[file.path] = replace(
+                    conversation, file=file.path, folder=file.folder, gone=False, modified=0
+                )
+                self.done.moved.append(conversation)
 
     def _goes_on(self, one: IndexedConversation, file: ConversationFile) -> bool:
         if not 0 < one.cursor.offset <= file.size or one.part_of != file.part_of:
@@ -397,18 +441,28 @@ class IndexPass:
         return followed is not None and not followed.restarted
 
     def _let_go(self, known: Iterable[IndexedConversation], *, there: Collection[Path]) -> None:
-        """Of files that are gone; those that the archive has stay, and say so. A disk that is away isn't a reason."""
-        asked = self._limits.files
-        sought = [one for one in known if asked is None or one.file in asked]
+        """Remove conversations whose file is gone; archived ones stay, marked as gone. Files on a missing disk
+        stay too.
+        """
+        requested_files = self._limits.files
+        candidates = [
+            conversation
+            for conversation in known
+            if requested_files is None or conversation.file in requested_files
+        ]
         roots = self._transcripts.roots()
-        lost = missing_conversations(sought, there=there, roots=roots)
-        kept = [one for one in lost if one.archived > 0]
-        gone = deleted_conversations((one for one in lost if one.archived <= 0), there=there, roots=roots)
-        if gone:
-            self._index.remove([one.row for one in gone], at_once=False)
-        if kept:
-            self._index.put_many([(replace(one, gone=True), (), b"", (), False) for one in kept])
-        self.done.vanished = len(kept) + len(gone)
+        missing = missing_conversations(candidates, there=there, roots=roots)
+        archived = [conversation for conversation in missing if conversation.archived > 0]
+        deleted = deleted_conversations(
+            (conversation for conversation in missing if conversation.archived <= 0), there=there, roots=roots
+        )
+        if deleted:
+            self._index.remove([conversation.row for conversation in deleted], at_once=False)
+        if archived:
+            self._index.put_many(
+                [(replace(conversation, gone=True), (), b"", (), False) for conversation in archived]
+            )
+        self.done.vanished = len(archived) + len(deleted)
 
 
 def _misread(one: PreparedPiece) -> list[UnreadableLine]:
@@ -421,7 +475,7 @@ def _misread(one: PreparedPiece) -> list[UnreadableLine]:
 
 
 def _again(file: ConversationFile, one: IndexedConversation, rules: IndexRules) -> IndexedConversation:
-    """To be read from its beginning."""
+    """The conversation, to be read from its beginning."""
     return replace(new_conversation(file, one), archived=one.archived, summary=requested_summary(one, rules))
 
 

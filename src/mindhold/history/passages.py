@@ -18,8 +18,8 @@ from mindhold.text.pattern import LazyPattern
 from mindhold.text.redaction import redact
 
 LONGEST = 300  # characters
-_LONGEST_BEGINNING = 160  # of an output that has a telling line too, or that is a file's
-_LOOKED_AT = 1_500  # of the beginning
+_LONGEST_BEGINNING = 160  # characters of an output's beginning if it has a telling line too, or is a file
+_LOOKED_AT = 1_500  # characters of an output's beginning that are used
 _LONGEST_LINE = 1_000
 _FILES = (
     "Read",
@@ -27,32 +27,34 @@ _FILES = (
     "Grep",
     "Glob",
     "LS",
-)  # what they give back is no news, only which file it is
+)  # tools whose output is a file's content: only the file matters
 _COMMANDS = ("Bash", "PowerShell")
 _NAMES = ("Error", "Exception", "anic", "atal")  # in a line that names an error
 _NAMED = LazyPattern(r"\s*(?:E\s+)?(?:[\w.$:]*(?:Error|Exception|[Pp]anic)\b[^\n:]{0,80}:|fatal:)")
 _SIGNS = (*_NAMES, "rror:", "FAIL", "enied", "not found", "No such", "ERR!")
-_MOST_TRIED = 20  # lines that may name an error
+_MOST_TRIED = 20  # lines that are tried as the one that names an error
 _NUMBERED = LazyPattern(r"^[^\S\n]*\d+(?:→|\t|: )", re.MULTILINE)
 
 
 def looked_at(step: TranscriptStep) -> tuple[str, str]:
-    """What the digest of a result is made of, no word of it cut: its beginning, and the line that tells what failed."""
-    begun = beginning(step.text.lstrip(), _LOOKED_AT)
+    """The parts of a result that its digest is made of, uncut: its beginning, and the line that says what failed."""
+    start = beginning(step.text.lstrip(), _LOOKED_AT)
     if step.tool in _FILES:
-        begun = _NUMBERED.sub("", begun)
+        start = _NUMBERED.sub("", start)
     telling = _telling(step.text, failed=step.failed) if step.failed or step.tool in _COMMANDS else ""
-    return begun, "" if telling in begun[:_LONGEST_BEGINNING] else telling
+    return start, "" if telling in start[:_LONGEST_BEGINNING] else telling
 
 
 def digest_of(begun: str, telling: str, *, tool: str) -> str:
-    """Of what was looked at, without secrets by now: at most LONGEST characters on one line."""
+    """The digest of a result on one line of at most LONGEST characters; its parts contain no secrets by now."""
     begun = _shown(begun, _LONGEST_BEGINNING if telling or tool in _FILES else LONGEST)
     return f"{begun} … {_shown(telling, LONGEST - len(begun) - 3)}" if telling else begun
 
 
 def _telling(text: str, *, failed: bool) -> str:
-    """The last line that names an error, as tracebacks have it; of what failed else the first that speaks of one."""
+    """The last line that names an error, as in tracebacks; for a failed result else the first line that mentions
+    one.
+    """
     end = len(text)
     for _ in range(_MOST_TRIED):
         place = max(text.rfind(name, 0, end) for name in _NAMES)
@@ -78,66 +80,70 @@ def _shown(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
-LENGTH = 2_000  # characters of a passage, about
-LONGEST_ASKED = 1_000  # of what a tool was given
-_SEEN = 4_000  # of it, for secrets to be known as such
-_FOREIGN = "mcp__"  # how tools are called whose names tell what they are about
+LENGTH = 2_000  # approximate characters of a passage
+LONGEST_ASKED = 1_000  # characters of a tool's input that are kept
+_SEEN = 4_000  # characters of it that are searched for secrets
+_FOREIGN = "mcp__"  # prefix of tools whose names say what they are about
 
 
 def passages_of(steps: Sequence[TranscriptStep], *, words: LexemeCache, redacting: bool) -> list[Passage]:
-    """In order; together they have every step that says something once, without secrets if `redacting`."""
-    return [_passage(held, words) for held in _grouped(_utterances(steps, redacting=redacting))]
+    """Split steps into passages, in order. Every step with text is in one passage, without secrets if `redacting`."""
+    return [_passage(group, words) for group in _grouped(_utterances(steps, redacting=redacting))]
 
 
 def joined(last: Passage, passages: Sequence[Passage], words: LexemeCache) -> list[Passage]:
-    """The passages of a conversation that went on behind its `last` one, as they were if it had been read at once: the first
-    has what the last one had, unless nothing is added to that."""
-    said = (*last.utterances, *(one for passage in passages for one in passage.utterances))
-    if next(_grouped(said)) == last.utterances:
+    """Passages of a conversation that continued after its `last` one, as if it had been read at once.
+
+    The first of them contains the last one, unless nothing was added to that.
+    """
+    steps = (*last.utterances, *(step for passage in passages for step in passage.utterances))
+    if next(_grouped(steps)) == last.utterances:
         return list(passages)
-    made = {passage.utterances: passage for passage in passages}
-    return [made.get(held) or _passage(held, words) for held in _grouped(said)]
+    by_utterances = {passage.utterances: passage for passage in passages}
+    return [by_utterances.get(group) or _passage(group, words) for group in _grouped(steps)]
 
 
 def head_of(title: str, summary: str, note: str, words: LexemeCache) -> Passage:
-    """The passage that tells of the whole conversation."""
+    """The head: a passage with the title, summary and notes of the whole conversation."""
     texts = [title, *([summary] if summary != title else []), *split(note, limit=LENGTH)]
     utterances = tuple(IndexedStep(Role.CLAUDE, 0, text) for text in texts if text.strip())
-    return Passage(utterances, " ".join(filter(None, (words.of(one.text) for one in utterances))), head=True)
+    return Passage(
+        utterances, " ".join(filter(None, (words.of(step.text) for step in utterances))), head=True
+    )
 
 
 def without_secrets(text: str, *, redacting: bool) -> str:
-    """Clean, and without secrets if so wanted."""
+    """Clean text, without secrets if `redacting`."""
     cleaned = clean(text) if text else ""
     return redact(cleaned).text if redacting and cleaned else cleaned
 
 
 def _grouped(utterances: Iterable[IndexedStep]) -> Iterator[tuple[IndexedStep, ...]]:
-    held: list[IndexedStep] = []
+    group: list[IndexedStep] = []
     length = 0
     for utterance in utterances:
-        begins = utterance.role is Role.USER and any(one.role is not Role.USER for one in held)
-        if held and (begins or length + len(utterance.text) > LENGTH):
-            yield tuple(held)
-            held, length = [], 0
-        held.append(utterance)
+        begins = utterance.role is Role.USER and any(step.role is not Role.USER for step in group)
+        if group and (begins or length + len(utterance.text) > LENGTH):
+            yield tuple(group)
+            group, length = [], 0
+        group.append(utterance)
         length += len(utterance.text)
-    if held:
-        yield tuple(held)
+    if group:
+        yield tuple(group)
 
 
 def _passage(held: tuple[IndexedStep, ...], words: LexemeCache) -> Passage:
-    return Passage(held, " ".join(filter(None, (_lexemes(one, words) for one in held))))
+    return Passage(held, " ".join(filter(None, (_lexemes(step, words) for step in held))))
 
 
 def _lexemes(one: IndexedStep, words: LexemeCache) -> str:
-    named = one.role is Role.TOOL and one.tool.startswith(_FOREIGN)
-    return words.of(f"{one.tool.replace('__', ' ')} {one.text}" if named else one.text)
+    is_foreign = one.role is Role.TOOL and one.tool.startswith(_FOREIGN)
+    return words.of(f"{one.tool.replace('__', ' ')} {one.text}" if is_foreign else one.text)
 
 
 def _utterances(steps: Sequence[TranscriptStep], *, redacting: bool) -> Iterator[IndexedStep]:
     for step in steps:
-        text = _kept(step, [without_secrets(seen, redacting=redacting) for seen in _seen(step)])
+        text = _kept(step, [without_secrets(excerpt, redacting=redacting) for excerpt in _seen(step)])
         if not text and step.role is not Role.TOOL:
             continue
         tool = step.tool if step.tool.isascii() and step.tool.isprintable() else clean(step.tool)
@@ -146,7 +152,7 @@ def _utterances(steps: Sequence[TranscriptStep], *, redacting: bool) -> Iterator
 
 
 def _seen(step: TranscriptStep) -> tuple[str, ...]:
-    """What of its text is looked through for secrets: more than is kept."""
+    """The parts of a step's text that are searched for secrets: more than is kept."""
     if step.role is Role.RESULT:
         return looked_at(step)
     if step.role is Role.TOOL and len(step.text) > _SEEN:
@@ -164,24 +170,22 @@ def _kept(step: TranscriptStep, texts: Sequence[str]) -> str:
 
 LONGEST_TITLE = 80
 LONGEST_SUMMARY = 300
-MOST_SENTENCES = 160  # that are weighed: half from the beginning, half from the end
-MOST_LOOKED_AT = (
-    400  # utterances at the beginning, and as many at the end: where none says anything, it ends too
-)
+MOST_SENTENCES = 160  # sentences that are weighed: half from the beginning, half from the end
+MOST_LOOKED_AT = 400  # utterances that are read at the beginning, and as many at the end
 _LONGEST_SENTENCE = 220
 _LEAST_LETTERS = 8
-_LEAST_ROOM = 20  # for one more sentence of a summary
+_LEAST_ROOM = 20  # characters that one more sentence of a summary needs
 _ENDINGS = (".", "!", "?", "…", "。", "！", "？")
 
 _SENTENCE_END = LazyPattern(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？｡])\s*|\n+|\s{2,}(?=[•⨯✗✘]\s)")
-# A line of a log that was pasted: bullets of programs, columns, a key=value at its end.
+# A line of a pasted log: program bullets, columns, a key=value at its end.
 _LOGGED = LazyPattern(r"\s*[•⨯✗✘]\s|.*\S[ ]{4,}\S|.*\s[a-z_]+=\S*[/.:]\S*\s*$")
 _FENCE = LazyPattern(r"(?:^|\n)[ \t]*(?:```|~~~).*?(?:\n[ \t]*(?:```|~~~)[^\n]*|\Z)", re.DOTALL)
 _MARKUP = LazyPattern(r"^(?:#{1,6}\s+|[-*+•]\s+|\d{1,2}[.)]\s+|>\s*)+|\*\*|__(?=\w)|(?<=\w)__|`")
 _BLANKS = LazyPattern(r"\s+")
-_OTHERS = LazyPattern(r"[\W\d_]+")  # than letters
-_PATH_LEFT = LazyPattern(r"^@\S+\s+")  # a file that was pointed at before the request
-# A command to the program, or a line of a shell or of a log: nothing that a person would call a conversation.
+_OTHERS = LazyPattern(r"[\W\d_]+")  # anything but letters
+_PATH_LEFT = LazyPattern(r"^@\S+\s+")  # a file reference before the request
+# A command to the program, or a line of a shell or a log: not a name for a conversation.
 _COMMAND = LazyPattern(
     r"/[a-z][\w:-]*(?:\s|$)|!\s*\S|[$%>#]\s+\S|https?://\S+$|\S*[\\/]\S*$"
     r"|(?:git|npm|npx|pnpm|yarn|cd|ls|cat|grep|rg|docker|kubectl|make|pip|uv|python3?|cargo|go|curl|sudo|ssh) [\w./~-]+(?: [\w./~=:-]+)*$"
@@ -209,7 +213,7 @@ _DONE = LazyPattern(
 )
 
 
-# Headings that notes have alike; under the first two the title stands.
+# Headings that all notes share; the title stands under the first two.
 _SECTIONS = (
     *("session title", "title", "summary", "session summary", "notes", "session notes", "current state"),
     *("task specification", "workflow", "worklog", "learnings", "key results", "files and functions"),
@@ -227,7 +231,7 @@ class _Sentence(NamedTuple):
 
 
 def made_title(prompts: Sequence[str]) -> str:
-    """The first request in what somebody said, in short; empty where there is none."""
+    """The first request among the prompts, shortened; empty if there is none."""
     for prompt in prompts[:MOST_LOOKED_AT]:
         for sentence in _sentences(prompt):
             if _is_request(sentence):
@@ -236,53 +240,55 @@ def made_title(prompts: Sequence[str]) -> str:
 
 
 def made_summary(passages: Sequence[Passage]) -> str:
-    """The few sentences that tell most of it, in order, at most LONGEST_SUMMARY characters."""
-    said = [one for passage in passages if not passage.head for one in passage.utterances]
-    sentences = _weighed_ones(said)
+    """The few most telling sentences, in order, at most LONGEST_SUMMARY characters."""
+    steps = [one for passage in passages if not passage.head for one in passage.utterances]
+    sentences = _weighed_ones(steps)
     if not sentences:
         return ""
     weights = _weights(sentences)
-    asked = next((one for one in sentences if one.role is Role.USER), None)
-    kept = [asked._replace(text=_cut(asked.text, LONGEST_SUMMARY // 2))] if asked else []
-    room = LONGEST_SUMMARY - sum(len(one.text) + 2 for one in kept)
+    request = next((one for one in sentences if one.role is Role.USER), None)
+    selected = [request._replace(text=_cut(request.text, LONGEST_SUMMARY // 2))] if request else []
+    room = LONGEST_SUMMARY - sum(len(one.text) + 2 for one in selected)
     for sentence in sorted(sentences, key=lambda one: -weights[one.place]):
         if room < _LEAST_ROOM:
             break
-        if len(sentence.text) + 2 <= room and not any(_alike(sentence.text, other.text) for other in kept):
-            kept.append(sentence)
+        if len(sentence.text) + 2 <= room and not any(
+            _alike(sentence.text, other.text) for other in selected
+        ):
+            selected.append(sentence)
             room -= len(sentence.text) + 2
-    told = [one.text if one.text.endswith(_ENDINGS) else f"{one.text}." for one in sorted(kept)]
-    return " ".join(told) or _cut(sentences[0].text, LONGEST_SUMMARY)
+    parts = [one.text if one.text.endswith(_ENDINGS) else f"{one.text}." for one in sorted(selected)]
+    return " ".join(parts) or _cut(sentences[0].text, LONGEST_SUMMARY)
 
 
 def fallback_title(passages: Sequence[Passage]) -> str:
-    """For a conversation in which nobody asked for anything: what was said or done first."""
-    said = [one for passage in passages if not passage.head for one in passage.utterances]
-    for one in said[:MOST_LOOKED_AT]:
-        if one.role in (Role.USER, Role.CLAUDE):
-            for sentence in _sentences(one.text):
+    """The title of a conversation without any request: what was said or done first."""
+    steps = [step for passage in passages if not passage.head for step in passage.utterances]
+    for step in steps[:MOST_LOOKED_AT]:
+        if step.role in (Role.USER, Role.CLAUDE):
+            for sentence in _sentences(step.text):
                 if not is_noise(sentence) and not _COMMAND.match(sentence):
                     return _cut(sentence, LONGEST_TITLE)
-    return next((_cut(f"{one.tool} {one.text}".strip(), LONGEST_TITLE) for one in said if one.tool), "")
+    return next((_cut(f"{step.tool} {step.text}".strip(), LONGEST_TITLE) for step in steps if step.tool), "")
 
 
 def heading_of(note: str) -> str:
-    """The first heading of notes that says something, or what stands under one that announces the title."""
+    """The first meaningful heading of notes, or the line under a heading that announces the title."""
     announced = False
     for line in note.splitlines():
-        told = _plain(line)
-        if not told or _is_hint(line):
+        plain = _plain(line)
+        if not plain or _is_hint(line):
             continue
         heading = line.lstrip().startswith("#")
-        named = told.casefold().strip(": ")
-        if (heading and named not in _SECTIONS) or (announced and not heading):
-            return _cut(told, LONGEST_TITLE)
-        announced = named in _SECTIONS[:2]
+        heading_name = plain.casefold().strip(": ")
+        if (heading and heading_name not in _SECTIONS) or (announced and not heading):
+            return _cut(plain, LONGEST_TITLE)
+        announced = heading_name in _SECTIONS[:2]
     return ""
 
 
 def gist_of(note: str, title: str) -> str:
-    """The first lines of notes that are neither headings nor their title, in short."""
+    """The first lines of notes that are neither headings nor their title, shortened."""
     lines = (
         _plain(line) for line in note.splitlines() if not _is_hint(line) and not line.lstrip().startswith("#")
     )
@@ -290,7 +296,7 @@ def gist_of(note: str, title: str) -> str:
 
 
 def _is_hint(line: str) -> bool:
-    """What a form says of how to fill it in, in italics; a rule."""
+    """Whether the line is a form's hint in italics, or a rule."""
     line = line.strip()
     return line.startswith("---") or (line.startswith("_") and line.endswith("_"))
 
@@ -304,10 +310,10 @@ def _is_request(sentence: str) -> bool:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """One after the other, without code, markup and greetings."""
+    """The sentences one by one, without code, markup and greetings."""
     start = 0
     text = _FENCE.sub("\n", text) if "```" in text or "~~~" in text else text
-    for end in [*(found.start() for found in _SENTENCE_END.finditer(text)), len(text)]:
+    for end in [*(match.start() for match in _SENTENCE_END.finditer(text)), len(text)]:
         raw, start = text[start:end], end
         if _LOGGED.match(raw.strip("\n")):
             continue
@@ -322,7 +328,7 @@ def _plain(line: str) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """At a word's end."""
+    """Cut the text at the end of a word."""
     text = text.strip()
     if len(text) <= most:
         return text.rstrip(" .:;,") if not text.endswith("...") else text
@@ -332,19 +338,19 @@ def _cut(text: str, most: int) -> str:
 
 
 def _weighed_ones(said: Iterable[IndexedStep]) -> list[_Sentence]:
-    """What people and the assistant said that may tell of it: the beginning and the end of a long conversation."""
-    spoken = [one for one in said if one.role in (Role.USER, Role.CLAUDE)]
+    """Sentences of speech that may summarize it, from the beginning and the end of a long conversation."""
+    spoken = [step for step in said if step.role in (Role.USER, Role.CLAUDE)]
     spoken = spoken[:MOST_LOOKED_AT] + spoken[MOST_LOOKED_AT:][-MOST_LOOKED_AT:]
     some: list[tuple[str, Role]] = []
     upto = len(spoken)
-    for number, one in enumerate(spoken):
-        some += _telling_ones(one)
+    for number, step in enumerate(spoken):
+        some += _telling_ones(step)
         if len(some) >= MOST_SENTENCES // 2:
             upto = number + 1
             break
     last: list[tuple[str, Role]] = []
-    for one in reversed(spoken[upto:]):
-        last = _telling_ones(one) + last
+    for step in reversed(spoken[upto:]):
+        last = _telling_ones(step) + last
         if len(last) >= MOST_SENTENCES // 2:
             break
     return [_Sentence(place, text, role) for place, (text, role) in enumerate(some + last)]
@@ -362,16 +368,16 @@ def _telling_ones(one: IndexedStep) -> list[tuple[str, Role]]:
 
 
 def _weights(sentences: Sequence[_Sentence]) -> list[float]:
-    """By how many of the conversation's recurring words each has, and by where it stands."""
-    bags = [set(_words.of(one.text).split()) - stop_lexemes() for one in sentences]
-    seen = Counter(lexeme for bag in bags for lexeme in bag)
+    """The weight of each sentence, by its share of recurring words and its place."""
+    bags = [set(_words.of(sentence.text).split()) - stop_lexemes() for sentence in sentences]
+    counts = Counter(lexeme for bag in bags for lexeme in bag)
     weights: list[float] = []
-    for one, bag in zip(sentences, bags, strict=True):
-        weight = sum(math.log1p(seen[lexeme] - 1) for lexeme in bag) / math.sqrt(len(bag) + 4)
+    for sentence, bag in zip(sentences, bags, strict=True):
+        weight = sum(math.log1p(counts[lexeme] - 1) for lexeme in bag) / math.sqrt(len(bag) + 4)
         weight += 0.5 * math.log1p(len(bag))
-        weight += 0.4 if one.role is Role.USER else 0.0
-        weight += 0.8 if _DONE.search(one.text) else 0.0
-        weight += 0.6 * (one.place / len(sentences)) if one.role is Role.CLAUDE else 0.0
+        weight += 0.4 if sentence.role is Role.USER else 0.0
+        weight += 0.8 if _DONE.search(sentence.text) else 0.0
+        weight += 0.6 * (sentence.place / len(sentences)) if sentence.role is Role.CLAUDE else 0.0
         weights.append(weight)
     return weights
 
@@ -381,15 +387,15 @@ def _alike(one: str, other: str) -> bool:
     return len(first & second) > 0.6 * min(len(first), len(second))
 
 
-OWN = ("custom", "ai")  # titles that a transcript has itself
-ASKED_FOR = ("model", "rlm")  # summaries that a person asked for: nothing takes their place
-LONGEST_NOTE = 8_000  # characters of notes that are searched
+OWN = ("custom", "ai")  # titles from the transcript itself
+ASKED_FOR = ("model", "rlm")  # summaries that a person requested: they are never replaced
+LONGEST_NOTE = 8_000  # characters of notes that are indexed
 
 
 def is_due(
     conversation: IndexedConversation, leaves: Mapping[int, str], *, note_modified: int | None
 ) -> bool:
-    """Whether its title, its summary or its notes aren't what they should be; `note_modified` where the file is there."""
+    """Whether the title, the summary or the notes need an update. `note_modified` is None if the file is gone."""
     if conversation.silent:
         return False
     if not conversation.summary.by or not conversation.title.by:
@@ -405,7 +411,7 @@ def is_due(
 def made_head(
     conversation: IndexedConversation, passages: Sequence[Passage], words: LexemeCache
 ) -> tuple[IndexedConversation, Passage]:
-    """The conversation with a title and a summary made of all its passages, and the passage that tells of it."""
+    """The conversation with a title and a summary made from all its passages, and its head."""
     title, summary = conversation.title, conversation.summary
     title = title if title.by in OWN else ConversationLabel(_titled(passages), "made")
     summary = summary if summary.by in ASKED_FOR else ConversationLabel(made_summary(passages), "made")
@@ -414,7 +420,7 @@ def made_head(
 
 
 class HeadMaker:
-    """Makes them."""
+    """Makes the titles, summaries and heads of conversations."""
 
     def __init__(self, index: HistoryIndex, transcripts: Transcripts, *, redacting: bool) -> None:
         self._index = index
@@ -425,7 +431,7 @@ class HeadMaker:
     def of(
         self, conversation: IndexedConversation, *, leaf: str, note_modified: int
     ) -> tuple[IndexedConversation, Passage]:
-        """The conversation with its title and its summary, and the passage that tells of it. Raises StoreError."""
+        """Return the conversation with its title and summary, and its head. Raises StoreError."""
         note = self._note(conversation) if note_modified else ""
         heading = heading_of(note)
         gist = gist_of(note, heading)
@@ -452,5 +458,5 @@ class HeadMaker:
 
 
 def _titled(passages: Sequence[Passage]) -> str:
-    prompts = [one.text for passage in passages for one in passage.utterances if one.role is Role.USER]
+    prompts = [step.text for passage in passages for step in passage.utterances if step.role is Role.USER]
     return made_title(prompts) or fallback_title(passages)

@@ -1,4 +1,4 @@
-"""Prepares pieces of a conversation's file for the index, in this process or in several."""
+"""Prepares pieces of transcripts for the index, in this process or in several."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ from mindhold.ports.transcripts import (
 from mindhold.text.redaction import REDACTION_VERSION
 
 PIECE = 4 << 20  # bytes that are read at once
-SMALL_PIECE = 256 << 10  # the same where somebody waits: the clock is looked at after each
-LONGEST_TOLD = 500  # characters of a title or a summary that a transcript has itself
-MOST_BAD = 20  # lines of a file that are kept in mind
-FINISHED = 3_600 * 10**9  # nanoseconds without a change after which nobody is writing a line any more
-ALWAYS_SUMMED_UP = 4 << 20  # bytes: a longer conversation is summed up anew when it has grown by a tenth
-NOTHING = ConversationLabel(by="nothing")  # the summary of a file that nobody said anything in, so far
-_TITLES = ("custom", "ai")  # those that a transcript has itself, the best first
+SMALL_PIECE = 256 << 10  # the same while a caller waits: the clock is checked after each piece
+LONGEST_TOLD = 500  # characters of a transcript's own title or summary
+MOST_BAD = 20  # unreadable lines of a file that are recorded
+FINISHED = 3_600 * 10**9  # nanoseconds without a change after which a file counts as finished
+ALWAYS_SUMMED_UP = 4 << 20  # bytes: a longer conversation is only summarized again after growing by a tenth
+NOTHING = ConversationLabel(by="nothing")  # the summary of a file without any speech so far
+_TITLES = ("custom", "ai")  # a transcript's own titles, the best first
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRules:
-    """What is left out, and how the rest is kept."""
+    """What to leave out of the index, and how to keep the rest."""
 
     exclude: tuple[str, ...] = ()
     subagents: bool = True
     redacting: bool = True
-    agents: tuple[str, ...] | None = None  # whose conversations are wanted; None: anybody's
+    agents: tuple[str, ...] | None = None  # programs to index; None: all
 
     @property
     def mark(self) -> str:
-        """What a conversation is read anew for when it changes."""
+        """An identifier of the rules; conversations are read again if it changes."""
         return f"{REDACTION_VERSION if self.redacting else 'unredacted'}{'' if self.subagents else ' without subagents'}"
 
     def want(self, source: str) -> bool:
-        """Whether that program's conversations are."""
+        """Whether conversations of this program are indexed."""
         return self.agents is None or source in self.agents
 
 
 class IndexTask(NamedTuple):
-    """A file to be read from where `begun` ends; `anew`: the index has something of it that must go."""
+    """A file to read from where `begun` ends. `anew`: what the index has of it is replaced."""
 
     file: ConversationFile
     begun: IndexedConversation
@@ -71,7 +71,7 @@ class IndexTask(NamedTuple):
 
 
 class PreparedPiece(NamedTuple):
-    """What a piece of a file gives; without a conversation the file can't be read."""
+    """The result of reading a piece of a file. Without a conversation the file can't be read."""
 
     file: ConversationFile
     conversation: IndexedConversation | None
@@ -80,12 +80,12 @@ class PreparedPiece(NamedTuple):
     leaves: Sequence[tuple[str, str]] = ()
     anew: bool = False
     read: int = 0  # bytes
-    more: bool = False  # the file goes on
-    bad: Sequence[tuple[int, str]] = ()  # lines of the piece that can't be read (0: all of the file), and why
+    more: bool = False  # the file continues
+    bad: Sequence[tuple[int, str]] = ()  # unreadable lines (0: the whole file), and why
 
 
 def new_conversation(file: ConversationFile, known: IndexedConversation | None = None) -> IndexedConversation:
-    """The conversation of a file that nothing was read of yet; `known` is what the index has of it so far."""
+    """A new conversation for a file. `known` is its row so far, if there is one."""
     row, archived = (known.row, known.archived) if known else (0, 0)
     return IndexedConversation(
         session_id="",
@@ -94,34 +94,34 @@ def new_conversation(file: ConversationFile, known: IndexedConversation | None =
         row=row,
         folder=file.folder,
         part_of=file.part_of,
-        archived=min(archived, 0),  # below 0: it made room once
+        archived=min(archived, 0),  # negative: it was evicted once
     )
 
 
 def requested_summary(known: IndexedConversation, rules: IndexRules) -> ConversationLabel:
-    """The summary that a person asked for, which stays when a conversation is read anew; none where nobody did."""
+    """The summary that a person requested, which is kept when a conversation is read again; otherwise empty."""
     by = known.summary.by
     text = without_secrets(known.summary.text, redacting=rules.redacting) if by in ASKED_FOR else ""
     return ConversationLabel(text, by) if text else ConversationLabel()
 
 
 def is_left_out(conversation: IndexedConversation, rules: IndexRules) -> bool:
-    """Whether somebody doesn't want it indexed: for its folder, one above that, or what the program calls the project."""
+    """Whether the settings exclude it, by its folder, one above it, or the program's name of the project."""
     return bool(rules.exclude) and _left_out(conversation.project, conversation.folder, rules.exclude)
 
 
 def was_excluded(conversation: IndexedConversation) -> bool:
-    """Whether nothing was read of it for that reason; of our own calls the beginning was."""
+    """Whether nothing of it was read because it is excluded. Of our own calls the beginning is read."""
     return conversation.silent and conversation.cursor.offset == 0 and not is_empty(conversation)
 
 
 def is_empty(conversation: IndexedConversation) -> bool:
-    """Whether nothing was said in its file so far: it is no conversation, and read on when it grows."""
+    """Whether its file has no speech so far; it is read on when it grows."""
     return conversation.silent and conversation.summary == NOTHING
 
 
 class Preparer:
-    """Reads files by the rules."""
+    """Reads files piece by piece according to the rules."""
 
     def __init__(self, transcripts: Transcripts, rules: IndexRules, *, piece: int = PIECE) -> None:
         self._transcripts = transcripts
@@ -130,47 +130,47 @@ class Preparer:
         self._words = LexemeCache()
 
     def pieces(self, task: IndexTask, *, most: int) -> Iterator[PreparedPiece]:
-        """One after the other, until the file ends or about so many bytes were read."""
-        read = 0
+        """The pieces one by one, until the file ends or about `most` bytes were read."""
+        bytes_read = 0
         while True:
             prepared = self.piece(task)
             yield prepared
-            read += prepared.read
-            if not prepared.more or prepared.conversation is None or read >= most:
+            bytes_read += prepared.read
+            if not prepared.more or prepared.conversation is None or bytes_read >= most:
                 return
             task = IndexTask(task.file, prepared.conversation)
 
     def piece(self, task: IndexTask) -> PreparedPiece:
-        """The next one."""
-        file, known, anew = task
-        followed = self._transcripts.follow(file.path, known.cursor, most_bytes=self._piece)
+        """The next piece."""
+        file, previous, anew = task
+        followed = self._transcripts.follow(file.path, previous.cursor, most_bytes=self._piece)
         if followed is None:
             return PreparedPiece(file, None)
-        if followed.restarted and known.cursor.offset:
-            known, anew = new_conversation(file, known), True
-        nothing_before = known.cursor.offset == 0 or is_empty(known)
-        if is_empty(known):
-            known = replace(known, silent=False, summary=ConversationLabel())
-        conversation = replace(_placed(known, file, followed), rules=self._rules.mark)
-        read = max(0, followed.cursor.offset - known.cursor.offset)
+        if followed.restarted and previous.cursor.offset:
+            previous, anew = new_conversation(file, previous), True
+        nothing_before = previous.cursor.offset == 0 or is_empty(previous)
+        if is_empty(previous):
+            previous = replace(previous, silent=False, summary=ConversationLabel())
+        conversation = replace(_placed(previous, file, followed), rules=self._rules.mark)
+        bytes_read = max(0, followed.cursor.offset - previous.cursor.offset)
         if is_left_out(conversation, self._rules):
-            return PreparedPiece(file, only_its_name(conversation), anew=True, read=read)
-        if known.prompts == 0 and is_own_call(followed.steps):
+            return PreparedPiece(file, only_its_name(conversation), anew=True, read=bytes_read)
+        if previous.prompts == 0 and is_own_call(followed.steps):
             silent = replace(only_its_name(conversation), cursor=followed.cursor)
-            return PreparedPiece(file, silent, anew=True, read=read)
-        more = followed.more and read > 0
+            return PreparedPiece(file, silent, anew=True, read=bytes_read)
+        more = followed.more and bytes_read > 0
         if not more:
             conversation = replace(conversation, size=file.size, modified=file.modified)
-        prepared = self._prepared(file, conversation, known, followed)
-        if known.cursor.offset == 0 and not more and not file.note_modified:
+        prepared = self._prepared(file, conversation, previous, followed)
+        if previous.cursor.offset == 0 and not more and not file.note_modified:
             prepared = self._headed(prepared)
         if nothing_before and prepared.conversation is not None and not prepared.passages:
             silent = replace(prepared.conversation, silent=True, summary=NOTHING)
             prepared = prepared._replace(conversation=silent)
-        return prepared._replace(anew=anew, read=read, more=more)
+        return prepared._replace(anew=anew, read=bytes_read, more=more)
 
     def _headed(self, prepared: PreparedPiece) -> PreparedPiece:
-        """With its title and its summary already: all of it is at hand."""
+        """Add title, summary and head if the piece is the whole conversation."""
         if prepared.conversation is None or not prepared.passages:
             return prepared
         conversation, head = made_head(prepared.conversation, prepared.passages, self._words)
@@ -197,11 +197,11 @@ class Preparer:
         )
         if passages and _must_be_summed_up(conversation, known):
             conversation = replace(conversation, summary=replace(conversation.summary, by=""))
-        leaves = [(leaf, told) for leaf, text in about.summaries if (told := self._told(text))]
+        leaves = [(leaf, summary) for leaf, text in about.summaries if (summary := self._told(text))]
         return PreparedPiece(file, conversation, passages, about.uuids, leaves, bad=_bad(file, followed))
 
     def _title(self, known: ConversationLabel, about: TranscriptInfo) -> ConversationLabel:
-        """What the transcript says itself; what a person called it stays."""
+        """The transcript's own title. A title that a person gave is never replaced by a generated one."""
         text = self._told(about.title)
         if not text or about.title_by not in _TITLES:
             return known
@@ -210,20 +210,22 @@ class Preparer:
         return ConversationLabel(text, about.title_by)
 
     def _told(self, text: str) -> str:
-        """On one line, without secrets, and only then cut."""
+        """The text on one line, without secrets, cut after that."""
         plain = " ".join(without_secrets(text, redacting=self._rules.redacting).split())
         return plain[:LONGEST_TOLD].strip()
 
 
 def has_changed(one: IndexedConversation, file: ConversationFile) -> bool:
-    """Whether the file isn't what it was when it was read."""
+    """Whether the file changed since it was read."""
     return (one.size, one.modified) != (file.size, file.modified)
 
 
 def has_half_line(one: IndexedConversation, file: ConversationFile) -> bool:
-    """Whether its last line was still being written when it was read, nobody goes on with it, and that isn't told yet."""
-    told = one.cursor.line + 1 in one.bad_lines or len(one.bad_lines) >= MOST_BAD
-    return one.cursor.offset < one.size and not told and _is_finished(file)
+    """Whether its last line was incomplete when it was read, the file is finished by now, and that isn't
+    reported yet.
+    """
+    is_reported = one.cursor.line + 1 in one.bad_lines or len(one.bad_lines) >= MOST_BAD
+    return one.cursor.offset < one.size and not is_reported and _is_finished(file)
 
 
 def _is_finished(file: ConversationFile) -> bool:
@@ -231,7 +233,7 @@ def _is_finished(file: ConversationFile) -> bool:
 
 
 def _bad(file: ConversationFile, followed: TranscriptRead) -> list[tuple[int, str]]:
-    """Which lines can't be read, and why."""
+    """The unreadable lines, and why."""
     about = followed.about
     if 0 in about.too_long:
         return [(0, "The file is too long to be read.")]
@@ -241,18 +243,18 @@ def _bad(file: ConversationFile, followed: TranscriptRead) -> list[tuple[int, st
         else "The line is no JSON object; the rest of the file is kept."
     )
     too_long = "The line is too long to be read; the rest of the file is kept."
-    found = [(line, too_long if line in about.too_long else reason) for line in about.bad_lines]
+    problems = [(line, too_long if line in about.too_long else reason) for line in about.bad_lines]
     if followed.half and _is_finished(file):
-        found.append(
+        problems.append(
             (followed.cursor.line + 1, "The file breaks off in this line; what stands before is kept.")
         )
-    return found
+    return problems
 
 
 def _placed(
     known: IndexedConversation, file: ConversationFile, followed: TranscriptRead
 ) -> IndexedConversation:
-    """With what the piece says of where and when it was held. As long as the file goes on, it counts as unread."""
+    """The conversation with the place and time from the piece. It counts as unread as long as the file continues."""
     about = followed.about
     started, ended = _times(followed)
     return replace(
@@ -277,7 +279,7 @@ def _placed(
 
 
 def only_its_name(conversation: IndexedConversation) -> IndexedConversation:
-    """Which file it is, and nothing of what was said, so that it isn't read again."""
+    """A silent row that only names the file, so that it isn't read again."""
     return IndexedConversation(
         session_id=conversation.session_id,
         source=conversation.source,
@@ -294,7 +296,7 @@ def only_its_name(conversation: IndexedConversation) -> IndexedConversation:
 
 def _must_be_summed_up(conversation: IndexedConversation, known: IndexedConversation) -> bool:
     if conversation.summary.by not in ("", "made"):
-        return False  # by its own notes, or because a person asked for it
+        return False  # from its own notes, or requested by a person
     before, now = known.cursor.offset, conversation.cursor.offset
     return now < ALWAYS_SUMMED_UP or not conversation.summary.by or now > 1.1 * before
 
@@ -318,15 +320,17 @@ def _last(one: datetime | None, other: datetime | None) -> datetime | None:
 
 @lru_cache(4096)
 def _left_out(project: str, folder: str, patterns: tuple[str, ...]) -> bool:
-    named = any(fnmatchcase(folder.casefold(), pattern.strip().casefold()) for pattern in patterns if folder)
-    return named or (bool(project) and is_excluded(project, patterns))
+    is_named = any(
+        fnmatchcase(folder.casefold(), pattern.strip().casefold()) for pattern in patterns if folder
+    )
+    return is_named or (bool(project) and is_excluded(project, patterns))
 
 
-LOT = 4 << 20  # bytes that a process reads before it hands over what it has: a bar moves by as much
-AHEAD = 2  # lots for each process that are under way or wait to be written
+LOT = 4 << 20  # bytes that a process reads before it returns results, which is the step of the progress bar
+AHEAD = 2  # lots per process that are running or waiting to be written
 
 log = logging.getLogger(__name__)
-_at_work: list[Preparer] = []  # the one of this process, in a pool
+_at_work: list[Preparer] = []  # the preparer of this worker process
 
 
 def prepare_in_process(
@@ -337,7 +341,7 @@ def prepare_in_process(
     check: Check,
     piece: int = PIECE,
 ) -> Iterator[PreparedPiece]:
-    """Piece by piece, of so many bytes. Raises what `check` raises."""
+    """Prepare in this process, piece by piece. Raises what `check` raises."""
     preparer = Preparer(transcripts, rules, piece=piece)
     for task in tasks:
         for prepared in preparer.pieces(task, most=1 << 62):
@@ -348,7 +352,9 @@ def prepare_in_process(
 def prepare_in_workers(
     tasks: Iterable[IndexTask], transcripts: Transcripts, rules: IndexRules, *, workers: int, check: Check
 ) -> Iterator[PreparedPiece]:
-    """The same from so many processes, those of a file in order. Where they can't be had, or die, it goes on here."""
+    """Prepare in `workers` processes, the pieces of each file in order; continues in this process if they can't
+    run.
+    """
     waiting = deque(_lots(tasks))
     under_way: dict[Future[list[PreparedPiece]], list[IndexTask]] = {}
     try:
@@ -368,18 +374,22 @@ def prepare_in_workers(
                 pool.shutdown(wait=False, cancel_futures=True)
     except (BrokenProcessPool, OSError, ImportError) as error:
         log.warning("history: no processes to prepare with (%s); it goes on in one", type(error).__name__)
-        left = [task for lot in (*under_way.values(), *waiting) for task in lot]
-        yield from prepare_in_process(left, transcripts, rules, check=check)
+        remaining = [task for lot in (*under_way.values(), *waiting) for task in lot]
+        yield from prepare_in_process(remaining, transcripts, rules, check=check)
 
 
 def _unfinished(results: Iterable[PreparedPiece]) -> list[IndexTask]:
-    """Files that go on behind what was read of them."""
-    last = {one.file.path: one for one in results}
-    return [IndexTask(one.file, one.conversation) for one in last.values() if one.more and one.conversation]
+    """The files that continue after what was read of them."""
+    last = {piece.file.path: piece for piece in results}
+    return [
+        IndexTask(piece.file, piece.conversation)
+        for piece in last.values()
+        if piece.more and piece.conversation
+    ]
 
 
 def _lots(tasks: Iterable[IndexTask]) -> Iterator[list[IndexTask]]:
-    """Small files together. A file that is longer than a lot ends one, so that the next process can go on with it."""
+    """Group small files. A file that is longer than a lot ends it, so that another process can continue it."""
     lot: list[IndexTask] = []
     size = 0
     for task in tasks:
@@ -393,14 +403,14 @@ def _lots(tasks: Iterable[IndexTask]) -> Iterator[list[IndexTask]]:
 
 
 def _pool(transcripts: Transcripts, rules: IndexRules, workers: int) -> ProcessPoolExecutor:
-    # Spawned: this process has threads, and a fork would have their locks.
+    # Spawned, because a fork would inherit the locks of this process's threads.
     return ProcessPoolExecutor(
         workers, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(transcripts, rules)
     )
 
 
 def _begin(transcripts: Transcripts, rules: IndexRules) -> None:
-    """In a process of the pool: it ends with the one that began it, however that ends."""
+    """Start a worker process, which ends with its parent in any case."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _at_work.append(Preparer(transcripts, rules))
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -414,10 +424,10 @@ def _end_with_parent() -> None:
 
 
 def _prepare(lot: list[IndexTask]) -> list[PreparedPiece]:
-    found: list[PreparedPiece] = []
-    left = LOT
+    pieces: list[PreparedPiece] = []
+    budget = LOT
     for task in lot:
-        for prepared in _at_work[0].pieces(task, most=max(left, 1)):
-            found.append(prepared)
-            left -= prepared.read
-    return found
+        for prepared in _at_work[0].pieces(task, most=max(budget, 1)):
+            pieces.append(prepared)
+            budget -= prepared.read
+    return pieces

@@ -1,4 +1,4 @@
-"""The projects that conversations were held in, and the conversations that are known of each."""
+"""The projects that conversations were held in, and the known conversations of each."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class ProjectSelection:
-    """What a name stands for: folders that were worked in, a scope's memories, or both. None: everything."""
+    """What a project name selects: folders, the memories of a scope, or both. None selects everything."""
 
     folders: frozenset[str] | None = None
     scope: str | None = None
 
     @property
     def remembers(self) -> bool:
-        """Whether there may be memories of it."""
+        """Whether it may have memories."""
         return self.folders is None or self.scope is not None
 
     def has(self, conversation: IndexedConversation) -> bool:
-        """Whether it was held there."""
+        """Whether the conversation was held in it."""
         return self.folders is None or worked_in(conversation) in self.folders
 
 
@@ -45,49 +45,54 @@ EVERYWHERE = ProjectSelection()
 
 
 def worked_in(conversation: IndexedConversation) -> str:
-    """The folder, or what its program calls it where nobody read yet which it is."""
+    """The working folder, or the program's name for it if the transcript wasn't read yet."""
     return conversation.project or conversation.folder
 
 
 def select_project(
     given: str, conversations: Sequence[IndexedConversation], scopes: Sequence[Scope], *, home: str
 ) -> ProjectSelection | None:
-    """None when nothing is called so. Raises InvalidInput, with the candidates, when several are.
+    """Resolve a project name; None if nothing matches.
 
-    A folder inside of one that was worked in stands for that; the nearest one, where there are several.
+    A folder inside a known one selects that, the nearest if there are several. Raises InvalidInput with the
+    candidates if several match.
     """
-    wanted = _folded(given.strip(), home=home)
-    if not wanted:
+    folded = _folded(given.strip(), home=home)
+    if not folded:
         raise InvalidInput("The project is an empty name.", advice="Leave it out to look everywhere.")
-    known = _named(conversations)
-    scope = [one.name for one in scopes if one.name.casefold() == given.strip().casefold()]
-    folders = _exactly(wanted, known)
+    names_by_folder = _named(conversations)
+    scope = [candidate.name for candidate in scopes if candidate.name.casefold() == given.strip().casefold()]
+    folders = _exactly(folded, names_by_folder)
     if not folders and not scope:
-        folders = _above(wanted, known) or _unlike(path for path in known if wanted in _folded(path))
-        scope = [one.name for one in scopes if wanted in one.name.casefold()]
+        folders = _above(folded, names_by_folder) or _unlike(
+            path for path in names_by_folder if folded in _folded(path)
+        )
+        scope = [candidate.name for candidate in scopes if folded in candidate.name.casefold()]
     candidates = folders if len(folders) > 1 else scope if not folders else []
     if len(candidates) > 1:
-        named = sorted(candidates)[:MOST_NAMED]
-        more = len(candidates) - len(named)
-        told = "".join(f"\n  {one}" for one in [*named, *([f"and {more} more"] if more else [])])
-        raise InvalidInput(f"{given!r} may be any of:{told}", advice="Give more of its path.")
+        shown_names = sorted(candidates)[:MOST_NAMED]
+        more = len(candidates) - len(shown_names)
+        listing = "".join(
+            f"\n  {candidate}" for candidate in [*shown_names, *([f"and {more} more"] if more else [])]
+        )
+        raise InvalidInput(f"{given!r} may be any of:{listing}", advice="Give more of its path.")
     if not folders and not scope:
         return None
-    spellings = {path for path in known if folders and _folded(path) == _folded(folders[0])}
+    spellings = {path for path in names_by_folder if folders and _folded(path) == _folded(folders[0])}
     return ProjectSelection(frozenset(spellings), scope[0] if len(scope) == 1 else None)
 
 
 def _named(conversations: Iterable[IndexedConversation]) -> Mapping[str, set[str]]:
-    """The folders that were worked in, each with what programs call it."""
-    known: dict[str, set[str]] = {}
-    for one in conversations:
-        known.setdefault(worked_in(one), set()).add(one.folder.casefold())
-    known.pop("", None)
-    return known
+    """The working folders, each with the programs' names for it."""
+    names_by_folder: dict[str, set[str]] = {}
+    for conversation in conversations:
+        names_by_folder.setdefault(worked_in(conversation), set()).add(conversation.folder.casefold())
+    names_by_folder.pop("", None)
+    return names_by_folder
 
 
 def _exactly(wanted: str, known: Mapping[str, set[str]]) -> list[str]:
-    """Its path before its name: each path is of one folder only, whatever the case of its letters."""
+    """Exact matches, paths before names. A path matches whatever the case of its letters."""
     by_path = _unlike(path for path in known if _folded(path) == wanted)
     return by_path or _unlike(
         path for path, called in known.items() if wanted in called or _pure(path).name.casefold() == wanted
@@ -95,15 +100,15 @@ def _exactly(wanted: str, known: Mapping[str, set[str]]) -> list[str]:
 
 
 def _unlike(paths: Iterable[str]) -> list[str]:
-    """One spelling of each."""
+    """One spelling of each path."""
     return list({_folded(path): path for path in paths}.values())
 
 
 def _above(wanted: str, known: Mapping[str, set[str]]) -> list[str]:
     paths = {_folded(path): path for path in known}
     for above in _pure(wanted).parents if _pure(wanted).is_absolute() else ():
-        if above != above.parent and (found := paths.get(str(above))):
-            return [found]
+        if above != above.parent and (folder := paths.get(str(above))):
+            return [folder]
     return []
 
 
@@ -118,9 +123,9 @@ def _folded(path: str, *, home: str = "") -> str:
 
 
 NANOSECONDS = 1_000_000_000
-TIMELINE = "memory_timeline (`mindhold history timeline`)"  # as an agent and as a person calls it
+TIMELINE = "memory_timeline (`mindhold history timeline`)"  # as agents and as people call it
 PROJECTS = "memory_projects (`mindhold history projects`)"
-_NO_NAME = re.compile(r"[^A-Za-z0-9*?]")  # as Claude Code makes a folder's name of a path
+_NO_NAME = re.compile(r"[^A-Za-z0-9*?]")  # as Claude Code makes a folder name from a path
 WITHHELD_ALL = "Transcripts are the owner's and were not looked at: this caller sees memories only."
 SWITCHED_OFF = (
     "Past conversations are switched off: `mindhold config set history.enabled true` has them searched."
@@ -129,12 +134,16 @@ SWITCHED_OFF = (
 
 @dataclass(frozen=True, slots=True)
 class KnownConversations:
-    """`unread` are told by the disk alone: their row is 0, and their project what the others of that folder say."""
+    """The conversations that may be shown.
+
+    `unread` are only known from the disk: their row is 0, and their project is that of other conversations in
+    the folder.
+    """
 
     conversations: tuple[IndexedConversation, ...] = ()
     unread: tuple[IndexedConversation, ...] = ()
-    left: int = 0  # bytes that the index hasn't read
-    left_out: frozenset[str] = frozenset()  # sessions that nobody is shown: excluded, or our own calls
+    left: int = 0  # bytes that are not indexed yet
+    left_out: frozenset[str] = frozenset()  # sessions that are never shown: excluded, or our own calls
 
     @property
     def every(self) -> tuple[IndexedConversation, ...]:
@@ -142,39 +151,57 @@ class KnownConversations:
 
 
 async def known_conversations(engine: Engine, *, unread: bool) -> KnownConversations:
-    """All that may be shown, after a look at what is new. Raises the store's errors."""
+    """All conversations that may be shown, after indexing what is new. Raises the store's errors."""
     if not engine.settings.history.enabled or engine.history.withheld:
         return KnownConversations()
-    left = await refresh(engine)
+    unread_bytes = await refresh(engine)
     indexed = await asyncio.to_thread(engine.history.conversations)
-    # Rows of a forgotten one are there until whoever indexes lets others write.
+    # Rows of a forgotten conversation stay until the current indexer is done.
     forgotten = await forgotten_sessions(engine)
-    shown = [one for one in indexed if not one.silent and one.belongs_to not in forgotten]
-    heard = tuple(one for one in shown if _says_something(one))
-    left_out = frozenset(one.belongs_to for one in indexed if one.silent or one.belongs_to in forgotten)
-    left_out -= {one.belongs_to for one in heard}
-    bare = await _unread(engine, indexed, heard) if unread else ()
-    return KnownConversations(heard, bare, left, left_out)
+    visible = [
+        conversation
+        for conversation in indexed
+        if not conversation.silent and conversation.belongs_to not in forgotten
+    ]
+    conversations = tuple(conversation for conversation in visible if _says_something(conversation))
+    left_out = frozenset(
+        conversation.belongs_to
+        for conversation in indexed
+        if conversation.silent or conversation.belongs_to in forgotten
+    )
+    left_out -= {conversation.belongs_to for conversation in conversations}
+    bare = await _unread(engine, indexed, conversations) if unread else ()
+    return KnownConversations(conversations, bare, unread_bytes, left_out)
 
 
 async def unread_count(engine: Engine) -> int:
-    """How many sessions the index has nothing of yet."""
+    """The number of sessions that aren't indexed at all yet."""
     indexed = await asyncio.to_thread(engine.history.conversations)
-    unread = await _unread(engine, indexed, [one for one in indexed if not one.silent])
-    return len({one.belongs_to for one in unread})
+    unread = await _unread(
+        engine, indexed, [conversation for conversation in indexed if not conversation.silent]
+    )
+    return len({conversation.belongs_to for conversation in unread})
 
 
 async def _unread(
     engine: Engine, indexed: Sequence[IndexedConversation], heard: Sequence[IndexedConversation]
 ) -> tuple[IndexedConversation, ...]:
-    """Those that the disk has and the index hasn't, as far as nobody wants them left out."""
+    """Conversations that are on the disk but not in the index, without excluded ones."""
     files = await asyncio.to_thread(engine.transcripts.files)
-    there = {one.file for one in indexed}
+    indexed_files = {conversation.file for conversation in indexed}
     forgotten = tuple(await forgotten_sessions(engine))
-    new = [file for file in files if file.path not in there and not _is_forgotten(file, forgotten)]
-    silent = {(one.source, one.folder): one.project for one in indexed if one.silent and one.project}
+    new = [file for file in files if file.path not in indexed_files and not _is_forgotten(file, forgotten)]
+    silent = {
+        (conversation.source, conversation.folder): conversation.project
+        for conversation in indexed
+        if conversation.silent and conversation.project
+    }
     bare = _bare(new, heard, silent)
-    return tuple(one for one in bare if not _is_unwanted(one, engine.settings.history_excluded))
+    return tuple(
+        conversation
+        for conversation in bare
+        if not _is_unwanted(conversation, engine.settings.history_excluded)
+    )
 
 
 def _says_something(one: IndexedConversation) -> bool:
@@ -182,7 +209,7 @@ def _says_something(one: IndexedConversation) -> bool:
 
 
 def _is_unwanted(one: IndexedConversation, exclude: tuple[str, ...]) -> bool:
-    """By what the program calls the folder too: it is all that is known of a project that nothing was read of."""
+    """Whether it is excluded, also by the program's name for the folder: an unread project is only known by that."""
     called = tuple(
         _NO_NAME.sub("-", pattern.strip()) for pattern in exclude if "/" in pattern or "\\" in pattern
     )
@@ -192,34 +219,34 @@ def _is_unwanted(one: IndexedConversation, exclude: tuple[str, ...]) -> bool:
 async def chosen_project(
     engine: Engine, project: str | None, known: Sequence[IndexedConversation]
 ) -> ProjectSelection | None:
-    """What the name stands for; None when nothing is called so. Raises InvalidInput naming the candidates."""
+    """The selection for a project name; None if nothing matches. Raises InvalidInput naming the candidates."""
     if project is None:
         return EVERYWHERE
     return select_project(project, known, await engine.store.scopes(), home=str(Path.home()))
 
 
 def by_session(conversations: Iterable[IndexedConversation]) -> dict[str, list[IndexedConversation]]:
-    """A session's own conversation first, then those of its sub-agents."""
+    """Group by session: its own conversation first, then those of its sub-agents."""
     sessions: dict[str, list[IndexedConversation]] = {}
     for one in conversations:
         sessions.setdefault(one.belongs_to, []).append(one)
-    for held in sessions.values():
-        held.sort(key=lambda one: bool(one.part_of))
+    for session in sessions.values():
+        session.sort(key=lambda one: bool(one.part_of))
     return sessions
 
 
 def last_moment(conversation: IndexedConversation) -> datetime:
-    """When something was last said in it, as far as anybody knows."""
+    """When something was last said in it: its end, else the file's modification time."""
     return conversation.ended or datetime.fromtimestamp(conversation.modified / NANOSECONDS, UTC)
 
 
 def unknown_project(project: str | None) -> str:
-    """What to say when nothing is called so."""
+    """The suggestion for a project name that matches nothing."""
     return f"No project is called {project!r}: {PROJECTS} lists those that there are. Or leave it out."
 
 
 def history_notice(engine: Engine, suggestion: str | None) -> str | None:
-    """With the truth for those who are not shown this machine's transcripts."""
+    """The suggestion, plus a remark for callers that don't see this machine's transcripts."""
     if engine.history.withheld:
         return " ".join(filter(None, [suggestion, WITHHELD_ALL]))
     if not engine.settings.history.enabled:
@@ -228,7 +255,7 @@ def history_notice(engine: Engine, suggestion: str | None) -> str | None:
 
 
 def _is_forgotten(file: ConversationFile, forgotten: tuple[str, ...]) -> bool:
-    """Other programs' files have the session's id at the end of their name."""
+    """Whether the file is of a forgotten session. Other programs put the session's id at the end of the file name."""
     return bool(forgotten) and (file.part_of in forgotten or file.path.stem.endswith(forgotten))
 
 
@@ -237,8 +264,15 @@ def _bare(
     heard: Sequence[IndexedConversation],
     silent: Mapping[tuple[str, str], str],
 ) -> tuple[IndexedConversation, ...]:
-    """Their project is what others of that folder say, those first that are shown."""
-    projects = {**silent, **{(one.source, one.folder): one.project for one in reversed(heard) if one.project}}
+    """Rows for unread files. Their project is that of other conversations in the folder, visible ones first."""
+    projects = {
+        **silent,
+        **{
+            (conversation.source, conversation.folder): conversation.project
+            for conversation in reversed(heard)
+            if conversation.project
+        },
+    }
     return tuple(
         replace(
             IndexedConversation(file.path.stem, file.source, file.path),
@@ -254,7 +288,7 @@ def _bare(
 
 @dataclass(frozen=True, slots=True)
 class HistoryProject:
-    """`size` is of the conversations' files, those of sub-agents included."""
+    """A project. `size` counts the files of its conversations, including sub-agents'."""
 
     path: str
     sessions: int
@@ -264,40 +298,40 @@ class HistoryProject:
 
 @dataclass(frozen=True, slots=True)
 class HistoryProjects:
-    """The project used last first."""
+    """The projects, the one used last first."""
 
     projects: tuple[HistoryProject, ...]
     suggestion: str | None = None
 
 
 async def history_projects(engine: Engine) -> HistoryProjects:
-    """All of them. Raises the store's errors."""
-    known = await known_conversations(engine, unread=True)
-    return HistoryProjects(_projects_of(known.every), history_notice(engine, None))
+    """List all projects. Raises the store's errors."""
+    conversations = await known_conversations(engine, unread=True)
+    return HistoryProjects(_projects_of(conversations.every), history_notice(engine, None))
 
 
 def _projects_of(conversations: Iterable[IndexedConversation]) -> tuple[HistoryProject, ...]:
-    """What sub-agents did belongs to the project of the session that they worked for."""
+    """Group conversations by project. Sub-agents count for the project of their session."""
     folders: dict[str, list[list[IndexedConversation]]] = {}
-    for held in by_session(conversations).values():
-        folders.setdefault(worked_in(held[0]), []).append(held)
-    listed = [
+    for session in by_session(conversations).values():
+        folders.setdefault(worked_in(session[0]), []).append(session)
+    projects = [
         HistoryProject(
             path,
             sessions=len(sessions),
-            last_used=max(last_moment(one) for held in sessions for one in held),
-            size=sum(one.size for held in sessions for one in held),
+            last_used=max(last_moment(one) for session in sessions for one in session),
+            size=sum(one.size for session in sessions for one in session),
         )
         for path, sessions in folders.items()
     ]
-    return tuple(sorted(listed, key=lambda one: (one.last_used, one.path), reverse=True))
+    return tuple(sorted(projects, key=lambda one: (one.last_used, one.path), reverse=True))
 
 
 MEGABYTE, GIGABYTE = 1_000_000, 1_000_000_000
 
 
 class HistoryProjectsInput(Input):
-    """All of them."""
+    """Lists all projects."""
 
 
 class HistoryProjectView(Output):
@@ -310,7 +344,7 @@ class HistoryProjectView(Output):
 
 
 class HistoryProjectsResult(Output):
-    """The one used last first."""
+    """The projects, the one used last first."""
 
     projects: list[HistoryProjectView]
     total_projects: int = Field(examples=[1])
@@ -321,7 +355,7 @@ class HistoryProjectsResult(Output):
 
 async def _projects(context: Context, _given: HistoryProjectsInput) -> HistoryProjectsResult:
     """The projects that there are conversations of."""
-    listed = await history_projects(context.engine)
+    result = await history_projects(context.engine)
     return HistoryProjectsResult(
         projects=[
             HistoryProjectView(
@@ -330,12 +364,12 @@ async def _projects(context: Context, _given: HistoryProjectsInput) -> HistoryPr
                 last_used=project.last_used,
                 total_size_mb=round(project.size / MEGABYTE, 3),
             )
-            for project in listed.projects
+            for project in result.projects
         ],
-        total_projects=len(listed.projects),
-        total_sessions=sum(project.sessions for project in listed.projects),
-        total_size_gb=round(sum(project.size for project in listed.projects) / GIGABYTE, 4),
-        suggestion=listed.suggestion,
+        total_projects=len(result.projects),
+        total_sessions=sum(project.sessions for project in result.projects),
+        total_size_gb=round(sum(project.size for project in result.projects) / GIGABYTE, 4),
+        suggestion=result.suggestion,
     )
 
 

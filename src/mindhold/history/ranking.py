@@ -1,4 +1,4 @@
-"""Looks a question up in the index: passages by words and by meaning, ranked by their conversations."""
+"""Looks up a question in the index: passages by words and by meaning, ranked by conversation."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from mindhold.text.timeframe import Timeframe, find_timeframe, parse_timeframe
 
 # Measured by benchmarks/history_quality.py on commits and the conversations that made them; quality is flat around each.
 WEIGHTS = Weights(saturation=1.2, length_share=0.5, period=1.0)
-AVERAGE_LENGTH = 300.0  # lexemes of a usual passage
+AVERAGE_LENGTH = 300.0  # lexemes of an average passage
 FURTHER, FADING, MOST_FURTHER = (
     0.3,
     0.5,
     5,
-)  # what a session's second passage is worth, and each one after that
-FLOOR = 0.37  # share of the question's weight that one passage must have
-MEANT = 0.65  # score from which on meaning makes an answer of what lacks the words
-NEARLY = 0.75  # share of the question's words that make the question
-MOST_BESIDES = 4  # times as many words as those: what is longer says something of its own
+)  # weight of a session's second passage, factor for each later one, and how many count
+FLOOR = 0.37  # share of the question's weight that a passage must have
+MEANT = 0.65  # score from which on meaning makes an answer without the words
+NEARLY = 0.75  # share of the question's words that make a text the question itself
+MOST_BESIDES = 4  # longest text, as a multiple of the shared words, that counts as the question itself
 LONGEST_QUESTION = 2_000  # characters
 _WORD = re.compile(r"\w[\w'’./+#-]*")
-# What people do at any time: they are no subject.
+# Words for what people do at any time: they are no subject.
 _DOINGS = """work works worked working talk talked discuss discussed discussion happen happened happening chat chats conversation
  conversations session sessions say said speak spoke thing things stuff task tasks progress accomplish accomplished achieve achieved finish
  finished going activity was haben habe hab hatten wir ich gemacht gearbeitet passiert besprochen gespräch gespräche arbeit hice hicimos trabajé trabajamos pasó fait
@@ -48,19 +48,19 @@ _DOINGS = """work works worked working talk talked discuss discussed discussion 
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuestion:
-    """A question: its lexemes, the words that they stand for, and the time that it speaks of."""
+    """A question: its lexemes, the words they come from, and the period it names."""
 
     lexemes: tuple[str, ...]
     surface: Mapping[str, str]
     period: Timeframe | None = None
-    only_time: bool = False  # it asks for nothing but what there is of that time
+    only_time: bool = False  # it names a period and no subject
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentConversation:
-    """What is said just now, which is often the very question: no answer to it, wherever it stands.
+    """Recognizes the question itself in recent text, where it is no answer.
 
-    Of somebody who asks in a conversation that is the question in other words too, else only a tool's call with it.
+    Within a conversation other wordings of the question count too, else only a tool's call with it.
     """
 
     since: datetime
@@ -68,20 +68,20 @@ class CurrentConversation:
     conversing: bool
 
     def has(self, said: IndexedStep, conversation: IndexedConversation) -> bool:
-        """Whether it is the question itself. What tells of a whole conversation is as old as that."""
+        """Whether the step is the question itself. A step without a time is as old as its conversation's end."""
         moment = said.timestamp or conversation.ended
         if moment is None or moment < self.since or not self.lexemes:
             return False
         if not self.conversing and said.role is not Role.TOOL and said.line:
             return False
         words = set(lexemes(said.text[:LONGEST_QUESTION])) - stop_lexemes()
-        both = len(words & self.lexemes)
-        return both >= NEARLY * len(self.lexemes) and both * MOST_BESIDES >= len(words)
+        shared = len(words & self.lexemes)
+        return shared >= NEARLY * len(self.lexemes) and shared * MOST_BESIDES >= len(words)
 
 
 @dataclass(frozen=True, slots=True)
 class PassageHit:
-    """A passage that may answer, without the question itself. No cosine: nobody compared it."""
+    """A passage that may answer, without the question itself. The cosine is NaN if it wasn't compared."""
 
     row: int
     conversation: IndexedConversation
@@ -91,7 +91,7 @@ class PassageHit:
 
 @dataclass(frozen=True, slots=True)
 class PassageStatistics:
-    """What the passages are measured against: how many there are, how rare the words are, how cosines lie."""
+    """Statistics that passages are compared with: their number, word frequencies, and the usual cosines."""
 
     passages: int
     frequencies: Mapping[str, int]
@@ -102,13 +102,13 @@ class PassageStatistics:
 
 @dataclass(frozen=True, slots=True)
 class RankedSession:
-    """A session that answers: how well from 0 to 1, by which words, and its passages, best first."""
+    """A session that answers: its score from 0 to 1, the matching words, and its passages, best first."""
 
     session_id: str
     score: float
     words: tuple[str, ...]
-    likeness: float  # the best passage's cosine; NaN where meaning said nothing
-    timely: bool  # held when the question says
+    likeness: float  # cosine of the best passage; NaN without a comparison by meaning
+    timely: bool  # held in the question's period
     answers: bool  # one of its passages is above the floor
     heard: tuple[PassageHit, ...]
     strengths: tuple[float, ...]
@@ -119,16 +119,16 @@ class RankedSession:
 
     @property
     def standing(self) -> Passage:
-        """The best that stands in the file; the head where nothing else answers."""
-        return next((one.passage for one in self.heard if not one.passage.head), self.best.passage)
+        """The best passage of the transcript; the head if nothing else answers."""
+        return next((hit.passage for hit in self.heard if not hit.passage.head), self.best.passage)
 
     @property
     def matches(self) -> list[PassageMatch]:
-        """Those of the file that has the best one."""
+        """The matches in the file of the best passage."""
         row = self.best.conversation.row
         pairs = zip(self.heard, self.strengths, strict=True)
         return [
-            PassageMatch(one.row, row, strength) for one, strength in pairs if one.conversation.row == row
+            PassageMatch(hit.row, row, strength) for hit, strength in pairs if hit.conversation.row == row
         ]
 
 
@@ -139,15 +139,15 @@ _ASIAN_DOINGS = re.compile(
 
 
 def history_question(query: str, period: Timeframe | None) -> HistoryQuestion:
-    """Without the words for the time, unless there are no others."""
+    """Parse a query, without the words for the period unless there are no others."""
     rest = query.replace(period.phrase, " ", 1) if period else query
-    sought = query_lexemes(rest) or query_lexemes(query)
+    query_words = query_lexemes(rest) or query_lexemes(query)
     subject = set(query_lexemes(_ASIAN_DOINGS.sub(" ", rest))) - stop_lexemes() - _doings()
     surface: dict[str, str] = {}
     for word in _WORD.findall(query):
         for lexeme in query_lexemes(word):
             surface.setdefault(lexeme, word)
-    return HistoryQuestion(tuple(sought), surface, period, only_time=period is not None and not subject)
+    return HistoryQuestion(tuple(query_words), surface, period, only_time=period is not None and not subject)
 
 
 @cache
@@ -158,22 +158,22 @@ def _doings() -> frozenset[str]:
 def rank_sessions(
     asked: HistoryQuestion, heard: Sequence[PassageHit], yardstick: PassageStatistics
 ) -> list[RankedSession]:
-    """Each session once, best first; those too that don't answer."""
+    """Rank the sessions, each once, best first, including those that don't answer."""
     if not heard:
         return []
     counts = _counts(asked.lexemes, heard)
     timely = _timely(asked.period, heard)
     fused = _fused(asked, heard, counts, timely, yardstick)
-    strengths = -np.log1p(-np.minimum(fused.score, 1 - 1e-12))  # in proportion to the evidence
+    strengths = -np.log1p(-np.minimum(fused.score, 1 - 1e-12))  # proportional to the evidence
     admitted = _admitted(asked, counts, fused, yardstick)
     sessions: dict[str, list[int]] = {}
     for place in np.argsort(-strengths, kind="stable").tolist():
         sessions.setdefault(heard[place].conversation.belongs_to, []).append(place)
-    found = []
+    ranked = []
     for session, places in sessions.items():
         best = next((place for place in places if admitted[place]), places[0])
-        places.sort(key=lambda place: place != best)  # what is shown is above the floor
-        found.append(
+        places.sort(key=lambda place: place != best)  # the shown passage is above the floor
+        ranked.append(
             RankedSession(
                 session,
                 score=-math.expm1(-_together(strengths[places].tolist())),
@@ -187,27 +187,27 @@ def rank_sessions(
                 strengths=tuple(strengths[places].tolist()),
             )
         )
-    return sorted(found, key=lambda one: -one.score)
+    return sorted(ranked, key=lambda one: -one.score)
 
 
 def unlike(found: Iterable[RankedSession]) -> Iterator[RankedSession]:
-    """Those that say something of their own: a fork, or a copy that was resumed, has the words of another."""
+    """Skip sessions that repeat the words of an earlier one, such as forks and resumed copies."""
     said: set[str] = set()
     moments: set[tuple[datetime, str]] = set()
-    for one in found:
-        passage = one.standing
+    for session in found:
+        passage = session.standing
         spoken = {(said.timestamp, said.text) for said in passage.utterances if said.timestamp is not None}
         if passage.lexemes not in said and moments.isdisjoint(spoken):
-            yield one
+            yield session
         said.add(passage.lexemes)
         moments |= spoken
 
 
 def relevance(asked: HistoryQuestion, one: RankedSession, similarity: float | None) -> str:
-    """Why, in the words of the question."""
-    said = dict.fromkeys(asked.surface.get(word, word) for word in one.words)
-    wanted = dict.fromkeys(asked.surface.get(word, word) for word in asked.lexemes)
-    reasons = [f"{len(said)} of {len(wanted)} words: {', '.join(said)}"] if said else []
+    """Why the session matches, in the words of the question."""
+    matched = dict.fromkeys(asked.surface.get(word, word) for word in one.words)
+    all_words = dict.fromkeys(asked.surface.get(word, word) for word in asked.lexemes)
+    reasons = [f"{len(matched)} of {len(all_words)} words: {', '.join(matched)}"] if matched else []
     if similarity is not None:
         reasons.append(f"meaning: {similarity:.2f}")
     if one.timely and asked.period is not None:
@@ -216,27 +216,31 @@ def relevance(asked: HistoryQuestion, one: RankedSession, similarity: float | No
 
 
 def without(heard: PassageHit, present: CurrentConversation) -> PassageHit | None:
-    """Without the question itself; None where nothing else is said."""
-    one = heard.conversation
-    if one.ended is None or one.ended < present.since:
+    """Remove the question itself from a passage; None if nothing else is said."""
+    conversation = heard.conversation
+    if conversation.ended is None or conversation.ended < present.since:
         return heard
-    kept = tuple(said for said in heard.passage.utterances if not present.has(said, one))
-    if len(kept) == len(heard.passage.utterances):
+    utterances = tuple(step for step in heard.passage.utterances if not present.has(step, conversation))
+    if len(utterances) == len(heard.passage.utterances):
         return heard
-    words = " ".join(lexeme for said in kept for lexeme in lexemes(said.text))
-    return replace(heard, passage=replace(heard.passage, utterances=kept, lexemes=words)) if kept else None
+    words = " ".join(lexeme for step in utterances for lexeme in lexemes(step.text))
+    return (
+        replace(heard, passage=replace(heard.passage, utterances=utterances, lexemes=words))
+        if utterances
+        else None
+    )
 
 
 def held_in(period: Timeframe, moment: datetime | None) -> bool:
-    """Whether it was then."""
+    """Whether the moment is in the period."""
     if moment is None:
         return False
     return (period.start is None or moment >= period.start) and (period.end is None or moment < period.end)
 
 
 def _counts(wanted: Sequence[str], heard: Sequence[PassageHit]) -> npt.NDArray[np.int32]:
-    """How often each passage says each lexeme."""
-    padded = [f" {one.passage.lexemes.replace(' ', '  ')} " for one in heard]
+    """How often each passage contains each lexeme."""
+    padded = [f" {hit.passage.lexemes.replace(' ', '  ')} " for hit in heard]
     counts = [[text.count(f" {lexeme} ") for lexeme in wanted] for text in padded]
     return np.array(counts, dtype=np.int32).reshape(len(heard), len(wanted))
 
@@ -249,11 +253,11 @@ def _fused(
     yardstick: PassageStatistics,
 ) -> FusedScores:
     nothing = np.zeros(len(heard))
-    found = Candidates(
+    candidates = Candidates(
         ids=[""] * len(heard),
         counts=counts,
-        lengths=np.array([one.passage.lexemes.count(" ") + 1.0 for one in heard]),
-        cosines=np.array([one.cosine for one in heard]),
+        lengths=np.array([hit.passage.lexemes.count(" ") + 1.0 for hit in heard]),
+        cosines=np.array([hit.cosine for hit in heard]),
         importance=nothing,
         trust=nothing,
         uses=nothing,
@@ -268,25 +272,27 @@ def _fused(
         cosine_deviation=yardstick.usual.deviation,
         embedded=yardstick.embedded,
     )
-    return fuse(found, asked.lexemes, unrelated=yardstick.unrelated, in_period=timely, weights=WEIGHTS)
+    return fuse(candidates, asked.lexemes, unrelated=yardstick.unrelated, in_period=timely, weights=WEIGHTS)
 
 
 def _timely(period: Timeframe | None, heard: Sequence[PassageHit]) -> npt.NDArray[np.bool_] | None:
     if period is None:
         return None
-    return np.array([held_in(period, _moment(one)) for one in heard], dtype=np.bool_)
+    return np.array([held_in(period, _moment(hit)) for hit in heard], dtype=np.bool_)
 
 
 def _moment(heard: PassageHit) -> datetime | None:
-    said = [one.timestamp for one in heard.passage.utterances if one.timestamp is not None]
-    return min(said, default=heard.conversation.ended)
+    moments = [step.timestamp for step in heard.passage.utterances if step.timestamp is not None]
+    return min(moments, default=heard.conversation.ended)
 
 
 def _admitted(
     asked: HistoryQuestion, counts: npt.NDArray[np.int32], fused: FusedScores, yardstick: PassageStatistics
 ) -> npt.NDArray[np.bool_]:
-    """What has enough of the words, or means the same."""
-    frequencies = np.array([yardstick.frequencies.get(one, 0) for one in asked.lexemes], dtype=np.float64)
+    """Which passages have enough of the words, or the same meaning."""
+    frequencies = np.array(
+        [yardstick.frequencies.get(lexeme, 0) for lexeme in asked.lexemes], dtype=np.float64
+    )
     rare: Numbers = rarity(frequencies, total=yardstick.passages, weights=WEIGHTS)
     share = (counts > 0) @ rare / max(float(rare.sum()), 1e-9)
     return np.asarray((share >= FLOOR) | ((fused.meaning > 0) & (fused.score >= MEANT)), dtype=np.bool_)
@@ -294,10 +300,10 @@ def _admitted(
 
 def _together(strengths: Sequence[float]) -> float:
     further = strengths[1 : 1 + MOST_FURTHER]
-    return strengths[0] + FURTHER * sum(one * FADING**place for place, one in enumerate(further))
+    return strengths[0] + FURTHER * sum(strength * FADING**place for place, strength in enumerate(further))
 
 
-# What names a season for certain: `spring` alone may be water, and `fall` what things do.
+# Phrases that certainly name a season: `spring` and `fall` alone may mean something else.
 _SEASON = re.compile(
     r"\b(?:in|during|over|since|before|after|of) (?:the (?:early |late )?(?:autumn|fall|winter|summer|spring)"
     r"|(?:early |late )?(?:autumn|winter|summer))\b"
@@ -310,10 +316,10 @@ _SEASON = re.compile(
 
 
 def period_of(query: str, *, now: datetime, zone: ZoneInfo, date_order: str) -> Timeframe | None:
-    """None where it speaks of none, or of several."""
-    found = find_timeframe(query, now=now, zone=zone, date_order=date_order)
-    if found is not None:
-        return found
+    """The period that the query names; None if it names none, or several."""
+    timeframe = find_timeframe(query, now=now, zone=zone, date_order=date_order)
+    if timeframe is not None:
+        return timeframe
     seasons = _SEASON.findall(query[:2000])
     if len(seasons) != 1:
         return None
@@ -324,14 +330,14 @@ def period_of(query: str, *, now: datetime, zone: ZoneInfo, date_order: str) -> 
     return None if season.start and season.start > now else replace(season, phrase=seasons[0])
 
 
-JUST_NOW = timedelta(minutes=5)  # within which the very question was said
-BY_WORDS, BY_MEANING, BY_TIME = 40, 40, 40  # passages that are looked at
-SAMPLE, MOST_SAMPLED = 30, 2_000  # conversations and passages that tell how cosines usually lie
+JUST_NOW = timedelta(minutes=5)  # age within which text may be the question itself
+BY_WORDS, BY_MEANING, BY_TIME = 40, 40, 40  # passages that are considered
+SAMPLE, MOST_SAMPLED = 30, 2_000  # conversations and passages that the usual cosines are estimated from
 
 
 @dataclass(frozen=True, slots=True)
 class SessionCandidate:
-    """A session that may answer: the file of it that has the best passage, that file's passages, and how well."""
+    """A session that may answer: the file with its best passage, the matches in it, and the score."""
 
     conversation: IndexedConversation
     matches: list[PassageMatch]
@@ -340,29 +346,35 @@ class SessionCandidate:
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """A question, and all that has to do with it, best first; what doesn't answer by itself too."""
+    """A question and everything related to it, best first, including what doesn't answer by itself."""
 
     asked: HistoryQuestion
     found: Sequence[RankedSession]
-    model: str | None = None  # that compared meanings
+    model: str | None = None  # the model that compared meanings
     present: CurrentConversation | None = None
 
 
 async def candidates(
     engine: Engine, query: str, *, among: Collection[int] | None, limit: int
 ) -> list[SessionCandidate]:
-    """The sessions that have most to do with the question, best first, of those conversations (rows) where given."""
-    every = await asyncio.to_thread(engine.history.conversations)
-    wanted = None if among is None else frozenset(among)
-    reached = {one.row: one for one in every if not one.silent and (wanted is None or one.row in wanted)}
-    looked = await look_up(engine, query, reached=reached, narrowed=among is not None)
-    return narrowed_to(looked, limit)
+    """The sessions most related to the question, best first; only conversations (rows) in `among` if given."""
+    conversations = await asyncio.to_thread(engine.history.conversations)
+    wanted_rows = None if among is None else frozenset(among)
+    reached = {
+        conversation.row: conversation
+        for conversation in conversations
+        if not conversation.silent and (wanted_rows is None or conversation.row in wanted_rows)
+    }
+    result = await look_up(engine, query, reached=reached, narrowed=among is not None)
+    return narrowed_to(result, limit)
 
 
 def narrowed_to(looked: LookupResult, limit: int) -> list[SessionCandidate]:
-    """The best, for who reads them himself."""
-    chosen = islice(unlike(looked.found), limit)
-    return [SessionCandidate(one.best.conversation, one.matches, one.score) for one in chosen]
+    """The best sessions, for readers that judge them themselves."""
+    sessions = islice(unlike(looked.found), limit)
+    return [
+        SessionCandidate(session.best.conversation, session.matches, session.score) for session in sessions
+    ]
 
 
 async def look_up(
@@ -373,24 +385,27 @@ async def look_up(
     narrowed: bool,
     conversing: bool = False,
 ) -> LookupResult:
-    """What those conversations say to it; nothing, where it asks for a time only. `narrowed`: there are others, which aren't
-    meant. `conversing`: it is asked in a conversation, which may be among them. Raises StoreError."""
+    """Search the given conversations; finds nothing if the question only names a period.
+
+    `narrowed`: other conversations exist that aren't meant. `conversing`: the question is asked in a
+    conversation that may be among them. Raises StoreError.
+    """
     period = period_of(query, now=engine.clock(), zone=engine.zone(), date_order=engine.settings.date_order)
-    asked = history_question(query, period)
-    present = CurrentConversation(engine.clock() - JUST_NOW, frozenset(asked.lexemes), conversing)
-    if asked.only_time or not asked.lexemes:
-        return LookupResult(asked, (), present=present)
+    question = history_question(query, period)
+    present = CurrentConversation(engine.clock() - JUST_NOW, frozenset(question.lexemes), conversing)
+    if question.only_time or not question.lexemes:
+        return LookupResult(question, (), present=present)
     model = history_model(engine)
     matrix = await engine.vector_source.embed_query(query) if model and reached else None
     vector = None if matrix is None else matrix.reshape(-1)
-    gathering = _Gathering(engine, asked, present, reached, narrowed=narrowed)
-    heard, yardstick = await asyncio.to_thread(gathering.run, vector, model)
+    gathering = _Gathering(engine, question, present, reached, narrowed=narrowed)
+    hits, yardstick = await asyncio.to_thread(gathering.run, vector, model)
     compared = model if vector is not None and yardstick.embedded else None
-    return LookupResult(asked, rank_sessions(asked, heard, yardstick), compared, present)
+    return LookupResult(question, rank_sessions(question, hits, yardstick), compared, present)
 
 
 class _Gathering:
-    """One question to the index. Blocks."""
+    """One lookup in the index. Blocks."""
 
     def __init__(
         self,
@@ -425,34 +440,38 @@ class _Gathering:
                 unrelated=self._engine.vector_source.unrelated,
                 usual=self._usual(vector, model),
             )
-        return self._heard([*matches, *near], {one.passage: one.score for one in near}), yardstick
+        return self._heard([*matches, *near], {match.passage: match.score for match in near}), yardstick
 
     def _usual(self, vector: Vector, model: str) -> Cosines:
-        """How cosines of the question lie, by some conversations: those of one desk are all about the same things."""
+        """The usual cosines of the question, from a sample of conversations: all of one person's are about
+        similar things.
+        """
         rows = sorted(self._reached)
         some = rows[:: max(1, len(rows) // SAMPLE)]
         near = self._index.nearest(vector, model=model, among=some, limit=MOST_SAMPLED)
-        cosines = np.array([one.score for one in near])
+        cosines = np.array([match.score for match in near])
         return Cosines(float(cosines.mean()), float(cosines.std())) if near else Cosines(0.0, 0.0)
 
     def _held_in(self, period: Timeframe) -> list[int]:
-        """Conversations that may have something of that time."""
+        """Conversations that may overlap the period."""
         return [
             row
-            for row, one in self._reached.items()
-            if (period.end is None or one.started is None or one.started < period.end)
-            and (period.start is None or one.ended is None or one.ended >= period.start)
+            for row, conversation in self._reached.items()
+            if (period.end is None or conversation.started is None or conversation.started < period.end)
+            and (period.start is None or conversation.ended is None or conversation.ended >= period.start)
         ]
 
     def _heard(self, matches: Sequence[PassageMatch], cosines: Mapping[int, float]) -> list[PassageHit]:
-        wanted = {one.passage: one.conversation for one in matches if one.conversation in self._reached}
-        passages = self._index.passages(wanted.keys())
-        heard = [
+        conversation_rows = {
+            one.passage: one.conversation for one in matches if one.conversation in self._reached
+        }
+        passages = self._index.passages(conversation_rows.keys())
+        hits = [
             without(
-                PassageHit(row, self._reached[wanted[row]], passage, cosines.get(row, math.nan)),
+                PassageHit(row, self._reached[conversation_rows[row]], passage, cosines.get(row, math.nan)),
                 self._present,
             )
             for row, passage in passages.items()
             if passage.utterances
         ]
-        return [one for one in heard if one is not None]
+        return [one for one in hits if one is not None]

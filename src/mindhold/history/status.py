@@ -1,4 +1,4 @@
-"""The status of history: what is indexed, what is archived, what will be deleted, and what the doctor reports of it."""
+"""The status of history: what is indexed and archived, what will be deleted soon, and the doctor's findings."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from mindhold.ports.history import ArchivedTranscript, HistoryTotals, IndexedCon
 from mindhold.ports.store import StoreFinding
 from mindhold.ports.transcripts import ConversationFile
 
-KEPT_DAYS = 30  # by Claude Code, unless its settings say otherwise
+KEPT_DAYS = 30  # default of Claude Code
 SOON = timedelta(days=7)
-COPIED = 0.9  # of a transcript: its last lines follow with the next look
+COPIED = 0.9  # share of a transcript: its last lines are copied by the next run
 LONGEST_SETTINGS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiringConversation:
-    """A conversation that its program will delete, and of which there is no copy."""
+    """A conversation without a copy that its program will delete."""
 
     conversation: IndexedConversation
     when: datetime
@@ -38,8 +38,11 @@ class ExpiringConversation:
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """`conversations` are sessions; `gone` are those whose file isn't there any more; `left_out` are never indexed.
-    `excluded` are sessions that are left out by now, and of which there are copies."""
+    """The state of index and archive.
+
+    `conversations` counts sessions, `gone` those whose file is gone, `left_out` those that are never indexed.
+    `excluded` are sessions with copies that are left out by now.
+    """
 
     conversations: int
     subagents: int
@@ -56,13 +59,13 @@ class HistoryState:
     kept_days: int
     rung: str
     latest: datetime | None
-    doubt: str = ""  # why an RLM server that is configured can't be started
+    doubt: str = ""  # why the configured RLM server can't be started
     excluded: tuple[str, ...] = ()
-    trouble: ArchiveTrouble | None = None  # that the archive had
+    trouble: ArchiveTrouble | None = None  # the archive's last trouble
 
 
 async def history_state(engine: Engine) -> HistoryState:
-    """Looks at folders, and reads no transcript."""
+    """Collect the state. Looks at folders but reads no transcript."""
     notes = await engine.store.entries(FORGOTTEN_NAMESPACE, now=engine.clock(), limit=MOST)
     forgotten = {note.key: PART_OF in note.value for note in notes}
     files = await run_in_own_thread(lambda _check: engine.transcripts.files())
@@ -71,17 +74,20 @@ async def history_state(engine: Engine) -> HistoryState:
 
 
 def _state(engine: Engine, files: Sequence[ConversationFile], forgotten: Mapping[str, bool]) -> HistoryState:
-    known = engine.history.conversations()
-    told = [one for one in known if not one.silent]
+    conversations = engine.history.conversations()
+    visible = [conversation for conversation in conversations if not conversation.silent]
     copies, unreadable = _copies(engine)
-    unread = _unread(files, known, forgotten, subagents=engine.settings.history.subagents)
+    unread = _unread(files, conversations, forgotten, subagents=engine.settings.history.subagents)
     days = kept_days(engine.transcripts.roots())
     doubt = engine.rlm.doubt() if engine.rlm is not None else ""
     return HistoryState(
-        conversations=sum(not one.part_of for one in told),
-        subagents=sum(bool(one.part_of) for one in told),
-        gone=sum(one.gone for one in told),
-        left_out=sum(one.silent and not is_empty(one) and one.belongs_to not in forgotten for one in known),
+        conversations=sum(not conversation.part_of for conversation in visible),
+        subagents=sum(bool(conversation.part_of) for conversation in visible),
+        gone=sum(conversation.gone for conversation in visible),
+        left_out=sum(
+            conversation.silent and not is_empty(conversation) and conversation.belongs_to not in forgotten
+            for conversation in conversations
+        ),
         forgotten=sum(not part for part in forgotten.values()),
         stock=engine.history.stock(),
         unread_files=len(unread),
@@ -89,10 +95,10 @@ def _state(engine: Engine, files: Sequence[ConversationFile], forgotten: Mapping
         copies=len(copies),
         copied_bytes=sum(copy.size for copy in copies),
         archive_bytes=sum(copy.on_disk for copy in copies),
-        vanishing=tuple(_vanishing(told, files, copies, days, now=engine.clock())),
+        vanishing=tuple(_vanishing(visible, files, copies, days, now=engine.clock())),
         kept_days=days,
         rung=_rung(engine, doubt),
-        latest=max((one.ended for one in told if one.ended), default=None),
+        latest=max((conversation.ended for conversation in visible if conversation.ended), default=None),
         doubt=doubt,
         excluded=_excluded(engine, copies),
         trouble=unreadable,
@@ -106,18 +112,22 @@ def _unread(
     *,
     subagents: bool,
 ) -> list[int]:
-    """The bytes of each file that the index hasn't."""
-    before = {one.file: one for one in known}
-    left: list[int] = []
+    """For each file with unread content, the number of unread bytes."""
+    before = {conversation.file: conversation for conversation in known}
+    unread_sizes: list[int] = []
     for file in files:
         if file.part_of in forgotten or file.path.stem in forgotten or (file.part_of and not subagents):
             continue
-        one = before.get(file.path)
-        if one is not None and one.silent:
+        conversation = before.get(file.path)
+        if conversation is not None and conversation.silent:
             continue
-        if one is None or one.size != file.size:
-            left.append(file.size - one.size if one is not None and one.size < file.size else file.size)
-    return left
+        if conversation is None or conversation.size != file.size:
+            unread_sizes.append(
+                file.size - conversation.size
+                if conversation is not None and conversation.size < file.size
+                else file.size
+            )
+    return unread_sizes
 
 
 def _vanishing(
@@ -128,20 +138,22 @@ def _vanishing(
     *,
     now: datetime,
 ) -> list[ExpiringConversation]:
-    """Claude Code's own that the archive hasn't, the one that goes next first: by what the disk says, as Claude Code does, for
-    the index doesn't know yet when a file that it read a part of was written."""
-    written = {file.path: file.modified for file in files}
+    """Claude Code's conversations without a copy that it deletes soon, the next one first.
+
+    Uses the modification times on disk, as Claude Code does: the index doesn't have those of partly read files.
+    """
+    modified = {file.path: file.modified for file in files}
     copied = {copy.name: copy.size for copy in copies}
-    found: list[ExpiringConversation] = []
+    expiring: list[ExpiringConversation] = []
     for one in known:
-        if one.source != "claude" or one.part_of or one.file not in written:
+        if one.source != "claude" or one.part_of or one.file not in modified:
             continue
         if copied.get(archive_name(one), 0) >= COPIED * one.size:
             continue
-        when = datetime.fromtimestamp(written[one.file] / 1e9, UTC) + timedelta(days=days)
+        when = datetime.fromtimestamp(modified[one.file] / 1e9, UTC) + timedelta(days=days)
         if when - now <= SOON:
-            found.append(ExpiringConversation(one, when))
-    return sorted(found, key=lambda one: one.when)
+            expiring.append(ExpiringConversation(one, when))
+    return sorted(expiring, key=lambda one: one.when)
 
 
 def _copies(engine: Engine) -> tuple[list[ArchivedTranscript], ArchiveTrouble | None]:
@@ -153,12 +165,12 @@ def _copies(engine: Engine) -> tuple[list[ArchivedTranscript], ArchiveTrouble | 
 
 def _excluded(engine: Engine, copies: Sequence[ArchivedTranscript]) -> tuple[str, ...]:
     rules = index_rules(engine)
-    found = [copy.about.belongs_to for copy in copies if copy.about and is_excluded_copy(copy, rules)]
-    return tuple(dict.fromkeys(found))
+    sessions = [copy.about.belongs_to for copy in copies if copy.about and is_excluded_copy(copy, rules)]
+    return tuple(dict.fromkeys(sessions))
 
 
 def kept_days(roots: Sequence[Path]) -> int:
-    """For how long Claude Code keeps transcripts, as its settings say."""
+    """How many days Claude Code keeps transcripts, according to its settings."""
     for root in roots:
         file = root.parent / "settings.json"
         try:
@@ -174,7 +186,7 @@ def kept_days(roots: Sequence[Path]) -> int:
 
 
 def _rung(engine: Engine, doubt: str) -> str:
-    """Who reads before `memory_recall` answers."""
+    """The reader that `memory_recall` uses before it answers."""
     if not engine.settings.history.by_model:
         return "index"
     if engine.rlm is not None and not doubt:
@@ -186,36 +198,41 @@ INDEX, VANISHING, ARCHIVE, READER = "history", "vanishing conversations", "archi
 
 
 async def history_findings(engine: Engine) -> list[StoreFinding]:
-    """Nothing where conversations aren't indexed, or are withheld. That some aren't indexed yet is nothing wrong."""
+    """The doctor's findings about history; none if it is disabled or withheld. Unread files are no problem."""
     if not engine.settings.history.enabled or engine.history.withheld:
         return []
     try:
         state = await history_state(engine)
     except StoreError as error:
         return [StoreFinding(INDEX, False, f"{error.code}: {error.message}", error.advice)]
-    found = [
+    findings = [
         StoreFinding(INDEX, True, _indexed(engine, state), advice=_unread_finding(state)),
         *_vanishing_finding(engine, state),
     ]
-    found += _archive(state)
+    findings += _archive(state)
     if engine.rlm is not None:
         doubt = await asyncio.to_thread(engine.rlm.doubt)
-        told = doubt or f"{engine.rlm.name} can be started"
-        found.append(
+        description = doubt or f"{engine.rlm.name} can be started"
+        findings.append(
             StoreFinding(
-                READER, not doubt, told, advice="Look at rlm.server_path, rlm.command." if doubt else ""
+                READER,
+                not doubt,
+                description,
+                advice="Look at rlm.server_path, rlm.command." if doubt else "",
             )
         )
-    return found
+    return findings
 
 
 def _indexed(engine: Engine, state: HistoryState) -> str:
-    told = f"{state.conversations:,} conversations indexed, {state.stock.passages:,} passages"
+    description = f"{state.conversations:,} conversations indexed, {state.stock.passages:,} passages"
     if history_model(engine) is not None:
-        told += f", {state.stock.embedded:,} of them with a vector"
+        description += f", {state.stock.embedded:,} of them with a vector"
     if state.unread_files:
-        told += f"; {state.unread_files:,} files with {state.unread_bytes / 1e6:.1f} MB are not indexed yet"
-    return told
+        description += (
+            f"; {state.unread_files:,} files with {state.unread_bytes / 1e6:.1f} MB are not indexed yet"
+        )
+    return description
 
 
 def _unread_finding(state: HistoryState) -> str:
@@ -223,47 +240,47 @@ def _unread_finding(state: HistoryState) -> str:
 
 
 def _archive(state: HistoryState) -> list[StoreFinding]:
-    """What couldn't be copied, and what made room: nobody was there to be told."""
+    """Report what couldn't be copied and what was evicted: this happened in the background."""
     trouble = state.trouble
     if trouble is None:
         return []
-    told = []
+    problems = []
     if trouble.problems:
-        told.append(f"not everything could be copied: {trouble.problems[0]}")
+        problems.append(f"not everything could be copied: {trouble.problems[0]}")
     if trouble.too_big:
-        told.append(f"bigger than the archive may be: {trouble.too_big[0]}")
+        problems.append(f"bigger than the archive may be: {trouble.too_big[0]}")
     if trouble.made_room:
-        told.append(f"{trouble.made_room:,} made room or found none, last {trouble.made_room_at[:10]}")
-    if not told:
+        problems.append(f"{trouble.made_room:,} made room or found none, last {trouble.made_room_at[:10]}")
+    if not problems:
         return []
     advice = (
         "`mindhold history archive` tries again."
         if trouble.problems
         else "Raise history.archive_max_mb to keep more."
     )
-    return [StoreFinding(ARCHIVE, not trouble.failed, "; ".join(told), advice=advice)]
+    return [StoreFinding(ARCHIVE, not trouble.failed, "; ".join(problems), advice=advice)]
 
 
 def _vanishing_finding(engine: Engine, state: HistoryState) -> list[StoreFinding]:
-    """With consent there should be none; without, it is theirs to say."""
+    """Report conversations that will be deleted without a copy: a problem only if archiving is enabled."""
     if not state.vanishing:
         return []
-    told = f"{len(state.vanishing):,} will be deleted by Claude Code within a week or by now, and there is no copy of them"
+    description = f"{len(state.vanishing):,} will be deleted by Claude Code within a week or by now, and there is no copy of them"
     if engine.settings.history.archive:
-        return [StoreFinding(VANISHING, False, told, advice="`mindhold history archive` keeps them.")]
+        return [StoreFinding(VANISHING, False, description, advice="`mindhold history archive` keeps them.")]
     advice = "`mindhold history archive` tells how copies of them are kept, and asks."
-    return [StoreFinding(VANISHING, True, told, advice=advice)]
+    return [StoreFinding(VANISHING, True, description, advice=advice)]
 
 
 MOST_VANISHING = 20
 
 
 class HistoryStatusInput(Input):
-    """All of it."""
+    """The status of everything."""
 
 
 class VanishingView(Output):
-    """A conversation that Claude Code will delete, and of which there is no copy."""
+    """A conversation without a copy that Claude Code will delete."""
 
     session_id: str
     title: str
@@ -273,9 +290,12 @@ class VanishingView(Output):
 
 
 class HistoryStatusResult(Output):
-    """How history stands. `rung` is who reads before an answer: rlm, a model's name, or index; `doubt` why not the
-    RLM server that is configured. `excluded_copies` are sessions of projects that are left out by now; `archive_problems` and
-    what follows is what the last copying met."""
+    """The status of history.
+
+    `rung` is the reader: rlm, a model's name, or index; `doubt` says why the configured RLM server isn't
+    used. `excluded_copies` are sessions of excluded projects. `archive_problems` and the fields after it
+    describe the last archive run.
+    """
 
     enabled: bool
     conversations: int
@@ -310,7 +330,7 @@ class HistoryStatusResult(Output):
 
     @classmethod
     def of(cls, state: HistoryState, *, enabled: bool, archive: bool, room: int) -> HistoryStatusResult:
-        """The state as its view."""
+        """Build the result from the state."""
         trouble = state.trouble
         return cls(
             enabled=enabled,
@@ -332,13 +352,13 @@ class HistoryStatusResult(Output):
             archive_room=room,
             vanishing=[
                 VanishingView(
-                    session_id=one.conversation.session_id,
-                    title=one.conversation.title.text,
-                    project=one.conversation.project or one.conversation.folder,
-                    file=str(one.conversation.file),
-                    when=one.when,
+                    session_id=expiring.conversation.session_id,
+                    title=expiring.conversation.title.text,
+                    project=expiring.conversation.project or expiring.conversation.folder,
+                    file=str(expiring.conversation.file),
+                    when=expiring.when,
                 )
-                for one in state.vanishing[:MOST_VANISHING]
+                for expiring in state.vanishing[:MOST_VANISHING]
             ],
             vanishing_count=len(state.vanishing),
             kept_days=state.kept_days,

@@ -40,28 +40,28 @@ SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class ConversationSummary:
-    """The summary as it is kept; `notice` says why nobody better made it."""
+    """A conversation with its new summary; `notice` says why no better reader made it."""
 
     conversation: IndexedConversation
     notice: str = ""
 
 
 async def summarize_conversation(engine: Engine, session: str) -> ConversationSummary:
-    """Kept in the index until somebody asks again. Raises NotFound, InvalidInput, StoreBusy."""
+    """Summarize a conversation and store the summary in the index. Raises NotFound, InvalidInput, StoreBusy."""
     conversation = await conversation_named(engine, session)
-    held = await asyncio.to_thread(engine.history.passages_of, conversation.row)
-    passages = [one for _, one in held if not one.head]
+    rows = await asyncio.to_thread(engine.history.passages_of, conversation.row)
+    passages = [passage for _, passage in rows if not passage.head]
     if not passages:
         raise NotFound(
             f"Nothing of the conversation {conversation.session_id} is indexed.",
             advice="`mindhold history index` reads it.",
         )
-    told, notice = await _told(engine, passages)
-    return ConversationSummary(await _keep(engine, conversation, told), notice)
+    summary, notice = await _told(engine, passages)
+    return ConversationSummary(await _keep(engine, conversation, summary), notice)
 
 
 async def _told(engine: Engine, passages: Sequence[Passage]) -> tuple[ConversationLabel, str]:
-    """The first rung that says something usable, and why those above it didn't."""
+    """The summary of the first reader that gives a usable one, and why earlier ones didn't."""
     notices: list[str] = [] if engine.rlm or engine.llm else [NOBODY]
     if not engine.settings.history.by_model:
         return ConversationLabel(await asyncio.to_thread(_made, passages), MADE), FORBIDDEN
@@ -84,12 +84,12 @@ async def _told(engine: Engine, passages: Sequence[Passage]) -> tuple[Conversati
 
 
 def _made(passages: Sequence[Passage]) -> str:
-    """Of what tries to instruct its reader nothing is taken."""
+    """A summary from the conversation's own sentences, without text that tries to instruct its reader."""
     plain = [
         replace(
             passage,
             utterances=tuple(
-                one for one in passage.utterances if suspicion(one.text).score < QUARANTINE_FROM
+                step for step in passage.utterances if suspicion(step.text).score < QUARANTINE_FROM
             ),
         )
         for passage in passages
@@ -98,13 +98,16 @@ def _made(passages: Sequence[Passage]) -> str:
 
 
 async def _by_model(engine: Engine, lines: Sequence[str]) -> str:
-    """Of a long conversation lots that are spread over it, then a summary of their summaries. Raises ModelError."""
+    """Summarize by the model: parts spread over a long conversation, then a summary of their summaries.
+
+    Raises ModelError.
+    """
     assert engine.llm is not None
     model = metered(engine, engine.llm, purpose=HISTORY)
     lots = _lots(lines)
-    most = max(1, engine.settings.history.most_calls - 1)
-    if len(lots) > most:
-        lots = [lots[place * len(lots) // most] for place in range(most)]
+    most_lots = max(1, engine.settings.history.most_calls - 1)
+    if len(lots) > most_lots:
+        lots = [lots[place * len(lots) // most_lots] for place in range(most_lots)]
     parts: list[str] = []
     for lot in lots:
         answer = await model.complete(
@@ -114,8 +117,10 @@ async def _by_model(engine: Engine, lines: Sequence[str]) -> str:
     parts = [part for part in parts if part]
     if len(parts) <= 1:
         return parts[0] if parts else ""
-    told = "\n".join(quote_as_json({"part": number, "summary": part}) for number, part in enumerate(parts, 1))
-    return _summary_in(await model.complete(told, system=SYSTEM, most_tokens=MOST_TOKENS))
+    prompt = "\n".join(
+        quote_as_json({"part": number, "summary": part}) for number, part in enumerate(parts, 1)
+    )
+    return _summary_in(await model.complete(prompt, system=SYSTEM, most_tokens=MOST_TOKENS))
 
 
 def _lots(lines: Sequence[str]) -> list[list[str]]:
@@ -137,19 +142,21 @@ def _summary_in(answer: str) -> str:
 
 
 def _usable(text: str) -> str:
-    """In short, without secrets; nothing of what tries to instruct whoever reads it."""
+    """The text shortened and without secrets; empty if it tries to instruct its reader."""
     return harmless(text, LONGEST)
 
 
 async def _keep(
     engine: Engine, conversation: IndexedConversation, told: ConversationLabel
 ) -> IndexedConversation:
-    """With a head that is found by it, beside those who read on in the file."""
+    """Store the summary and a matching head, without changing what the index read in the meantime."""
 
     def put() -> IndexedConversation:
         now = engine.history.conversation(conversation.row)
         if now is None:
-            return replace(conversation, summary=told)  # it vanished meanwhile: the answer is still one
+            return replace(
+                conversation, summary=told
+            )  # removed in the meantime: the summary is still returned
         note = engine.transcripts.note(now.file) if not now.gone else ""
         note = redact(clean(note)).text if engine.settings.intake.redact else clean(note)
         head = head_of(now.title.text, told.text, note, LexemeCache())
@@ -160,13 +167,13 @@ async def _keep(
 
 
 class SummarizeConversationInput(Input):
-    """Which one."""
+    """The conversation to summarize."""
 
     session: str
 
 
 class SummarizeConversationResult(Output):
-    """The summary as it is kept; its `summary_by` is rlm, model or made."""
+    """The conversation with its stored summary; `summary_by` is rlm, model or made."""
 
     conversation: PastConversationView
     notice: str = ""

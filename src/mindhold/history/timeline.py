@@ -1,4 +1,4 @@
-"""The conversations of some days."""
+"""Lists the conversations of a period."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import IndexedConversation
 
-MOST_MEMORIES = 2_000  # that are looked at
+MOST_MEMORIES = 2_000  # memories that are considered
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class TimelineSession:
     timestamp: datetime
     source: str
     model: str | None = None
-    agent: str = ""  # whose conversation: claude, codex, gemini, cursor
+    agent: str = ""  # the program: claude, codex, gemini, cursor
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryTimeline:
-    """The conversations of some days, and how many there were beyond those."""
+    """The listed conversations of a period, and how many there are in total."""
 
     sessions: tuple[TimelineSession, ...]
     total: int
@@ -65,31 +65,42 @@ class HistoryTimeline:
 async def history_timeline(
     engine: Engine, *, agent: str, days: int = 7, when: str = "", project: str | None = None, most: int = 200
 ) -> HistoryTimeline:
-    """The conversations of the last days, or of a time in words, the newest first. Raises InvalidInput, the store's errors."""
+    """The conversations of the last days, or of a period in words, the newest first.
+
+    Raises InvalidInput, the store's errors.
+    """
     since, until = _period(engine, days=days, when=when)
-    known = await known_conversations(engine, unread=True)
-    place = await chosen_project(engine, project, known.every)
+    conversations = await known_conversations(engine, unread=True)
+    place = await chosen_project(engine, project, conversations.every)
     if place is None:
         return HistoryTimeline((), 0, since, until, history_notice(engine, unknown_project(project)))
-    told_of = await _remembered(engine, place, since, agent=agent)
-    remembered = {one.session_id: one for one in told_of if one.session_id not in known.left_out}
-    held = {one.belongs_to: (one, moment) for one, moment in _held(known.every, place, since)}
+    from_memories = await _remembered(engine, place, since, agent=agent)
+    remembered = {
+        one.session_id: one for one in from_memories if one.session_id not in conversations.left_out
+    }
+    from_transcripts = {
+        one.belongs_to: (one, moment) for one, moment in _held(conversations.every, place, since)
+    }
     last = {session: one.timestamp for session, one in remembered.items()}
-    last |= {session: moment for session, (_, moment) in held.items()}
+    last |= {session: moment for session, (_, moment) in from_transcripts.items()}
     if when:
-        begun = {session: one.started or moment for session, (one, moment) in held.items()}
+        starts = {session: one.started or moment for session, (one, moment) in from_transcripts.items()}
         last = {
             session: moment
             for session, moment in last.items()
-            if moment <= until or since <= begun.get(session, moment) <= until
+            if moment <= until or since <= starts.get(session, moment) <= until
         }
     newest = sorted(last, key=lambda session: (last[session], session), reverse=True)
-    listed = tuple(
-        _session(engine, *held[session]) if session in held else remembered[session]
+    sessions = tuple(
+        _session(engine, *from_transcripts[session]) if session in from_transcripts else remembered[session]
         for session in newest[:most]
     )
     return HistoryTimeline(
-        listed, len(newest), since, until, history_notice(engine, None if listed else _nothing(when, project))
+        sessions,
+        len(newest),
+        since,
+        until,
+        history_notice(engine, None if sessions else _nothing(when, project)),
     )
 
 
@@ -99,7 +110,7 @@ def _nothing(when: str, project: str | None) -> str:
 
 
 def _period(engine: Engine, *, days: int, when: str) -> tuple[datetime, datetime]:
-    """Its first and its last moment."""
+    """The first and the last moment of the period."""
     now = engine.clock()
     if not when:
         return now - timedelta(days=days), now
@@ -111,12 +122,12 @@ def _period(engine: Engine, *, days: int, when: str) -> tuple[datetime, datetime
 def _held(
     conversations: Iterable[IndexedConversation], place: ProjectSelection, since: datetime
 ) -> Iterable[tuple[IndexedConversation, datetime]]:
-    """Those that somebody said something in since then, and when that was last."""
-    for held in by_session(conversations).values():
-        moment = max(map(last_moment, held))
-        said = any(one.ended or not one.row for one in held)
-        if said and moment >= since and place.has(held[0]):
-            yield held[0], moment
+    """Sessions in which something was said since then, and when that was last."""
+    for session_files in by_session(conversations).values():
+        moment = max(map(last_moment, session_files))
+        has_speech = any(conversation.ended or not conversation.row for conversation in session_files)
+        if has_speech and moment >= since and place.has(session_files[0]):
+            yield session_files[0], moment
 
 
 def _session(engine: Engine, one: IndexedConversation, moment: datetime) -> TimelineSession:
@@ -135,7 +146,7 @@ def _session(engine: Engine, one: IndexedConversation, moment: datetime) -> Time
 
 
 def _besides(title: str, summary: str) -> str:
-    """What a summary that begins with the title says beyond that, where it does."""
+    """The summary without the title that it begins with, if anything is left."""
     rest = summary.removeprefix(title.rstrip("…")).lstrip(" .…:;,?!")
     return rest if rest and title and not title.endswith("…") else summary
 
@@ -143,7 +154,7 @@ def _besides(title: str, summary: str) -> str:
 async def _remembered(
     engine: Engine, place: ProjectSelection, since: datetime, *, agent: str
 ) -> list[TimelineSession]:
-    """Those that the store has memories of."""
+    """Sessions that the store has memories of."""
     if not place.remembers:
         return []
     scopes = (place.scope,) if place.scope else ()
@@ -156,10 +167,10 @@ async def _remembered(
 
 
 def _of_memories(session: str, newest_first: Sequence[Memory]) -> TimelineSession:
-    """Told by its own summary where one was written, else by how it began."""
-    episodes = [one for one in newest_first if one.kind is Kind.EPISODE and not role_of(one)]
-    asked = [one for one in newest_first if is_message(one) and role_of(one) == "user"]
-    first = (asked or list(newest_first))[-1]
+    """A session described by its own summary if there is one, else by its first message."""
+    episodes = [memory for memory in newest_first if memory.kind is Kind.EPISODE and not role_of(memory)]
+    prompts = [memory for memory in newest_first if is_message(memory) and role_of(memory) == "user"]
+    first = (prompts or list(newest_first))[-1]
     about = episodes[0] if episodes else first
     return TimelineSession(
         session_id=session,
@@ -175,7 +186,7 @@ MOST_SESSIONS = 200
 
 
 class HistoryTimelineInput(Input):
-    """How far back, or of which time in words ("last month"), and of which project."""
+    """How many days back, or a period in words ("last month"), and of which project."""
 
     days: int = Field(
         default=7,
@@ -207,11 +218,11 @@ class SessionView(Output):
     )  # transcript, archive (its file is gone) or memory
     agent: str = Field(
         default="", description="The program whose transcript it is.", examples=["claude"]
-    )  # claude, codex, gemini or cursor; empty of a memory
+    )  # claude, codex, gemini or cursor; empty for a memory
 
     @classmethod
     def of(cls, one: TimelineSession) -> SessionView:
-        """The conversation as its view."""
+        """Build the view from a session."""
         return cls(
             session_id=one.session_id,
             project=one.project,
@@ -225,7 +236,7 @@ class SessionView(Output):
 
 
 class HistoryTimelineResult(Output):
-    """The newest first; `total_sessions` counts those beyond what is listed too."""
+    """The conversations, newest first; `total_sessions` also counts those that aren't listed."""
 
     sessions: list[SessionView]
     total_sessions: int = Field(examples=[1])
@@ -235,7 +246,7 @@ class HistoryTimelineResult(Output):
 
 async def _timeline(context: Context, request: HistoryTimelineInput) -> HistoryTimelineResult:
     """The conversations of the last days."""
-    passed = await history_timeline(
+    timeline = await history_timeline(
         context.engine,
         agent=context.agent,
         days=request.days,
@@ -245,10 +256,10 @@ async def _timeline(context: Context, request: HistoryTimelineInput) -> HistoryT
     )
     zone = context.engine.zone()
     return HistoryTimelineResult(
-        sessions=[SessionView.of(one) for one in passed.sessions],
-        total_sessions=passed.total,
-        date_range=f"{passed.since.astimezone(zone):%Y-%m-%d} to {passed.until.astimezone(zone):%Y-%m-%d}",
-        suggestion=passed.suggestion,
+        sessions=[SessionView.of(session) for session in timeline.sessions],
+        total_sessions=timeline.total,
+        date_range=f"{timeline.since.astimezone(zone):%Y-%m-%d} to {timeline.until.astimezone(zone):%Y-%m-%d}",
+        suggestion=timeline.suggestion,
     )
 
 

@@ -1,4 +1,4 @@
-"""Vectors of passages, made by a model on this machine, so that conversations are found by meaning."""
+"""Vectors of passages, made by a model on this machine, so that search finds conversations by meaning."""
 
 from __future__ import annotations
 
@@ -22,46 +22,48 @@ from mindhold.ports.store import Enqueue
 from mindhold.ports.transcripts import Role, shortened
 
 EMBED_HISTORY_JOB = "history-embed"
-BATCH = 8  # passages, during which a question shares the processor with them
-AHEAD = 256  # passages that are looked for at once
-MOST_READ = 800  # characters of a passage: one window of the usual models, and a second costs as much again
-PAUSE = timedelta(seconds=30)  # between two turns of the job
+BATCH = 8  # passages; a question shares the processor with one batch
+AHEAD = 256  # passages that are fetched at once
+MOST_READ = 800  # characters of a passage: one window of usual models, and a second costs as much again
+PAUSE = timedelta(seconds=30)  # between two runs of the job
 SPEECH = (Role.USER, Role.CLAUDE)
 LOCK = "history-embed.lock"
 
 
 def history_model(engine: Engine) -> str | None:
-    """The model that passages are embedded by; None where there is none on this machine, or nobody wants it."""
-    chosen = engine.settings.history
-    wanted = chosen.enabled and chosen.vectors and engine.vector_source.terms is None
-    return engine.vector_source.model if wanted else None
+    """The model that embeds passages; None if this machine has none, or the settings disable it."""
+    history = engine.settings.history
+    is_enabled = history.enabled and history.vectors and engine.vector_source.terms is None
+    return engine.vector_source.model if is_enabled else None
 
 
 async def embed_history(engine: Engine, *, most: int, seconds: float | None = None) -> int:
-    """Passages that got a vector: at most so many, those of the latest conversations first.
+    """Embed at most `most` passages, those of the latest conversations first, and return how many.
 
-    Stops early when the model fails, which `meaning.reason` tells, and when the time is up; does nothing while another
-    process is at it. Raises StoreError, OSError.
+    Stops early if the model fails, which `vector_source.reason` explains, and when the time is up. Does
+    nothing while another process embeds. Raises StoreError, OSError.
     """
     model = history_model(engine)
     if model is None or engine.history.withheld:
         return 0
     end = inf if seconds is None else time.monotonic() + seconds
-    done = 0
-    with index_turn(engine.settings.home, lock=LOCK) as mine:  # two at once would do the same ones
-        while mine and done < most and time.monotonic() < end:
-            limit = min(AHEAD, most - done)
-            found = await asyncio.to_thread(engine.history.unembedded, model, limit=limit)
-            got = await _embed_passages(engine, found, model=model, end=end)
-            done += got
-            if not got or len(found) < limit:
+    embedded = 0
+    with index_turn(
+        engine.settings.home, lock=LOCK
+    ) as is_ours:  # two processes would embed the same passages
+        while is_ours and embedded < most and time.monotonic() < end:
+            limit = min(AHEAD, most - embedded)
+            passages = await asyncio.to_thread(engine.history.unembedded, model, limit=limit)
+            got = await _embed_passages(engine, passages, model=model, end=end)
+            embedded += got
+            if not got or len(passages) < limit:
                 break
-    return done
+    return embedded
 
 
 async def _embed_passages(engine: Engine, found: Mapping[int, Passage], *, model: str, end: float) -> int:
-    """How many of them before the time was up, or the model failed."""
-    rows, done = list(found), 0
+    """Embed the passages until the time is up or the model fails, and return how many."""
+    rows, embedded = list(found), 0
     for start in range(0, len(rows), BATCH):
         batch = rows[start : start + BATCH]
         matrix = await engine.vector_source.embed([as_read(found[row]) for row in batch])
@@ -69,14 +71,14 @@ async def _embed_passages(engine: Engine, found: Mapping[int, Passage], *, model
             break
         vectors = dict(zip(batch, matrix, strict=True))
         await asyncio.to_thread(engine.history.put_vectors, vectors, model=model)
-        done += len(batch)
+        embedded += len(batch)
         if time.monotonic() >= end:
             break
-    return done
+    return embedded
 
 
 async def unembedded(engine: Engine) -> int:
-    """About how many passages lack a vector of the present model. Raises StoreError."""
+    """Roughly how many passages lack a vector of the current model. Raises StoreError."""
     model = history_model(engine)
     if model is None or not await asyncio.to_thread(engine.history.unembedded, model, limit=1):
         return 0
@@ -85,7 +87,7 @@ async def unembedded(engine: Engine) -> int:
 
 
 async def queue_history_embedding(engine: Engine, *, after: timedelta = timedelta()) -> None:
-    """At most one such job waits at a time. Where no model is to embed passages, none does."""
+    """Queue the job that embeds passages, unless one waits already or no model is to embed them."""
     if history_model(engine) is None or engine.history.withheld:
         return
     now, name = engine.clock(), own_job(engine, EMBED_HISTORY_JOB)
@@ -93,7 +95,7 @@ async def queue_history_embedding(engine: Engine, *, after: timedelta = timedelt
 
 
 def own_job(engine: Engine, name: str) -> str:
-    """What a job is called that is this home's only: the queue of a server is other machines' too."""
+    """The name of a job that is only for this home: the queue of a server is shared with other machines."""
     if engine.store_registry.home == LOCAL:
         return name
     own = blake2b(f"{node()}\0{engine.settings.home}".encode(errors="surrogatepass"), digest_size=4)
@@ -101,15 +103,15 @@ def own_job(engine: Engine, name: str) -> str:
 
 
 def as_read(passage: Passage) -> str:
-    """What the model is given: what was said, and where that is little what was done."""
-    said = "\n".join(one.text for one in passage.utterances if one.role in SPEECH)
-    if len(said) < MOST_READ:
-        done = "\n".join(one.text for one in passage.utterances if one.role not in SPEECH)
-        said = f"{said}\n{done}".strip() if done else said
-    return shortened(said, MOST_READ)
+    """The text that the model embeds: the speech, plus tool calls and results if that is short."""
+    text = "\n".join(step.text for step in passage.utterances if step.role in SPEECH)
+    if len(text) < MOST_READ:
+        other_text = "\n".join(step.text for step in passage.utterances if step.role not in SPEECH)
+        text = f"{text}\n{other_text}".strip() if other_text else text
+    return shortened(text, MOST_READ)
 
 
-TURN = 64  # passages between two words about how far it is
+TURN = 64  # passages between two progress reports
 NO_MODEL = (
     "Conversations are found by their words alone: no model on this machine reads them, "
     "and an embedding service isn't sent them."
@@ -117,14 +119,14 @@ NO_MODEL = (
 
 
 class EmbedHistoryInput(Input):
-    """At most how many passages, and for how long."""
+    """How many passages to embed at most, and for how long."""
 
     most: int = Field(default=256, ge=1)
     seconds: float | None = Field(default=None, gt=0)
 
 
 class EmbedHistoryResult(Output):
-    """How many passages got a vector, about how many lack one still, and why not more."""
+    """How many passages got a vector, roughly how many still lack one, and why it ended."""
 
     embedded: int
     left: int
@@ -142,17 +144,17 @@ async def _embed(context: Context, request: EmbedHistoryInput) -> EmbedHistoryRe
         )
     end = None if request.seconds is None else time.monotonic() + request.seconds
     total = min(request.most, await unembedded(engine))
-    done = 0
-    while done < request.most and (end is None or time.monotonic() < end):
-        context.progress("embed", done, total)
-        left = None if end is None else end - time.monotonic()
-        now = await embed_history(engine, most=min(TURN, request.most - done), seconds=left)
-        if not now:
+    embedded = 0
+    while embedded < request.most and (end is None or time.monotonic() < end):
+        context.progress("embed", embedded, total)
+        seconds_left = None if end is None else end - time.monotonic()
+        count = await embed_history(engine, most=min(TURN, request.most - embedded), seconds=seconds_left)
+        if not count:
             break
-        done += now
-    context.progress("embed", done, max(done, total))
+        embedded += count
+    context.progress("embed", embedded, max(embedded, total))
     notice = engine.vector_source.reason
-    return EmbedHistoryResult(embedded=done, left=await unembedded(engine), model=model, notice=notice)
+    return EmbedHistoryResult(embedded=embedded, left=await unembedded(engine), model=model, notice=notice)
 
 
 EMBED_HISTORY = operation("embed_history", _embed, writes=True, owner_only=True, changes_memories=False)
