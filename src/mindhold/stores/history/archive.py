@@ -1,4 +1,4 @@
-"""Compressed copies of transcripts, one gzip file for each. Contract: mindhold.ports.history.Archive."""
+"""Compressed copies of transcripts, one gzip file each. Contract: mindhold.ports.history.Archive."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from mindhold.ports.history import ArchivedTranscript, ArchiveSource, Fits
 _BLOCK = 256 << 10
 _LEVEL = 6
 
-# Of RFC 1952: magic, deflate, fields of ours; no time; unknown system. Then the fields' length; the first one's name, and
-# in it the bytes of the whole member and of what it holds; a second one has what the copy is of.
+# RFC 1952: magic, deflate, extra fields; no time; unknown system. Then the fields' length, the name of the first
+# field, and in it the bytes of the member and of its content. A second field describes the source of the copy.
 _HEADER = struct.Struct("<4sIBBH2sHQQ")
 _START, _SIZES = (b"\x1f\x8b\x08\x04", 0, 0, 255), (b"Rc", 16)
 _BEFORE_FIELDS, _FIRST_FIELD = 12, 20
@@ -33,8 +33,9 @@ _TRAILER = struct.Struct("<II")
 
 @dataclass(frozen=True, slots=True)
 class GzipMember:
-    """Where it begins in the archive, its bytes there, those of its header, and where what it holds begins in the
-    conversation."""
+    """A gzip member: its offset and length in the archive, its header's length, and where its content starts in
+    the transcript.
+    """
 
     at: int
     length: int
@@ -48,7 +49,7 @@ class GzipMember:
 
 
 def members(archive: BinaryIO) -> Iterator[GzipMember]:
-    """Those that are whole by their headers, in order."""
+    """The members that are complete according to their headers, in order."""
     room = archive.seek(0, os.SEEK_END)
     at = start = 0
     while at + _HEADER.size + _TRAILER.size <= room:
@@ -67,7 +68,7 @@ def members(archive: BinaryIO) -> Iterator[GzipMember]:
 
 
 def about(archive: BinaryIO, member: GzipMember) -> bytes:
-    """What the copy is of, as it was told; nothing where it wasn't."""
+    """The stored description of the copy's source; empty if there is none."""
     archive.seek(member.at + _HEADER.size)
     fields = archive.read(member.head - _HEADER.size)
     if len(fields) < _FIELD.size:
@@ -77,15 +78,15 @@ def about(archive: BinaryIO, member: GzipMember) -> bytes:
 
 
 def contents(archive: BinaryIO, member: GzipMember) -> Iterator[bytes]:
-    """What it holds, in blocks. Raises ValueError when that isn't what was put in."""
+    """The content of a member, in blocks. Raises ValueError if it isn't what was stored."""
     archive.seek(member.at + member.head)
-    left = member.length - member.head - _TRAILER.size
+    remaining = member.length - member.head - _TRAILER.size
     inflating, check, size = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
-    while left:
-        packed = archive.read(min(_BLOCK, left))
+    while remaining:
+        packed = archive.read(min(_BLOCK, remaining))
         if not packed:
             raise ValueError("it ends early")
-        left -= len(packed)
+        remaining -= len(packed)
         while packed:
             try:
                 block = inflating.decompress(packed, _BLOCK)
@@ -100,7 +101,7 @@ def contents(archive: BinaryIO, member: GzipMember) -> Iterator[bytes]:
 
 
 def everything(archive: BinaryIO) -> Iterator[bytes]:
-    """What all members hold, without one at the end that was cut short. Raises ValueError for what isn't sound."""
+    """The content of all members, without an incomplete last one. Raises ValueError for damaged data."""
     at = 0
     for member in members(archive):
         yield from contents(archive, member)
@@ -113,7 +114,10 @@ def everything(archive: BinaryIO) -> Iterator[bytes]:
 def add_member(
     archive: BinaryIO, at: int, blocks: Iterator[bytes], *, about: bytes = b""
 ) -> GzipMember | None:
-    """Write one there, durably, and cut off what followed; None for nothing. Its start isn't known here: it is 0."""
+    """Write a member durably at an offset and cut off what followed; None if there is no content.
+
+    The returned `start` is 0, because it isn't known here.
+    """
     deflating, check, size = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS), 0, 0
     fields = _FIELD.pack(_ABOUT, len(about)) + about if about else b""
     head = _HEADER.size + len(fields)
@@ -138,17 +142,17 @@ def add_member(
 
 
 SUFFIX = ".jsonl.gz"
-GROWING = ".jsonl"  # how files are called that only grow; others are written anew
+GROWING = ".jsonl"  # suffix of files that only grow; others are rewritten as a whole
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(?:~[1-9][0-9]{0,5})?")
-_EARLIER = "~"  # before the number of a copy whose file was replaced by another
+_EARLIER = "~"  # precedes the number of a copy whose file was replaced
 _MEMBER = 1 << 20
 _COMPARED = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class _Copying:
-    """The file as far as it goes now, what is said of it, and how long there is room."""
+    """A file to copy: its size now, its description, and the check for free room."""
 
     source: BinaryIO
     size: int
@@ -157,35 +161,39 @@ class _Copying:
 
 
 class GzipArchive:
-    """Nothing is made before something is added."""
+    """An archive in a folder, which is created with the first copy."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def all(self) -> list[ArchivedTranscript]:
-        found = []
+        transcripts = []
         for name in self.sizes():
-            with suppress(FileNotFoundError):  # gone meanwhile
-                one = self._described(name)
-                if one.size:  # else its first member was never finished
-                    found.append(one)
-        return found
+            with suppress(FileNotFoundError):  # removed in the meantime
+                transcript = self._described(name)
+                if transcript.size:  # else its first member is incomplete
+                    transcripts.append(transcript)
+        return transcripts
 
     def sizes(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         with _writing(self._folder), suppress(FileNotFoundError), os.scandir(self._folder) as entries:
             for entry in entries:
                 name = entry.name.removesuffix(SUFFIX)
                 if name != entry.name and _NAME.fullmatch(name):
                     with suppress(FileNotFoundError):
-                        found[name] = entry.stat().st_size
-        return found
+                        sizes[name] = entry.stat().st_size
+        return sizes
 
     def add(
         self, name: str, file: Path, *, about: ArchiveSource | None = None, fits: Fits | None = None
     ) -> ArchivedTranscript:
-        """Lines go on where the copy itself ends; a copy of another file than that is kept under a number, and a new one
-        begun. A document is copied whole; of its earlier copies only the longest is kept, where that is longer."""
+        """Copy a file.
+
+        A file of lines continues its copy. If the copy is of another file, it is kept under a number and a
+        new one is begun. A document is copied as a whole; of its earlier copies only the longest is kept, if
+        it is longer.
+        """
         path = self._path(name)
         with file.open("rb") as source, _writing(path):
             was = os.fstat(source.fileno())
@@ -222,14 +230,14 @@ class GzipArchive:
             beside.unlink(missing_ok=True)
 
     def remove(self, name: str) -> bool:
-        """With the copies of it that were numbered, and one that was never finished."""
+        """Remove a copy with its numbered versions and an incomplete one."""
         path = self._path(name)
         earlier = [] if _EARLIER in name else list(self._folder.glob(f"{name}{_EARLIER}*{SUFFIX}"))
         removed = False
         with _writing(path):
-            for one in (path, *earlier):
+            for file in (path, *earlier):
                 with suppress(FileNotFoundError):
-                    one.unlink()
+                    file.unlink()
                     removed = True
             _beside(path).unlink(missing_ok=True)
         return removed
@@ -246,7 +254,7 @@ class GzipArchive:
             with _private(path) as archive:
                 _append(archive, None, copying)
         except OSError:
-            if not self._described(name).size:  # nothing that looks like a copy and is none
+            if not self._described(name).size:  # don't leave an empty file that looks like a copy
                 path.unlink()
             raise
 
@@ -261,8 +269,8 @@ class GzipArchive:
                 if _append(archive, None, copying) < copying.size:
                     return
             if before > copying.size:
-                kept = self._described(f"{name}{_EARLIER}1").size if earlier.exists() else 0
-                if before > kept:
+                earlier_size = self._described(f"{name}{_EARLIER}1").size if earlier.exists() else 0
+                if before > earlier_size:
                     path.replace(earlier)
             beside.replace(path)
         finally:
@@ -284,41 +292,45 @@ class GzipArchive:
     def _described(self, name: str) -> ArchivedTranscript:
         path = self._path(name)
         with _writing(path, but=FileNotFoundError), path.open("rb") as archive:
-            there = list(members(archive))
-            told = about(archive, there[0]) if there else b""
+            all_members = list(members(archive))
+            description = about(archive, all_members[0]) if all_members else b""
             stat = os.fstat(archive.fileno())
         return ArchivedTranscript(
-            name, sum(one.size for one in there), stat.st_size, stat.st_mtime_ns, _from_bytes(told)
+            name,
+            sum(member.size for member in all_members),
+            stat.st_size,
+            stat.st_mtime_ns,
+            _from_bytes(description),
         )
 
 
 def _append(archive: BinaryIO, last: GzipMember | None, copying: _Copying) -> int:
-    """What follows the last member, as long as it fits; how far the copy goes then."""
+    """Append what follows the last member as long as it fits; returns how far the copy reaches."""
     at, copied = (0, 0) if last is None else (last.at + last.length, last.end)
-    written = 0
+    written_bytes = 0
     while copied < copying.size:
         copying.source.seek(copied)
         about = b"" if copied else copying.about
         added = add_member(archive, at, _lines(copying.source, copying.size - copied), about=about)
-        if added is None:  # the file was cut meanwhile
+        if added is None:  # the file was truncated in the meantime
             break
-        at, copied, written = at + added.length, copied + added.size, written + added.length
-        if copying.fits is not None and not copying.fits(written):
+        at, copied, written_bytes = at + added.length, copied + added.size, written_bytes + added.length
+        if copying.fits is not None and not copying.fits(written_bytes):
             break
     return copied
 
 
 def _lines(source: BinaryIO, left: int) -> Iterator[bytes]:
-    """About a member's worth of whole lines; a line that is longer comes whole."""
-    given = 0
+    """About one member's worth of whole lines; a longer line is not split."""
+    size = 0
     while left:
         block = source.read(min(_BLOCK, left))
         if not block:
             return
         left -= len(block)
-        given += len(block)
+        size += len(block)
         end = block.rfind(b"\n") + 1
-        if given >= _MEMBER and end:
+        if size >= _MEMBER and end:
             yield block[:end]
             return
         yield block
@@ -327,7 +339,7 @@ def _lines(source: BinaryIO, left: int) -> Iterator[bytes]:
 def _as_bytes(about: ArchiveSource | None) -> bytes:
     if about is None:
         return b""
-    told = {
+    fields = {
         "file": str(about.file),
         "source": about.source,
         "session": about.session_id,
@@ -335,23 +347,23 @@ def _as_bytes(about: ArchiveSource | None) -> bytes:
         "folder": about.folder,
         "project": about.project,
     }
-    raw = json.dumps({name: value for name, value in told.items() if value}).encode()
+    raw = json.dumps({name: value for name, value in fields.items() if value}).encode()
     return raw if len(raw) <= LONGEST_ABOUT else b""
 
 
 def _from_bytes(raw: bytes) -> ArchiveSource | None:
     try:
-        told = json.loads(raw)
+        fields = json.loads(raw)
     except ValueError:
         return None
-    if not isinstance(told, dict) or not told.get("file"):
+    if not isinstance(fields, dict) or not fields.get("file"):
         return None
     names = ("source", "session", "part_of", "folder", "project")
-    return ArchiveSource(Path(str(told["file"])), *(str(told.get(name, "")) for name in names))
+    return ArchiveSource(Path(str(fields["file"])), *(str(fields.get(name, "")) for name in names))
 
 
 def _is_same(path: Path, source: BinaryIO) -> bool:
-    """Whether the copy is sound, and the file what it holds."""
+    """Whether the copy is undamaged and equals the file."""
     source.seek(0)
     try:
         with path.open("rb") as archive:
@@ -361,7 +373,7 @@ def _is_same(path: Path, source: BinaryIO) -> bool:
 
 
 def _last_sound(archive: BinaryIO) -> tuple[GzipMember, bytes] | None:
-    """The last member whose contents are what was put in, with how they end."""
+    """The last undamaged member, and the end of its content."""
     for member in reversed(list(members(archive))):
         ending = b""
         with suppress(ValueError):
@@ -372,7 +384,7 @@ def _last_sound(archive: BinaryIO) -> tuple[GzipMember, bytes] | None:
 
 
 def _is_copy(archive: BinaryIO, last: GzipMember, ending: bytes, source: BinaryIO) -> bool:
-    """Whether it is of this file: that begins like it, and has what the copy ends with where it ends."""
+    """Whether the copy is of this file: both begin alike, and the file has the copy's end at the same place."""
     first = next(members(archive))
     beginning = next(contents(archive, first))[:_COMPARED]
     source.seek(0)
@@ -383,7 +395,7 @@ def _is_copy(archive: BinaryIO, last: GzipMember, ending: bytes, source: BinaryI
 
 
 def _beside(path: Path) -> Path:
-    """Where a document's copy is until it is whole."""
+    """The temporary path of a document's copy until it is complete."""
     return path.with_name(f".{path.name}.new")
 
 

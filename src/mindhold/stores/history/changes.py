@@ -1,4 +1,6 @@
-"""Puts conversations into the history index and removes them; summaries and entries that conversations share."""
+"""Writes conversations to the history index and removes them; also the summaries and entries that conversations
+share.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,13 @@ from mindhold.stores.history.connection import (
     unpack,
 )
 
-# Note a summary that was met; an earlier one that the same file has about the same entry goes.
+# Store a summary; replaces an earlier one of the same file about the same entry.
 DROP = "DELETE FROM leaf WHERE met_in = ? AND key = ?"
 NOTE = "INSERT INTO leaf (met_in, key, summary, sought) VALUES (?, ?, ?, 0)"
 
 UPTO = "SELECT coalesce(max(row), 0) FROM entries"
 
-# Which ones weren't sought everywhere yet.
+# Summaries whose entry wasn't looked for in all rows yet.
 UNSOUGHT = "SELECT sought, row, key FROM leaf WHERE sought < ? ORDER BY sought"
 
 ENTRIES_AFTER = "SELECT conversation, keys FROM entries WHERE row > ?"
@@ -45,7 +47,7 @@ SUMMARIES = "SELECT summed.conversation, leaf.summary FROM leaf JOIN summed ON s
 def note_summaries(
     connection: sqlite3.Connection, conversation: int, leaves: Iterable[tuple[str, str]]
 ) -> None:
-    """Within the caller's transaction."""
+    """Store the summaries found in a conversation, within the caller's transaction."""
     for uuid, summary in leaves:
         key = uuid_key(uuid)
         connection.execute(DROP, (conversation, key))
@@ -53,13 +55,13 @@ def note_summaries(
 
 
 def is_unsought(connection: sqlite3.Connection) -> bool:
-    """Whether there is something that resolve() would look at."""
+    """Whether resolve() has anything to do."""
     (upto,) = connection.execute(UPTO).fetchone()
     return connection.execute(f"{UNSOUGHT} LIMIT 1", (upto,)).fetchone() is not None
 
 
 def resolve(connection: sqlite3.Connection) -> None:
-    """Seek each summary's entry where it wasn't sought yet, within the caller's transaction."""
+    """Look for each summary's entry in rows that weren't searched yet, within the caller's transaction."""
     (upto,) = connection.execute(UPTO).fetchone()
     together: dict[int, list[tuple[bytes, int]]] = {}
     for sought, row, key in connection.execute(UNSOUGHT, (upto,)):
@@ -71,7 +73,7 @@ def resolve(connection: sqlite3.Connection) -> None:
 
 
 def summaries(connection: sqlite3.Connection) -> dict[int, str]:
-    """For each conversation the latest one about it."""
+    """The latest summary about each conversation."""
     return dict(connection.execute(SUMMARIES))
 
 
@@ -81,14 +83,14 @@ def _found(
     rows: dict[int, list[int]] = {}
     for key, row in leaves:
         rows.setdefault(int.from_bytes(key, "little"), []).append(row)
-    wanted = np.sort(np.fromiter(rows, np.uint64, len(rows)))
-    found: list[tuple[int, int]] = []
+    sorted_keys = np.sort(np.fromiter(rows, np.uint64, len(rows)))
+    pairs: list[tuple[int, int]] = []
     for conversation, keys in connection.execute(ENTRIES_AFTER, (after,)):
-        there = np.frombuffer(keys, dtype="<u8", count=len(keys) // 8)
-        places = np.searchsorted(wanted, there).clip(max=len(wanted) - 1)
-        for key in np.unique(there[wanted[places] == there]).tolist():
-            found += [(conversation, row) for row in rows[key]]
-    return found
+        entry_keys = np.frombuffer(keys, dtype="<u8", count=len(keys) // 8)
+        places = np.searchsorted(sorted_keys, entry_keys).clip(max=len(sorted_keys) - 1)
+        for key in np.unique(entry_keys[sorted_keys[places] == entry_keys]).tolist():
+            pairs += [(conversation, row) for row in rows[key]]
+    return pairs
 
 
 _LISTED = "(SELECT value FROM json_each(?))"
@@ -97,25 +99,25 @@ OTHERS = f"SELECT conversation, keys FROM entries WHERE conversation NOT IN {_LI
 
 
 def sharing(connection: sqlite3.Connection, rows: Collection[int]) -> dict[int, int]:
-    """How many entries of these each other one has."""
-    listed = json.dumps(sorted(rows))
-    own = b"".join(keys for (keys,) in connection.execute(KEYS_OF, (listed,)))
-    wanted = np.unique(np.frombuffer(own, dtype="<u8"))
-    found: Counter[int] = Counter()
-    if not len(wanted):
+    """For each other conversation, how many entries it shares with the given ones."""
+    row_list = json.dumps(sorted(rows))
+    own = b"".join(keys for (keys,) in connection.execute(KEYS_OF, (row_list,)))
+    own_keys = np.unique(np.frombuffer(own, dtype="<u8"))
+    counts: Counter[int] = Counter()
+    if not len(own_keys):
         return {}
-    for conversation, keys in connection.execute(OTHERS, (listed,)):
-        there = np.frombuffer(keys, dtype="<u8")
-        if shared := int(np.isin(there, wanted).sum()):
-            found[conversation] += shared
-    return dict(found)
+    for conversation, keys in connection.execute(OTHERS, (row_list,)):
+        other_keys = np.frombuffer(keys, dtype="<u8")
+        if count := int(np.isin(other_keys, own_keys).sum()):
+            counts[conversation] += count
+    return dict(counts)
 
 
 _NAMES = COLUMNS.split(", ")[1:]
 
 REVISE = "UPDATE state SET revision = revision + 1 RETURNING revision"
 
-# Say that passages went; and that what is left of them must be cleaned away.
+# Count a removal; mark that the file still contains removed text.
 REMOVED = "UPDATE state SET removals = removals + 1"
 UNCLEAN = f"UPDATE state SET unclean = {PAGES_UNCLEAN}"
 LATER = f"UPDATE state SET unclean = {UNCLEAN_YET} WHERE unclean <> {PAGES_UNCLEAN}"
@@ -133,11 +135,11 @@ WORDING = "INSERT INTO wording (row, packed) VALUES (?, ?)"
 LEXEMES = "INSERT INTO lexeme (rowid, lexemes) VALUES (?, ?)"
 ENTRIES = "INSERT INTO entries (conversation, keys) VALUES (?, ?)"
 
-# The words of a passage leave the full text, which must be told them; they stay in its pages until it is merged.
+# Removing a passage from the full text needs its words; they stay in its pages until it is merged.
 DROP_LEXEMES = "INSERT INTO lexeme (lexeme, rowid, lexemes) VALUES ('delete', ?, ?)"
 MERGE = "INSERT INTO lexeme (lexeme) VALUES ('optimize')"
 
-# Passages of conversations, with their words; `heads` only those that tell of the whole.
+# Passages of conversations with their words; HEADS only those that describe the whole conversation.
 WORDED = f"""
     SELECT passage.row, wording.packed FROM passage JOIN wording ON wording.row = passage.row
     WHERE passage.conversation IN {_LISTED}
@@ -147,14 +149,14 @@ LAST = (
     f"{WORDED} AND passage.row = (SELECT max(row) FROM passage WHERE conversation IN {_LISTED} AND head = 0)"
 )
 
-# By which rules one was read; whether any was by others than these.
+# The rules that a conversation was read by; whether any was read by others.
 RULES_OF = "SELECT rules FROM conversation WHERE row = ?"
 ANY_BY_OTHERS = "SELECT 1 FROM conversation WHERE NOT silent AND rules <> ?"
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationPart:
-    """What is put of one conversation; see HistoryIndex.put."""
+    """What to write for one conversation; see HistoryIndex.put."""
 
     conversation: IndexedConversation
     passages: Sequence[Passage]
@@ -164,21 +166,22 @@ class ConversationPart:
 
 
 def put(connection: sqlite3.Connection, pieces: Sequence[ConversationPart]) -> list[IndexedConversation]:
-    """The conversations with their rows; 0 where it was taken out meanwhile, and wasn't put."""
+    """Write the pieces; returns the conversations with their rows, 0 for one that was removed in the meantime."""
     (revision,) = connection.execute(REVISE).fetchone()
     return [_put(connection, piece, revision) for piece in pieces]
 
 
 def remove(connection: sqlite3.Connection, rows: Collection[int], *, at_once: bool) -> int:
-    """How many passages went. What sums these conversations up elsewhere goes as well."""
-    listed = json.dumps(sorted(rows))
+    """Remove conversations and the summaries about them elsewhere; returns the number of removed passages."""
+    row_list = json.dumps(sorted(rows))
     resolve(connection)
     connection.execute(
-        f"DELETE FROM leaf WHERE row IN (SELECT leaf FROM summed WHERE conversation IN {_LISTED})", (listed,)
+        f"DELETE FROM leaf WHERE row IN (SELECT leaf FROM summed WHERE conversation IN {_LISTED})",
+        (row_list,),
     )
-    passages = _empty(connection, listed)
-    gone = connection.execute(f"DELETE FROM conversation WHERE row IN {_LISTED}", (listed,)).rowcount
-    if gone:
+    passages = _empty(connection, row_list)
+    removed = connection.execute(f"DELETE FROM conversation WHERE row IN {_LISTED}", (row_list,)).rowcount
+    if removed:
         connection.execute(REVISE).fetchone()
         connection.execute(REMOVED)
         if at_once:
@@ -189,25 +192,25 @@ def remove(connection: sqlite3.Connection, rows: Collection[int], *, at_once: bo
 
 
 def is_unclean(connection: sqlite3.Connection) -> bool:
-    """Whether words that went may still be in the file."""
+    """Whether the file may still contain removed text."""
     return bool(connection.execute(HOW_UNCLEAN).fetchone()[0])
 
 
 def tidy(connection: sqlite3.Connection) -> None:
-    """What could wait is done after this transaction."""
+    """Mark postponed cleaning as due after this transaction."""
     if connection.execute(HOW_UNCLEAN).fetchone()[0] == UNCLEAN_YET:
         _scrub(connection)
 
 
 def _put(connection: sqlite3.Connection, piece: ConversationPart, revision: int) -> IndexedConversation:
-    known = _row_of(connection, piece.conversation)
-    if known is None and piece.conversation.row and not piece.anew:
+    existing = _row_of(connection, piece.conversation)
+    if existing is None and piece.conversation.row and not piece.anew:
         return replace(piece.conversation, row=0)
     values = to_row(piece.conversation)
-    if known is None:
+    if existing is None:
         row = connection.execute(INSERT, (revision, *values)).lastrowid or 0
     else:
-        row = known
+        row = existing
         (before,) = connection.execute(RULES_OF, (row,)).fetchone()
         connection.execute(UPDATE, (revision, *values, row))
         if piece.anew:
@@ -223,12 +226,12 @@ def _put(connection: sqlite3.Connection, piece: ConversationPart, revision: int)
 
 
 def _row_of(connection: sqlite3.Connection, conversation: IndexedConversation) -> int | None:
-    """Where the conversation is; None where it isn't any more, or not yet."""
+    """The row of the conversation; None if it was removed or isn't stored yet."""
     if conversation.row:
-        there = connection.execute(IS_THERE, (conversation.row,)).fetchone()
-        return conversation.row if there else None
-    found = connection.execute(ROW_OF, (to_row(conversation)[0],)).fetchone()
-    return None if found is None else int(found[0])
+        exists = connection.execute(IS_THERE, (conversation.row,)).fetchone()
+        return conversation.row if exists else None
+    record = connection.execute(ROW_OF, (to_row(conversation)[0],)).fetchone()
+    return None if record is None else int(record[0])
 
 
 def _add_passages(connection: sqlite3.Connection, row: int, passages: Sequence[Passage]) -> None:
@@ -246,7 +249,7 @@ def _add_passages(connection: sqlite3.Connection, row: int, passages: Sequence[P
 
 
 def _begin_anew(connection: sqlite3.Connection, row: int, *, left_out: bool) -> None:
-    """What is left out from now on leaves no word; what is only read again has most of its words again."""
+    """Remove all passages of a conversation; if it is left out from now on, its text is also cleaned away."""
     if _empty(connection, json.dumps([row])):
         connection.execute(REMOVED)
         if left_out:
@@ -254,30 +257,34 @@ def _begin_anew(connection: sqlite3.Connection, row: int, *, left_out: bool) -> 
 
 
 def _end_of_others(connection: sqlite3.Connection, before: str, rules: str) -> None:
-    """When the last one was read by the new rules: what the old ones let in leaves no word."""
+    """Clean the file after the last conversation was read by the new rules: text that only the old ones allowed
+    goes.
+    """
     if rules and before != rules and connection.execute(ANY_BY_OTHERS, (rules,)).fetchone() is None:
         _scrub(connection)
 
 
 def _make_place(connection: sqlite3.Connection, row: int, passages: Sequence[Passage]) -> None:
-    """What the new passages take the place of goes: the head, and the last one where that goes on."""
+    """Remove passages that the new ones replace: the head, and the last passage if the first new one continues it."""
     if any(passage.head for passage in passages):
         _drop_passages(connection, HEADS, json.dumps([row]))
     first = next((passage for passage in passages if not passage.head), None)
     if first is not None:
-        listed = json.dumps([row])
-        for _, packed in connection.execute(LAST, (listed, listed)).fetchall():
+        row_list = json.dumps([row])
+        for _, packed in connection.execute(LAST, (row_list, row_list)).fetchall():
             if _begin_alike(unpack(packed, head=False), first):
-                _drop_passages(connection, LAST, listed, listed)
+                _drop_passages(connection, LAST, row_list, row_list)
 
 
 def _begin_alike(one: Passage, other: Passage) -> bool:
-    firsts = [[(said.role, said.line, said.text) for said in each.utterances[:1]] for each in (one, other)]
+    firsts = [
+        [(step.role, step.line, step.text) for step in passage.utterances[:1]] for passage in (one, other)
+    ]
     return firsts[0] == firsts[1]
 
 
 def _empty(connection: sqlite3.Connection, listed: str) -> int:
-    """Take all out of conversations; how many passages."""
+    """Remove everything of the conversations except their rows; returns the number of passages."""
     passages = _drop_passages(connection, WORDED, listed)
     connection.execute(f"DELETE FROM entries WHERE conversation IN {_LISTED}", (listed,))
     connection.execute(f"DELETE FROM leaf WHERE met_in IN {_LISTED}", (listed,))

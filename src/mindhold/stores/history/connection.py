@@ -1,4 +1,7 @@
-"""The file of the history index: its schema, its connections, and conversations and passages as rows. All of it is derived."""
+"""The file of the history index: schema, connections, and the mapping of conversations and passages to rows.
+
+All its content is derived from transcripts.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ from mindhold.stores.sqlite_file import make_private, primary_code, transaction,
 from mindhold.stores.values import from_micros, from_optional_micros, to_micros
 
 VERSION = 2
-PAGES_UNCLEAN, LOG_UNCLEAN = 2, 1  # where words that went may still be
-UNCLEAN_YET = 3  # the same in pages, and there is time
+PAGES_UNCLEAN, LOG_UNCLEAN = 2, 1  # where removed text may still be
+UNCLEAN_YET = 3  # in pages too, but cleaning can wait
 
-# Rows of passages are never used twice, so that what is kept in memory of one never becomes another's.
+# Passage rows are never reused, so that cached data of one passage never applies to another.
 _TABLES = (
-    # `removals` counts how often conversations lost passages, from a number by chance on: no two files are taken for one.
+    # `removals` counts removals of passages. It starts at a random number, so that two files are never confused.
     """
     CREATE TABLE state (
         one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -91,7 +94,7 @@ _TABLES = (
         columnsize = 0
     )
     """,
-    # Eight bytes for each entry of a conversation, a row for each piece of it that was read.
+    # Eight bytes for each entry of a conversation, one row for each piece of it that was read.
     """
     CREATE TABLE entries (
         row INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -100,7 +103,7 @@ _TABLES = (
     ) STRICT
     """,
     "CREATE INDEX entries_conversation ON entries (conversation)",
-    # A summary that was met in one conversation about an entry, which was sought among all up to `sought`.
+    # A summary found in one conversation about an entry; entries up to the row `sought` were searched for it.
     """
     CREATE TABLE leaf (
         row INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -112,7 +115,7 @@ _TABLES = (
     """,
     "CREATE INDEX leaf_met_in ON leaf (met_in)",
     "CREATE INDEX leaf_sought ON leaf (sought)",
-    # The conversations that have the entry.
+    # The conversations that contain the entry of a summary.
     """
     CREATE TABLE summed (
         conversation INTEGER NOT NULL,
@@ -121,7 +124,7 @@ _TABLES = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE TABLE model (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT",
-    # `row` tells which are new since a process last looked.
+    # `row` shows which vectors are new since a process last looked.
     """
     CREATE TABLE vector (
         row INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -133,29 +136,29 @@ _TABLES = (
     "CREATE UNIQUE INDEX vector_of ON vector (passage, model)",
 )
 
-# What stands in the file that isn't SQLite's own; tables of the full text go with it.
+# All tables that aren't SQLite's own; those of the full text are dropped with it.
 _OTHERS = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """0 for a file in which nothing was made yet."""
+    """The schema version; 0 for an empty file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def make(connection: sqlite3.Connection) -> None:
-    """The tables, in the place of an earlier version's, all or nothing; what is current stays."""
+    """Create the tables in one transaction, replacing an earlier version's; a current schema stays."""
     with transaction(connection):
         if version_of(connection) >= VERSION:  # another process was quicker
             return
-        while found := connection.execute(f"{_OTHERS} ORDER BY sql LIKE 'CREATE VIRTUAL%' DESC").fetchone():
-            connection.execute(f'DROP TABLE "{found[0]}"')
+        while table := connection.execute(f"{_OTHERS} ORDER BY sql LIKE 'CREATE VIRTUAL%' DESC").fetchone():
+            connection.execute(f'DROP TABLE "{table[0]}"')
         for statement in _TABLES:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def empty() -> sqlite3.Connection:
-    """An index without anything, for who reads where there is none."""
+    """An empty index in memory, for reads without a file."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     make(connection)
     return connection
@@ -168,30 +171,32 @@ Identity = tuple[int, int] | None
 _MOST_IDLE = 4
 _PAGE_BYTES = 8192
 _LOG_BYTES = 16 << 20
-_CLEANING_MS = 2_000  # that readers are waited for
-_CLEANING_PAUSE = 60.0  # seconds after which it is tried again where it failed
+_CLEANING_MS = 2_000  # how long cleaning waits for readers
+_CLEANING_PAUSE = 60.0  # seconds until failed cleaning is tried again
 _UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 
 log = logging.getLogger(__name__)
 
 
 class HistoryFile:
-    """`most_pages` bounds the file."""
+    """The file of the index. `most_pages` limits its size."""
 
     def __init__(self, path: Path, *, busy_timeout_ms: int, most_pages: int | None) -> None:
         self.path = path.absolute()
         self._busy_timeout_ms = busy_timeout_ms
         self._most_pages = most_pages
-        self._lock = threading.Lock()  # of what follows
+        self._lock = threading.Lock()  # guards _identity and _idle
         self._identity: Identity = None
         self._idle: list[sqlite3.Connection] = []
         self._writing = threading.RLock()
         self._writer: sqlite3.Connection | None = None
         self._written: Identity = None
-        self._rewritten_from = self._waited_from = 0.0  # by monotonic(): not before, since it failed
+        self._rewritten_from = self._waited_from = (
+            0.0  # by monotonic(): earliest time of the next try after a failure
+        )
 
     def read(self, work: Work[T]) -> T:
-        """What `work` finds in one consistent view. Where there is no file, or a damaged one: in an empty index."""
+        """Run `work` on one consistent view; on an empty index if the file is missing or damaged."""
         for _ in range(2):
             identity = self._look()
             try:
@@ -201,8 +206,11 @@ class HistoryFile:
         return self._read_nothing(work)
 
     def write(self, work: Work[T]) -> T:
-        """Run `work` in a transaction. Raises StoreDamaged once after it made a damaged file anew: what the caller knew of
-        the index isn't so any more."""
+        """Run `work` in a transaction.
+
+        If the file is damaged it is deleted and StoreDamaged is raised once: what the caller knew of the
+        index is void.
+        """
         with self._writing:
             identity = _identity(self.path)
             try:
@@ -224,7 +232,7 @@ class HistoryFile:
                 ) from error
 
     def bytes_on_disk(self) -> int:
-        """With the log beside it."""
+        """The bytes of the file and its log."""
         total = 0
         for suffix in ("", "-wal"):
             with suppress(OSError):
@@ -232,7 +240,7 @@ class HistoryFile:
         return total
 
     def close(self) -> None:
-        """Idempotent; the next use opens it again."""
+        """Close all connections. Idempotent; the next use opens the file again."""
         with self._writing:
             writer, self._writer = self._writer, None
             if writer is not None:
@@ -246,7 +254,7 @@ class HistoryFile:
         if identity is None:
             return self._read_nothing(work)
         with translated(self.path):
-            connection, kept = self._reader()
+            connection, reusable = self._reader()
             try:
                 connection.execute("BEGIN")
                 version = version_of(connection)
@@ -255,12 +263,12 @@ class HistoryFile:
                 if version == VERSION:
                     return work(connection)
             except BaseException:
-                kept = False
+                reusable = False
                 raise
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                self._give_back(connection, identity if kept else None)
+                self._give_back(connection, identity if reusable else None)
         return self._read_nothing(work)
 
     def _read_nothing(self, work: Work[T]) -> T:
@@ -271,7 +279,7 @@ class HistoryFile:
             connection.close()
 
     def _reader(self) -> tuple[sqlite3.Connection, bool]:
-        """With whether it may be used again."""
+        """A connection for reading, and whether it may be reused."""
         with self._lock:
             if self._idle:
                 return self._idle.pop(), True
@@ -284,7 +292,7 @@ class HistoryFile:
             connection.close()
             if primary_code(error) not in _UNOPENED:
                 raise
-        # The disk or the folder may only be read: nobody can be writing.
+        # The disk or the folder is read-only: nobody can be writing.
         return self._connect(f"{self.path.as_uri()}?mode=ro&immutable=1", uri=True), False
 
     def _give_back(self, connection: sqlite3.Connection, identity: Identity) -> None:
@@ -295,7 +303,7 @@ class HistoryFile:
         connection.close()
 
     def _look(self) -> Identity:
-        """Which file is there now; connections to another one are let go."""
+        """The identity of the current file; connections to another one are closed."""
         identity = _identity(self.path)
         with self._lock:
             if identity == self._identity:
@@ -345,8 +353,10 @@ class HistoryFile:
         )
 
     def _clean(self, connection: sqlite3.Connection) -> None:
-        """What went may still be in gaps of pages, where SQLite leaves copies, and in the log until that is emptied, which
-        waits for readers. What fails now is done after a write a while later."""
+        """Remove deleted text from the gaps of pages (VACUUM) and from the log, which waits for readers.
+
+        What fails now is tried again after a later write.
+        """
         (unclean,) = connection.execute("SELECT unclean FROM state").fetchone()
         now = time.monotonic()
         if unclean in (0, UNCLEAN_YET) or (unclean == PAGES_UNCLEAN and now < self._rewritten_from):
@@ -366,12 +376,12 @@ class HistoryFile:
         connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
 
     def _discard(self, error: StoreDamaged, identity: Identity) -> bool:
-        """Remove the damaged file, unless somebody else was quicker; whether it is gone."""
+        """Delete the damaged file, unless another process already did; returns whether it is gone."""
         self.close()
         if identity is None or identity != _identity(self.path):
             return True
         log.warning("%s It is derived, and made anew.", error.message)
-        # On a disk that may only be read it stays, as it does on Windows while another has it open, and is read as empty.
+        # It stays on a read-only disk, and on Windows while another process has it open, and is then read as empty.
         for suffix in ("-wal", "-shm", ""):
             with suppress(OSError):
                 Path(f"{self.path}{suffix}").unlink()
@@ -380,10 +390,10 @@ class HistoryFile:
 
 def _identity(path: Path) -> Identity:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _too_new(path: Path) -> SchemaTooNew:
@@ -400,7 +410,9 @@ COLUMNS = (
 )
 
 _LEVEL = 3
-_LENGTH = struct.Struct("<I")  # of the lexemes in bytes: they come first, and are often wanted alone
+_LENGTH = struct.Struct(
+    "<I"
+)  # length of the lexemes in bytes: they come first, because they are often read alone
 _ROLES = {role.value: role for role in Role}
 
 
@@ -438,7 +450,7 @@ def to_row(conversation: IndexedConversation) -> tuple[Any, ...]:
 
 
 def from_row(row: Sequence[Any]) -> IndexedConversation:
-    """From the values of COLUMNS."""
+    """The conversation from the values of COLUMNS."""
     return IndexedConversation(
         row=row[0],
         file=Path(os.fsdecode(row[1])),
@@ -467,9 +479,12 @@ def from_row(row: Sequence[Any]) -> IndexedConversation:
 
 
 def pack(passage: Passage) -> bytes:
-    """Lexemes, then what was said, compressed together: the ones say most of the others."""
-    said = [[one.role, one.line, one.text, _micros(one.timestamp), *_rest(one)] for one in passage.utterances]
-    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    """Pack lexemes and utterances, compressed together because they share most words."""
+    steps = [
+        [step.role, step.line, step.text, _micros(step.timestamp), *_rest(step)]
+        for step in passage.utterances
+    ]
+    text = json.dumps(steps, ensure_ascii=False, separators=(",", ":"))
     lexemes = indexed(passage).encode()
     return _LENGTH.pack(len(lexemes)) + zlib.compress(
         lexemes + text.encode("utf-8", "surrogatepass"), level=_LEVEL
@@ -477,15 +492,15 @@ def pack(passage: Passage) -> bytes:
 
 
 def unpack(packed: bytes, *, head: bool) -> Passage:
-    """What pack() was given."""
+    """Unpack what pack() returned."""
     (length,) = _LENGTH.unpack_from(packed)
-    whole = zlib.decompress(memoryview(packed)[_LENGTH.size :])
-    said = json.loads(whole[length:].decode("utf-8", "surrogatepass"))
-    return Passage(tuple(_utterance(*one) for one in said), whole[:length].decode(), head)
+    content = zlib.decompress(memoryview(packed)[_LENGTH.size :])
+    steps = json.loads(content[length:].decode("utf-8", "surrogatepass"))
+    return Passage(tuple(_utterance(*step) for step in steps), content[:length].decode(), head)
 
 
 def lexemes_of(packed: bytes) -> str:
-    """The lexemes alone."""
+    """The lexemes of a packed passage."""
     (length,) = _LENGTH.unpack_from(packed)
     if not length:
         return ""
@@ -493,12 +508,12 @@ def lexemes_of(packed: bytes) -> str:
 
 
 def indexed(passage: Passage) -> str:
-    """The lexemes as the file takes them."""
+    """The lexemes in the form that the file stores."""
     return storable_text(passage.lexemes)
 
 
 def storable_text(text: str) -> str:
-    """Half of a surrogate pair, which JSON can hold and a database can't, becomes a question mark."""
+    """Replace unpaired surrogates, which JSON allows and a database doesn't, by question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

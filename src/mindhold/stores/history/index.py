@@ -1,4 +1,4 @@
-"""The index of past conversations in a file of its own. Contract: mindhold.ports.history.HistoryIndex."""
+"""The index of past conversations in an SQLite file. Contract: mindhold.ports.history.HistoryIndex."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 REVISION = "SELECT removals, revision FROM state"
 
-# What changed since, or all from the beginning.
+# Conversations that changed since a revision.
 CHANGED = f"SELECT {COLUMNS} FROM conversation WHERE revision > ?"
 
 ONE = f"SELECT {COLUMNS} FROM conversation WHERE row = ?"
@@ -38,7 +38,7 @@ OF_CONVERSATION = """
     WHERE passage.conversation = ? ORDER BY passage.head DESC, passage.row
 """
 
-# One, and those behind it of the same conversation.
+# A passage, and those after it in the same conversation.
 FROM_ONE = """
     SELECT passage.row, passage.head, wording.packed
     FROM passage JOIN wording ON wording.row = passage.row
@@ -51,7 +51,7 @@ LAST = """
     WHERE passage.row = (SELECT max(row) FROM passage WHERE conversation = ? AND head = 0)
 """
 
-# The index of endings gives the order, and it ends as soon as there are enough.
+# The index on `ended` gives the order, so that the query stops as soon as there are enough.
 UNEMBEDDED = """
     SELECT passage.row, passage.head, wording.packed
     FROM conversation CROSS JOIN passage ON passage.conversation = conversation.row
@@ -63,7 +63,7 @@ UNEMBEDDED = """
     ORDER BY conversation.ended DESC LIMIT ?
 """
 
-# What there is; the vectors are those of the model that embedded last.
+# Totals; the vectors are those of the model that embedded last.
 STOCK = """
     SELECT
         (SELECT count(*) FROM conversation WHERE NOT silent),
@@ -74,7 +74,7 @@ STOCK = """
 
 
 class SqliteHistory:
-    """Nothing is opened, or made, before it is used. `most_pages` bounds the file."""
+    """The index in a file that is opened, or created, on first use. `most_pages` limits its size."""
 
     withheld = False
 
@@ -93,8 +93,8 @@ class SqliteHistory:
 
     def conversation(self, row: int) -> IndexedConversation | None:
         def work(connection: sqlite3.Connection) -> IndexedConversation | None:
-            found = connection.execute(ONE, (row,)).fetchone()
-            return None if found is None else from_row(found)
+            record = connection.execute(ONE, (row,)).fetchone()
+            return None if record is None else from_row(record)
 
         return self._file.read(work)
 
@@ -120,7 +120,7 @@ class SqliteHistory:
             put,
         )
 
-        pieces = [ConversationPart(*one) for one in found]
+        pieces = [ConversationPart(*row) for row in found]
         return self._file.write(lambda connection: put(connection, pieces)) if pieces else []
 
     def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
@@ -138,7 +138,7 @@ class SqliteHistory:
                 self._file.write(tidy)
 
     def sharing(self, rows: Collection[int]) -> dict[int, int]:
-        from mindhold.stores.history.changes import sharing  # only who forgets asks
+        from mindhold.stores.history.changes import sharing  # only needed for forgetting
 
         return self._file.read(lambda connection: sharing(connection, rows)) if rows else {}
 
@@ -146,7 +146,9 @@ class SqliteHistory:
         from mindhold.stores.history.changes import is_unsought, resolve, summaries
 
         if self._file.read(is_unsought):
-            with suppress(StoreBusy, StoreFull, StoreReadOnly):  # what was found before is an answer too
+            with suppress(
+                StoreBusy, StoreFull, StoreReadOnly
+            ):  # the summaries found before are an answer too
                 self._file.write(resolve)
         return self._file.read(summaries)
 
@@ -166,25 +168,25 @@ class SqliteHistory:
         words, nearby = self._words, self._nearby
 
         def work(connection: sqlite3.Connection) -> list[PassageMatch]:
-            known = words.known(connection)
-            return nearby.nearest(connection, vector, model=model, among=among, limit=limit, known=known)
+            table = words.known(connection)
+            return nearby.nearest(connection, vector, model=model, among=among, limit=limit, known=table)
 
         return self._file.read(work)
 
     def passages(self, rows: Collection[int]) -> dict[int, Passage]:
-        listed = json.dumps(list(rows))
-        return dict(self._file.read(lambda connection: _passages(connection, BY_ROWS, listed)))
+        row_list = json.dumps(list(rows))
+        return dict(self._file.read(lambda connection: _passages(connection, BY_ROWS, row_list)))
 
     def passages_of(self, conversation: int) -> list[tuple[int, Passage]]:
         return self._file.read(lambda connection: _passages(connection, OF_CONVERSATION, conversation))
 
     def passages_from(self, passage: int, *, most: int) -> list[Passage]:
-        found = self._file.read(lambda connection: _passages(connection, FROM_ONE, passage, most))
-        return [one for _, one in found]
+        rows = self._file.read(lambda connection: _passages(connection, FROM_ONE, passage, most))
+        return [one for _, one in rows]
 
     def last_passage(self, conversation: int) -> Passage | None:
-        found = self._file.read(lambda connection: _passages(connection, LAST, conversation))
-        return found[0][1] if found else None
+        rows = self._file.read(lambda connection: _passages(connection, LAST, conversation))
+        return rows[0][1] if rows else None
 
     def unembedded(self, model: str, *, limit: int) -> dict[int, Passage]:
         return dict(self._file.read(lambda connection: _passages(connection, UNEMBEDDED, model, limit)))
@@ -217,25 +219,25 @@ class SqliteHistory:
         return Nearby()
 
     def _all(self, connection: sqlite3.Connection) -> list[IndexedConversation]:
-        """Those that are known to be unchanged aren't read again."""
+        """All conversations, the latest first; unchanged ones come from the cache."""
         removals, revision = connection.execute(REVISION).fetchone()
         with self._lock:
-            before, upto, known, ordered = self._listed
+            before, upto, by_row, ordered = self._listed
             if removals != before or revision < upto:
-                upto, known = -1, {}
+                upto, by_row = -1, {}
             if revision != upto:
                 changed = [from_row(row) for row in connection.execute(CHANGED, (upto,))]
-                known = {**known, **{one.row: one for one in changed}}
-                ordered = sorted(known.values(), key=_ended, reverse=True)
-                self._listed = removals, revision, known, ordered
+                by_row = {**by_row, **{conversation.row: conversation for conversation in changed}}
+                ordered = sorted(by_row.values(), key=_ended, reverse=True)
+                self._listed = removals, revision, by_row, ordered
             return list(ordered)
 
 
 def _passages(
     connection: sqlite3.Connection, statement: str, *values: str | int
 ) -> list[tuple[int, Passage]]:
-    found = connection.execute(statement, values)
-    return [(row, unpack(packed, head=bool(head))) for row, head, packed in found]
+    records = connection.execute(statement, values)
+    return [(row, unpack(packed, head=bool(head))) for row, head, packed in records]
 
 
 def _ended(conversation: IndexedConversation) -> tuple[float, int]:

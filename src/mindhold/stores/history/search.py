@@ -1,4 +1,4 @@
-"""Search in the history index: full text by BM25, and vectors as codes in memory."""
+"""Search in the history index: full text by BM25, and vectors by codes in memory."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
-_MOST_POSTINGS = 4_000_000  # kept from one search to the next, 8 bytes each
-_LOOKED_AT = 100  # passages at least, where fewer are wanted: words count once until then
+_MOST_POSTINGS = 4_000_000  # cached postings, 8 bytes each
+_LOOKED_AT = 100  # passages that are ranked at least: the first selection counts each word once
 _NONE: Rows = np.empty(0, np.int64)
 
-# How far the passages go in this view of the file, and how often some were taken away.
+# The last passage in this view of the file, and the number of removals.
 STATE = "SELECT removals, (SELECT coalesce(max(row), 0) FROM passage) FROM state"
 
-# Of each passage its conversation and its length, in one string: a tenth of the time that one result a row takes.
+# Conversation and length of each passage in one string: ten times as fast as one result row each.
 NUMBERS = """
     SELECT group_concat(row || ',' || conversation || ',' || length)
     FROM (SELECT row, conversation, length FROM passage WHERE row > ? ORDER BY row)
 """
 
-# The passages that have a lexeme, after one.
+# The passages with a lexeme, after a given one.
 POSTINGS = "SELECT group_concat(rowid) FROM lexeme WHERE lexeme MATCH ? AND rowid > ?"
 
-# What passages were packed into, of those that are there. CROSS JOIN keeps the order of the list.
+# The packed text of passages that exist. CROSS JOIN keeps the order of the list.
 PACKED = """
     SELECT wording.row, wording.packed
     FROM json_each(?) AS wanted CROSS JOIN wording ON wording.row = wanted.value
@@ -68,7 +68,7 @@ _UNKNOWN = PassageTable(-1, 0, np.zeros(1, np.int32), np.zeros(1, np.int32), 0, 
 
 
 class HistoryTextSearch:
-    """For many threads, each with its own connection. What they share is only ever replaced as a whole."""
+    """Full-text search for many threads, each with its own connection. Shared values are only replaced as a whole."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -85,30 +85,30 @@ class HistoryTextSearch:
         limit: int,
     ) -> list[PassageMatch]:
         """See HistoryIndex.search; the connection is in a read transaction."""
-        wanted = [lexeme for lexeme in dict.fromkeys(lexemes) if _is_indexed(lexeme)]
-        if not wanted or limit < 1 or (among is not None and not among):
+        searched = [lexeme for lexeme in dict.fromkeys(lexemes) if _is_indexed(lexeme)]
+        if not searched or limit < 1 or (among is not None and not among):
             return []
-        known = self.known(connection)
-        postings = [self._rows(connection, lexeme) for lexeme in wanted]
+        table = self.known(connection)
+        postings = [self._rows(connection, lexeme) for lexeme in searched]
         frequencies = [len(rows) for rows in postings]
-        within = [rows[: np.searchsorted(rows, len(known.lengths))] for rows in postings]
+        within = [rows[: np.searchsorted(rows, len(table.lengths))] for rows in postings]
         if among is not None:
-            admitted = admitted_by(known, among)
+            admitted = admitted_by(table, among)
             within = [rows[admitted[rows]] for rows in within]
         likely = best_by_text(
             within,
             frequencies=frequencies,
-            lengths=known.lengths,
-            average_length=known.average,
-            total=known.total,
+            lengths=table.lengths,
+            average_length=table.average,
+            total=table.total,
             limit=max(limit, _LOOKED_AT),
         )
         texts = self._lexemes(connection, likely)
-        counted = occurrences(dict(enumerate(texts.values())), wanted, rows=len(texts))
+        counted = occurrences(dict(enumerate(texts.values())), searched, rows=len(texts))
         rows = np.fromiter(texts, np.int64, len(texts))
-        scores = _bm25(counted, frequencies=frequencies, lengths=known.lengths[rows], known=known)
+        scores = _bm25(counted, frequencies=frequencies, lengths=table.lengths[rows], known=table)
         best = np.argsort(-scores, kind="stable")[:limit]
-        return [PassageMatch(int(rows[i]), int(known.conversations[rows[i]]), float(scores[i])) for i in best]
+        return [PassageMatch(int(rows[i]), int(table.conversations[rows[i]]), float(scores[i])) for i in best]
 
     def frequencies(self, connection: sqlite3.Connection, lexemes: Sequence[str]) -> dict[str, int]:
         """See HistoryIndex.frequencies."""
@@ -118,31 +118,31 @@ class HistoryTextSearch:
         }
 
     def known(self, connection: sqlite3.Connection) -> PassageTable:
-        """At least what the connection's view has."""
+        """The table of passages, with at least those in the connection's view."""
         removals, upto = connection.execute(STATE).fetchone()
         with self._lock:
-            known = self._known
-            if known.removals == removals and known.upto >= upto:
-                return known
-            if known.removals != removals:
-                known = _UNKNOWN
+            table = self._known
+            if table.removals == removals and table.upto >= upto:
+                return table
+            if table.removals != removals:
+                table = _UNKNOWN
                 self._postings, self._held = OrderedDict(), 0
-            found = connection.execute(NUMBERS, (known.upto,)).fetchone()[0]
-            self._known = _grown(known, removals, upto, found or "")
+            numbers = connection.execute(NUMBERS, (table.upto,)).fetchone()[0]
+            self._known = _grown(table, removals, upto, numbers or "")
             return self._known
 
     def _rows(self, connection: sqlite3.Connection, lexeme: str) -> Rows:
-        """The passages that have a lexeme, ascending; heads that were replaced may be among them."""
+        """The passages with a lexeme, ascending; may include replaced heads."""
         removals, upto = connection.execute(STATE).fetchone()
-        known = self._postings.get(lexeme)
-        if known is None or known.removals != removals:
-            known = _Posting(removals, 0, _NONE)
-        if known.upto >= upto:
-            return known.rows
-        found = connection.execute(POSTINGS, (f'"{lexeme}"', known.upto)).fetchone()[0]
-        rows = known.rows
-        if found:
-            rows = np.concatenate([rows, np.fromstring(found, dtype=np.int64, sep=",")])
+        posting = self._postings.get(lexeme)
+        if posting is None or posting.removals != removals:
+            posting = _Posting(removals, 0, _NONE)
+        if posting.upto >= upto:
+            return posting.rows
+        new_rows = connection.execute(POSTINGS, (f'"{lexeme}"', posting.upto)).fetchone()[0]
+        rows = posting.rows
+        if new_rows:
+            rows = np.concatenate([rows, np.fromstring(new_rows, dtype=np.int64, sep=",")])
         self._remember(lexeme, _Posting(removals, upto, rows))
         return rows
 
@@ -156,16 +156,16 @@ class HistoryTextSearch:
                 self._held -= len(dropped.rows)
 
     def _lexemes(self, connection: sqlite3.Connection, rows: Rows) -> dict[int, str]:
-        listed = f"[{','.join(map(str, rows.tolist()))}]"
-        return {row: lexemes_of(packed) for row, packed in connection.execute(PACKED, (listed,))}
+        row_list = f"[{','.join(map(str, rows.tolist()))}]"
+        return {row: lexemes_of(packed) for row, packed in connection.execute(PACKED, (row_list,))}
 
 
 def admitted_by(known: PassageTable, among: Collection[int]) -> npt.NDArray[np.bool_]:
-    """By passage: whether it is of one of the conversations."""
-    wanted = np.zeros(int(known.conversations.max(initial=0)) + 1, dtype=np.bool_)
+    """By passage: whether it belongs to one of the conversations."""
+    is_admitted = np.zeros(int(known.conversations.max(initial=0)) + 1, dtype=np.bool_)
     rows = np.fromiter(among, np.int64, len(among))
-    wanted[rows[(rows > 0) & (rows < len(wanted))]] = True
-    return wanted[known.conversations]
+    is_admitted[rows[(rows > 0) & (rows < len(is_admitted))]] = True
+    return is_admitted[known.conversations]
 
 
 def _grown(known: PassageTable, removals: int, upto: int, found: str) -> PassageTable:
@@ -192,32 +192,32 @@ def _bm25(
 
 
 def _is_indexed(lexeme: str) -> bool:
-    """Whether it can be one token of the index; anything else is found nowhere."""
+    """Whether it can be one token of the index; anything else has no matches."""
     return bool(lexeme) and all(c.isalnum() or "\ue000" <= c <= "\uefff" for c in lexeme)
 
 
 _EXACT_UP_TO = 200_000
 _FEWEST = 1024
 _LOADED_TOGETHER = 1_000
-_SPARE = 64  # heads and last passages that were replaced are still among the codes
+_SPARE = 64  # replaced heads and last passages still have codes
 
 MODEL = "SELECT number FROM model WHERE name = ?"
 NEW_MODEL = "INSERT OR IGNORE INTO model (name) VALUES (?)"
 
-# What came after, of a model.
+# The vectors of a model after a row.
 LOAD = "SELECT row, passage, code FROM vector WHERE row > ? AND model = ? ORDER BY row"
 
-# How far vectors go in this view, and how often passages were taken away.
+# The last vector in this view, and the number of removals.
 VECTOR_STATE = "SELECT removals, (SELECT coalesce(max(row), 0) FROM vector) FROM state"
 
-# Where a vector may be put: the passage is still there.
+# Stores a vector if its passage still exists.
 PUT = "INSERT OR REPLACE INTO vector (model, passage, code) SELECT ?, row, ? FROM passage WHERE row = ?"
 
 THERE = "SELECT row FROM passage WHERE row IN (SELECT value FROM json_each(?))"
 
 
 class HistoryVectorSearch:
-    """The codes of one model. For many threads, each with its own connection."""
+    """Vector search by the codes of one model, for many threads, each with its own connection."""
 
     def __init__(self) -> None:
         self._gate = ReadWriteLock()
@@ -241,7 +241,7 @@ class HistoryVectorSearch:
         limit: int,
         known: PassageTable,
     ) -> list[PassageMatch]:
-        """See HistoryIndex.nearest; `known` is at least what the connection's view has."""
+        """See HistoryIndex.nearest; `known` has at least the passages in the connection's view."""
         number = connection.execute(MODEL, (model,)).fetchone()
         if number is None or limit < 1 or (among is not None and not among):
             return []
@@ -261,8 +261,8 @@ class HistoryVectorSearch:
         if self._model != model or self._removals != removals:
             self._forget()
         cursor = connection.execute(LOAD, (self._upto, model))
-        while found := cursor.fetchmany(_LOADED_TOGETHER):
-            _, passages, codes = zip(*found, strict=True)
+        while records := cursor.fetchmany(_LOADED_TOGETHER):
+            _, passages, codes = zip(*records, strict=True)
             slots = [self._slots.setdefault(passage, len(self._slots)) for passage in passages]
             if len(self._slots) > self._capacity:
                 self._grow(max(len(self._slots), 2 * self._capacity))
@@ -289,20 +289,20 @@ class HistoryVectorSearch:
         mask = passages < len(known.conversations)
         if among is not None:
             mask[mask] = admitted_by(known, among)[passages[mask]]
-        found = self._codes.nearest(vector, mask, limit + _SPARE)
-        rows = passages[found.slots]
-        listed = f"[{','.join(map(str, rows.tolist()))}]"
-        there = {row for (row,) in connection.execute(THERE, (listed,))}
+        neighbours = self._codes.nearest(vector, mask, limit + _SPARE)
+        rows = passages[neighbours.slots]
+        row_list = f"[{','.join(map(str, rows.tolist()))}]"
+        existing = {row for (row,) in connection.execute(THERE, (row_list,))}
         matches = [
             PassageMatch(int(row), int(known.conversations[row]), float(cosine))
-            for row, cosine in zip(rows, found.cosines, strict=True)
-            if int(row) in there
+            for row, cosine in zip(rows, neighbours.cosines, strict=True)
+            if int(row) in existing
         ]
         return matches[:limit]
 
 
 def put_vectors(connection: sqlite3.Connection, vectors: Mapping[int, Vector], *, model: str) -> None:
-    """Within the caller's transaction."""
+    """Store vectors within the caller's transaction."""
     connection.execute(NEW_MODEL, (model,))
     (number,) = connection.execute(MODEL, (model,)).fetchone()
     connection.executemany(PUT, [(number, encode(vector)[1], row) for row, vector in vectors.items()])
