@@ -75,11 +75,12 @@ async def reconcile(engine: Engine, *, forgotten: Collection[str], deadline: flo
     if not stale and not any(EARLIER not in name for name in copy_sizes.keys() - names.keys()):
         return 0
     files = {conversation.file for conversation in conversations}
+    # Sessions whose files were moved.
     elsewhere = {
         (conversation.session_id, conversation.file.name)
         for conversation in conversations
         if not conversation.gone
-    }  # whose files were moved
+    }
     copies = [
         copy
         for copy in await asyncio.to_thread(engine.archive.all)
@@ -402,9 +403,7 @@ def _untried(rows: Sequence[IndexedConversation], room: ArchiveRoom) -> str:
 def _is_due(
     engine: Engine, one: IndexedConversation, copy: ArchivedTranscript | None, room: ArchiveRoom
 ) -> bool:
-    """Whether the file differs from its copy. A file that found no room waits until it grows or enough room is
-    free.
-    """
+    """Whether the file differs from its copy. One that found no room waits until it grows or enough room is free."""
     stat = one.file.stat()
     if copy is not None and (copy.size, copy.modified) == (stat.st_size, stat.st_mtime_ns):
         if one.archived != copy.size:

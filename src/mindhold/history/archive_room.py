@@ -72,9 +72,7 @@ class ArchiveRoom:
         return self._refused.get(one.row) == size and size > self.most - self.used
 
     def make(self, added: int, *, younger: IndexedConversation | None = None) -> bool:
-        """Evict the oldest copies until `added` more bytes fit, with `younger` only older copies. Return whether
-        they fit.
-        """
+        """Evict the oldest copies, all older than `younger`, until `added` bytes fit; return whether they do."""
         if self.used + added <= self.most:
             return True
         own = archive_name(younger) if younger else ""
@@ -97,9 +95,7 @@ class ArchiveRoom:
             self.used = sum(self._archive.sizes().values())
 
     def let_go(self, name: str) -> None:
-        """Remove a copy and its earlier versions. If the transcript is gone, remove the conversation from the
-        index too.
-        """
+        """Remove a copy and its earlier versions; if the transcript is gone, the conversation leaves the index."""
         self._archive.remove(name)
         for copy_name in [
             copy_name

@@ -376,9 +376,7 @@ class PastConversationView(Output):
 
 
 class UtteranceView(Output):
-    """Something that was said or done, and its line in the file. `suspicious` says why it looks like an
-    instruction to its reader.
-    """
+    """A step and its line in the file. `suspicious` says why it looks like an instruction to its reader."""
 
     line: int
     role: str  # USER, CLAUDE, TOOL, RESULT
@@ -428,9 +426,7 @@ class StretchView(Output):
 
 
 class ShowConversationInput(Input):
-    """A conversation by its id, a unique part of it or its file, shown from its beginning, after a line or
-    around one.
-    """
+    """A conversation by id, part of it or file, and where to start: at its beginning, after or around a line."""
 
     session: str
     around: int | None = Field(default=None, ge=1)

@@ -50,9 +50,7 @@ def safe_line(engine: Engine, text: str, longest: int) -> str:
 
 
 def first_safe_line(engine: Engine, *texts: str, longest: int) -> str:
-    """The first non-empty text that isn't withheld, as a safe line; a title still names a conversation whose
-    summary is withheld.
-    """
+    """The first text that isn't withheld, as a safe line: a title still names what has a withheld summary."""
     lines = [safe_line(engine, text, longest) for text in texts if text]
     return next((text for text in lines if text != WITHHELD), lines[0] if lines else "")
 
@@ -352,9 +350,7 @@ def _standing(verdict: ReaderVerdict, rows: Sequence[TranscriptRow]) -> tuple[st
 
 
 def _nearest(verdict: ReaderVerdict, rows: Sequence[TranscriptRow]) -> tuple[str, TranscriptRow] | None:
-    """The text on the line that the verdict names, else the one with most of the excerpt's words if those are
-    enough.
-    """
+    """The text on the line that the verdict names, else the one that shares enough of the excerpt's words."""
     words = content_words(verdict.excerpt)
     on_line = [row for row in rows if row.line == verdict.line]
     scored = [(len(words & content_words(row.content)), row) for row in on_line or rows]

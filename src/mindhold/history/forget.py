@@ -101,8 +101,7 @@ async def conversation_traces(engine: Engine, session: str, *, force: bool) -> C
 
 
 async def forget_conversation(engine: Engine, session: str, *, force: bool = False) -> ForgottenConversation:
-    """Remove a conversation. A second call finishes what an interrupted first one began, and nothing comes back
-    in between.
+    """Remove a conversation. A second call finishes an interrupted first one; nothing comes back in between.
 
     Raises NotFound, InvalidInput, Refused, StoreBusy if a capture or an index run takes too long.
     """
@@ -110,9 +109,7 @@ async def forget_conversation(engine: Engine, session: str, *, force: bool = Fal
     await _note(engine, first)
     try:
         captures = await _drop_captures(engine, first)
-        doomed = await _doomed(
-            engine, first.session_id, force=force
-        )  # including what was captured in the meantime
+        doomed = await _doomed(engine, first.session_id, force=force)  # with later captures
         receipt, unwritten = await _erased(engine, doomed)
         async with wait_for_index_turn(engine):
             copies = await asyncio.to_thread(_archived, engine, doomed.session_id, doomed.files)
@@ -169,8 +166,8 @@ async def unforget_conversation(engine: Engine, session: str) -> str:
 async def _session_named(engine: Engine, given: str) -> str:
     """Resolve a name to a session id, among existing conversations and those whose removal was begun."""
     _check_owner(engine)
-    wanted = given.strip()
-    folded = wanted.casefold()
+    session_name = given.strip()
+    folded = session_name.casefold()
     notes = await _notes(engine)
     for name, note in notes.items():
         if name.casefold() == folded:
@@ -181,9 +178,9 @@ async def _session_named(engine: Engine, given: str) -> str:
     try:
         conversation = await conversation_named(engine, given, silent=True)
     except NotFound:
-        if not session_ids and not await _is_known(engine, wanted):
+        if not session_ids and not await _is_known(engine, session_name):
             raise
-        session_ids = session_ids or {wanted}
+        session_ids = session_ids or {session_name}
     else:
         session_id = _whole(conversation.session_id, conversation.part_of)
         session_ids = {session_id} if is_exactly(given, conversation) else {*session_ids, session_id}
@@ -333,8 +330,8 @@ async def _drop_captures(engine: Engine, doomed: ConversationTraces) -> int:
     """Remove capture cursors and pending captures, after running captures are done."""
     dropped = 0
     for key in _capture_keys(engine, doomed):
-        async with wait_for_claim(engine, CURSOR_PREFIX + key) as mine:
-            if not mine:
+        async with wait_for_claim(engine, CURSOR_PREFIX + key) as is_ours:
+            if not is_ours:
                 raise StoreBusy("A capture of the conversation is under way.")
             if await engine.store.cursor(CURSOR_PREFIX + key) is not None:
                 await engine.store.set_cursor(CURSOR_PREFIX + key, None)
@@ -363,10 +360,10 @@ def _capture_keys(engine: Engine, doomed: ConversationTraces) -> list[str]:
 
 
 def _remove(engine: Engine, session_id: str, copies: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """Remove it from the index and the archive; returns the removed and the remaining counts. The caller holds
-    the index turn.
+    """Remove it from the index and the archive; returns the removed and the remaining counts.
 
-    A file whose name doesn't show its conversation keeps a silent row, so that it isn't read again.
+    A file whose name doesn't show its conversation keeps a silent row, so that it isn't read again. The
+    caller holds the index turn.
     """
     files = files_of(session_id, engine.history.conversations())
     rows = [conversation.row for conversation in files]
@@ -404,9 +401,7 @@ MOST_SHOWN = 50  # memories that are shown
 
 
 class ForgetConversationInput(Input):
-    """A conversation to forget. `preview` only shows what would go; `lift` allows a forgotten one to be indexed
-    again.
-    """
+    """A conversation to forget. `preview` only shows what would go; `lift` lets a forgotten one be indexed again."""
 
     session: str
     force: bool = False

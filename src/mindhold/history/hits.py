@@ -83,20 +83,19 @@ def asks_how(query: str) -> bool:
 def answer_statement(
     passages: Sequence[Sequence[IndexedStep]], wanted: Collection[str], *, how: bool
 ) -> AnswerStatement | None:
-    """Choose the utterance that answers, from passages in order of which the first is the hit; None if nothing
-    was said.
+    """Choose the utterance that answers from passages in order, the hit first; None if nothing was said.
 
     The assistant's statement of a result goes before the prompt that asked for it, unless it shares no word
     with the question and the question isn't `how`. Speech goes before tool calls, earlier before later.
     """
     best: tuple[float, AnswerStatement] | None = None
-    wanted_set = frozenset(wanted)
+    wanted_lexemes = frozenset(wanted)
     prompt: frozenset[str] = frozenset()
     for number, passage in enumerate(passages):
         for step in passage:
             if number and step.role not in (Role.USER, Role.CLAUDE):
                 continue  # in later passages only speech answers
-            own = wanted_set.intersection(lexemes(step.text[:LONGEST_LOOK]))
+            own = wanted_lexemes.intersection(lexemes(step.text[:LONGEST_LOOK]))
             prompt = own if step.role is Role.USER else prompt
             place, worth = _concluding(step, how=how)
             if worth and not own and not how:
@@ -275,9 +274,7 @@ def hits_from_index(
 
 
 def hits_from_period(engine: Engine, looked: LookupResult, reach: SearchedConversations) -> list[HistoryHit]:
-    """Conversations held in the period that the question names, newest first, from at most MOST_HELD sessions.
-    Blocks.
-    """
+    """Conversations held in the question's period, newest first, from at most MOST_HELD sessions. Blocks."""
     period = looked.asked.period
     if period is None:
         return []
@@ -335,13 +332,15 @@ def hit_at(
 def _of_ranked(
     engine: Engine, looked: LookupResult, one: RankedSession, reach: SearchedConversations, *, how: bool
 ) -> HistoryHit | None:
-    conversation, wanted = one.best.conversation, looked.asked.lexemes
+    conversation, question_lexemes = one.best.conversation, looked.asked.lexemes
     statement = _statement(engine, looked, one, how=how)
     if statement is None:
         return None  # nothing was said in it
     step = statement.said
-    excerpt = excerpt_of(engine, _spoken(step), wanted, place=statement.place)
-    file, line = (str(conversation.file), step.line) if step.line else _place_of_note(engine, one, wanted)
+    excerpt = excerpt_of(engine, _spoken(step), question_lexemes, place=statement.place)
+    file, line = (
+        (str(conversation.file), step.line) if step.line else _place_of_note(engine, one, question_lexemes)
+    )
     similarity = None if math.isnan(one.likeness) else engine.vector_source.similarity(one.likeness)
     return hit_at(
         engine,
@@ -363,12 +362,12 @@ def _statement(
 
     A head isn't part of the transcript, so it is used only if no passage has most of its words.
     """
-    wanted, best, row = frozenset(looked.asked.lexemes), one.best, one.best.row
+    question_lexemes, best, row = frozenset(looked.asked.lexemes), one.best, one.best.row
     if best.passage.head:
-        standing, in_passage = _standing(engine, one, wanted)
-        in_head = len(wanted.intersection(best.passage.lexemes.split()))
+        standing, in_passage = _standing(engine, one, question_lexemes)
+        in_head = len(question_lexemes.intersection(best.passage.lexemes.split()))
         if standing is None or (4 * in_passage < 3 * in_head and _says_more(best.conversation)):
-            return answer_statement([best.passage.utterances], wanted, how=False)
+            return answer_statement([best.passage.utterances], question_lexemes, how=False)
         row = standing
     present = looked.present
     window = _window(engine.history.passages_from(row, most=1 + MOST_FURTHER), further=how)
@@ -376,7 +375,7 @@ def _statement(
         [step for step in passage.utterances if present is None or not present.has(step, best.conversation)]
         for passage in window
     ]
-    return answer_statement(utterances, wanted, how=how)
+    return answer_statement(utterances, question_lexemes, how=how)
 
 
 def _standing(engine: Engine, one: RankedSession, wanted: frozenset[str]) -> tuple[int | None, int]:

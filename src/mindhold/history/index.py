@@ -30,9 +30,7 @@ LONGEST_PAUSE = 5.0  # seconds between two looks at the disk for questions
 _PAUSES = 20  # a look may take a twentieth of the time
 
 log = logging.getLogger(__name__)
-_looked: dict[
-    Path, tuple[float, float, int]
-] = {}  # by home: when it was checked, how long that took, bytes left
+_looked: dict[Path, tuple[float, float, int]] = {}  # by home: time of the check, its duration, bytes left
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +88,8 @@ async def _indexed(engine: Engine, limits: PassLimits, progress: Progress, *, ar
     started = monotonic()
     if not engine.settings.history.enabled or engine.history.withheld or engine.transcripts.withheld:
         return IndexReport()
-    with index_turn(engine.settings.home) as mine:
-        if not mine:
+    with index_turn(engine.settings.home) as is_ours:
+        if not is_ours:
             return IndexReport(busy=True)
         result = await _passed(engine, limits, progress)
         archive_trouble = await _follow_up(engine, result, archiving=archiving)
@@ -196,16 +194,13 @@ async def _passed(engine: Engine, limits: PassLimits, progress: Progress) -> Pas
 
 
 async def _follow_up(engine: Engine, done: PassProgress, *, archiving: bool) -> str:
-    """Remove what was forgotten in the meantime, archive what is new and queue its embedding. Returns archive
-    problems.
-    """
+    """Remove what was forgotten meanwhile, archive what is new and queue its embedding; returns archive problems."""
     if not done.touched:
         return ""
     trouble = ""
     forgotten = await forgotten_sessions(engine)
-    visible = [
-        conversation for conversation in done.touched.values() if not conversation.silent
-    ]  # silent rows only mark files that are not read again
+    # Silent rows only mark files that are not read again.
+    visible = [conversation for conversation in done.touched.values() if not conversation.silent]
     forgotten_rows = [
         conversation.row
         for conversation in visible
@@ -303,9 +298,7 @@ class MisreadView(Output):
 
 
 class IndexHistoryResult(Output):
-    """What an index pass did. `left` counts unread bytes; `busy`: another process is indexing, so nothing was
-    done.
-    """
+    """What an index pass did. `left` counts unread bytes; `busy`: another process indexes and nothing was done."""
 
     files: int
     conversations: int

@@ -69,9 +69,7 @@ T = TypeVar("T")
 
 
 async def run_in_own_thread(work: Callable[[Check], T]) -> T:
-    """Run `work` in the thread for transcripts, one at a time. If the caller is cancelled, `work` ends at its
-    next check.
-    """
+    """Run `work` in the transcripts' thread, one at a time; after a cancellation it ends at its next check."""
     ended = Event()
 
     def check() -> None:
@@ -138,7 +136,5 @@ def forgotten_named(given: str, names: Collection[str]) -> list[str]:
 
 
 def is_known_by_name(conversation: IndexedConversation, forgotten: Collection[str]) -> bool:
-    """Whether its file name or parent session shows that it is forgotten. Other programs' file names don't show
-    it.
-    """
+    """Whether its file name or parent session shows that it is forgotten; other programs' names don't."""
     return conversation.file.stem in forgotten or conversation.part_of in forgotten

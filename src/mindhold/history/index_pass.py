@@ -87,9 +87,8 @@ SECONDS_AT_ONCE = 2.0  # seconds after which a batch is written, however small
 HEADS_AT_ONCE = 200
 MOST_WARNINGS = 1_000
 
-Row = tuple[
-    IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool
-]  # an argument of HistoryIndex.put_many
+# An argument of HistoryIndex.put_many.
+Row = tuple[IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]
 log = logging.getLogger(__name__)
 _logged: set[tuple[Path, int]] = set()  # lines that were logged once; every pass meets them again
 
@@ -199,9 +198,7 @@ class IndexPass:
         return file.path.stem not in self._forgotten and file.part_of not in self._forgotten
 
     def _drop(self, known: dict[Path, IndexedConversation]) -> None:
-        """Remove forgotten and excluded conversations. Excluded files keep a silent row, so that they aren't
-        read again.
-        """
+        """Remove forgotten and excluded conversations; excluded files keep a silent row and aren't read again."""
         visible = [conversation for conversation in known.values() if not conversation.silent]
         removed = [
             conversation
@@ -441,9 +438,7 @@ class IndexPass:
         return followed is not None and not followed.restarted
 
     def _let_go(self, known: Iterable[IndexedConversation], *, there: Collection[Path]) -> None:
-        """Remove conversations whose file is gone; archived ones stay, marked as gone. Files on a missing disk
-        stay too.
-        """
+        """Remove conversations whose file is gone; archived ones stay as gone. A missing disk removes nothing."""
         requested_files = self._limits.files
         candidates = [
             conversation

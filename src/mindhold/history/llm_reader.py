@@ -117,9 +117,7 @@ class _Reader:
         self._read: set[tuple[int, int]] = set()
 
     async def read(self) -> None:
-        """Read wave by wave until there are enough answers. Raises ModelError, StoreError; findings until then
-        are kept.
-        """
+        """Read in waves until there are enough answers. Raises ModelError, StoreError; findings so far are kept."""
         waiting = await asyncio.to_thread(self._best)
         promising: list[_Judged] = []
         barren = 0
@@ -129,8 +127,10 @@ class _Reader:
             if not wave:
                 return
             before = len(self.findings)
-            judged = await self._judged(wave)
-            promising = sorted((one for one in judged if _is_promising(one)), key=lambda one: -one.relevance)
+            judgements = await self._judged(wave)
+            promising = sorted(
+                (one for one in judgements if _is_promising(one)), key=lambda one: -one.relevance
+            )
             barren = barren + 1 if len(self.findings) == before and not promising else 0
             if self._is_answered() or barren == BARREN:
                 return

@@ -21,13 +21,8 @@ LONGEST = 300  # characters
 _LONGEST_BEGINNING = 160  # characters of an output's beginning if it has a telling line too, or is a file
 _LOOKED_AT = 1_500  # characters of an output's beginning that are used
 _LONGEST_LINE = 1_000
-_FILES = (
-    "Read",
-    "NotebookRead",
-    "Grep",
-    "Glob",
-    "LS",
-)  # tools whose output is a file's content: only the file matters
+# Tools whose output is a file's content: only which file it is matters.
+_FILES = ("Read", "NotebookRead", "Grep", "Glob", "LS")
 _COMMANDS = ("Bash", "PowerShell")
 _NAMES = ("Error", "Exception", "anic", "atal")  # in a line that names an error
 _NAMED = LazyPattern(r"\s*(?:E\s+)?(?:[\w.$:]*(?:Error|Exception|[Pp]anic)\b[^\n:]{0,80}:|fatal:)")
@@ -52,9 +47,7 @@ def digest_of(begun: str, telling: str, *, tool: str) -> str:
 
 
 def _telling(text: str, *, failed: bool) -> str:
-    """The last line that names an error, as in tracebacks; for a failed result else the first line that mentions
-    one.
-    """
+    """The last line that names an error, as in tracebacks; of a failed result else the first that mentions one."""
     end = len(text)
     for _ in range(_MOST_TRIED):
         place = max(text.rfind(name, 0, end) for name in _NAMES)

@@ -221,9 +221,7 @@ def has_changed(one: IndexedConversation, file: ConversationFile) -> bool:
 
 
 def has_half_line(one: IndexedConversation, file: ConversationFile) -> bool:
-    """Whether its last line was incomplete when it was read, the file is finished by now, and that isn't
-    reported yet.
-    """
+    """Whether its last line was incomplete when read, nobody writes it any more, and that isn't reported yet."""
     is_reported = one.cursor.line + 1 in one.bad_lines or len(one.bad_lines) >= MOST_BAD
     return one.cursor.offset < one.size and not is_reported and _is_finished(file)
 
@@ -352,9 +350,7 @@ def prepare_in_process(
 def prepare_in_workers(
     tasks: Iterable[IndexTask], transcripts: Transcripts, rules: IndexRules, *, workers: int, check: Check
 ) -> Iterator[PreparedPiece]:
-    """Prepare in `workers` processes, the pieces of each file in order; continues in this process if they can't
-    run.
-    """
+    """Prepare in `workers` processes, each file's pieces in order; continues here if they can't run."""
     waiting = deque(_lots(tasks))
     under_way: dict[Future[list[PreparedPiece]], list[IndexTask]] = {}
     try:

@@ -28,11 +28,8 @@ from mindhold.text.timeframe import Timeframe, find_timeframe, parse_timeframe
 # Measured by benchmarks/history_quality.py on commits and the conversations that made them; quality is flat around each.
 WEIGHTS = Weights(saturation=1.2, length_share=0.5, period=1.0)
 AVERAGE_LENGTH = 300.0  # lexemes of an average passage
-FURTHER, FADING, MOST_FURTHER = (
-    0.3,
-    0.5,
-    5,
-)  # weight of a session's second passage, factor for each later one, and how many count
+# Weight of a session's second passage, factor for each later one, and how many count.
+FURTHER, FADING, MOST_FURTHER = 0.3, 0.5, 5
 FLOOR = 0.37  # share of the question's weight that a passage must have
 MEANT = 0.65  # score from which on meaning makes an answer without the words
 NEARLY = 0.75  # share of the question's words that make a text the question itself
@@ -443,9 +440,7 @@ class _Gathering:
         return self._heard([*matches, *near], {match.passage: match.score for match in near}), yardstick
 
     def _usual(self, vector: Vector, model: str) -> Cosines:
-        """The usual cosines of the question, from a sample of conversations: all of one person's are about
-        similar things.
-        """
+        """The question's usual cosines, from a sample: one person's conversations are all about similar things."""
         rows = sorted(self._reached)
         some = rows[:: max(1, len(rows) // SAMPLE)]
         near = self._index.nearest(vector, model=model, among=some, limit=MOST_SAMPLED)

@@ -376,9 +376,7 @@ class _Reader:
         return loaded.at(f"{name}-said", count if type(count) is int and count > 0 else loaded.count)
 
     async def _extracted(self, name: str, plan: ReadingPlan) -> ReadingPlan:
-        """The plan with the speech that the server extracts, or our own if it can't. Never uses text that isn't
-        ours.
-        """
+        """The plan with the speech that the server extracts, else our own. Never uses text that isn't ours."""
         try:
             answer = await self._call("rlm_exec", context_name=name, code=EXTRACT, timeout=EXEC_SECONDS)
         except RlmToolFailed as error:

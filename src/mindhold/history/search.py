@@ -156,9 +156,7 @@ def _reach(known: KnownConversations, place: ProjectSelection, besides: str | No
 
 
 async def _read(engine: Engine, query: str, looked: LookupResult) -> _Read:
-    """Let the configured readers read the candidates. If one fails completely, the next one reads in the
-    remaining time.
-    """
+    """Let the configured readers read the candidates; if one fails completely, the next has the remaining time."""
     settings = engine.settings
     selected = narrowed_to(looked, max(MOST_READ, settings.rlm.most_conversations))
     if not selected or not settings.history.by_model:
@@ -218,9 +216,7 @@ def _said(
     how: bool,
     limit: int,
 ) -> list[HistoryHit]:
-    """Hits from this machine's conversations: the reader's findings, then the index's best; all of a period if
-    only that is asked. Blocks.
-    """
+    """Hits from transcripts: the reader's findings, then the index's best; or all of a period. Blocks."""
     if looked.asked.only_time:
         return hits_from_period(engine, looked, reach)
     if reading is None:
@@ -326,12 +322,10 @@ class FindView(Output):
         examples=["/home/me/.claude/projects/-home-me-src-shop/488c5296.jsonl"],
     )
     line: int | None = Field(default=None, description="Line number.", examples=[15])
-    source: str = Field(
-        description="Its source.", examples=["transcript"]
-    )  # transcript, archive (its file is gone) or memory
-    agent: str = Field(
-        default="", description="The program whose transcript it is.", examples=["claude"]
-    )  # claude, codex, gemini or cursor; empty for a memory
+    # transcript, archive (its file is gone) or memory
+    source: str = Field(description="Its source.", examples=["transcript"])
+    # claude, codex, gemini or cursor; empty for a memory
+    agent: str = Field(default="", description="The program whose transcript it is.", examples=["claude"])
     memory_id: str | None = Field(default=None, description="Id of its memory.")
     memories: list[dict[str, str]] = Field(default_factory=list, description="Memories.")  # id, kind, content
 

@@ -154,9 +154,7 @@ async def _keep(
     def put() -> IndexedConversation:
         now = engine.history.conversation(conversation.row)
         if now is None:
-            return replace(
-                conversation, summary=told
-            )  # removed in the meantime: the summary is still returned
+            return replace(conversation, summary=told)  # removed in the meantime
         note = engine.transcripts.note(now.file) if not now.gone else ""
         note = redact(clean(note)).text if engine.settings.intake.redact else clean(note)
         head = head_of(now.title.text, told.text, note, LexemeCache())

@@ -213,12 +213,10 @@ class SessionView(Output):
     summary: str = Field(description="The summary.", examples=["The cookie lacked SameSite."])
     timestamp: datetime = Field(description="When it was said.", examples=["2026-11-16T10:30:00Z"])
     model: str | None = None
-    source: str = Field(
-        description="Its source.", examples=["transcript"]
-    )  # transcript, archive (its file is gone) or memory
-    agent: str = Field(
-        default="", description="The program whose transcript it is.", examples=["claude"]
-    )  # claude, codex, gemini or cursor; empty for a memory
+    # transcript, archive (its file is gone) or memory
+    source: str = Field(description="Its source.", examples=["transcript"])
+    # claude, codex, gemini or cursor; empty for a memory
+    agent: str = Field(default="", description="The program whose transcript it is.", examples=["claude"])
 
     @classmethod
     def of(cls, one: TimelineSession) -> SessionView:

@@ -33,9 +33,7 @@ _TRAILER = struct.Struct("<II")
 
 @dataclass(frozen=True, slots=True)
 class GzipMember:
-    """A gzip member: its offset and length in the archive, its header's length, and where its content starts in
-    the transcript.
-    """
+    """A gzip member: offset, length and header length in the archive, and the start of its content in the file."""
 
     at: int
     length: int

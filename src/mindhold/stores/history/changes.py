@@ -1,6 +1,4 @@
-"""Writes conversations to the history index and removes them; also the summaries and entries that conversations
-share.
-"""
+"""Writes conversations to the history index and removes them, with the summaries and entries they share."""
 
 from __future__ import annotations
 
@@ -64,10 +62,10 @@ def resolve(connection: sqlite3.Connection) -> None:
     """Look for each summary's entry in rows that weren't searched yet, within the caller's transaction."""
     (upto,) = connection.execute(UPTO).fetchone()
     together: dict[int, list[tuple[bytes, int]]] = {}
-    for sought, row, key in connection.execute(UNSOUGHT, (upto,)):
-        together.setdefault(sought, []).append((key, row))
-    for sought, leaves in together.items():
-        connection.executemany(SUMMED, _found(connection, sought, leaves))
+    for searched_upto, row, key in connection.execute(UNSOUGHT, (upto,)):
+        together.setdefault(searched_upto, []).append((key, row))
+    for searched_upto, leaves in together.items():
+        connection.executemany(SUMMED, _found(connection, searched_upto, leaves))
     if together:
         connection.execute(SOUGHT, (upto,))
 
@@ -257,9 +255,7 @@ def _begin_anew(connection: sqlite3.Connection, row: int, *, left_out: bool) -> 
 
 
 def _end_of_others(connection: sqlite3.Connection, before: str, rules: str) -> None:
-    """Clean the file after the last conversation was read by the new rules: text that only the old ones allowed
-    goes.
-    """
+    """Clean the file once no conversation is read by old rules: text that only those allowed goes."""
     if rules and before != rules and connection.execute(ANY_BY_OTHERS, (rules,)).fetchone() is None:
         _scrub(connection)
 

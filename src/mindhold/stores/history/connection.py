@@ -410,9 +410,7 @@ COLUMNS = (
 )
 
 _LEVEL = 3
-_LENGTH = struct.Struct(
-    "<I"
-)  # length of the lexemes in bytes: they come first, because they are often read alone
+_LENGTH = struct.Struct("<I")  # bytes of the lexemes, which come first: they are often read alone
 _ROLES = {role.value: role for role in Role}
 
 
