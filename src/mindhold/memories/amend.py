@@ -43,7 +43,7 @@ from mindhold.ports.store import Change, Connect, Enqueue, Keep, Put
 from mindhold.text.injection import suspicion
 
 AMEND_TRIES = 3
-WHATEVER = "*"  # stands for any state that a caller may have seen
+WHATEVER = "*"  # matches any state that a caller may have seen
 
 
 class AmendInput(Input):
@@ -90,10 +90,10 @@ NOT_CHANGED = frozenset(
 
 
 async def amend(engine: Engine, request: AmendInput, *, agent: str) -> Memory:
-    """The amended memory, tried again when somebody else changed it meanwhile.
+    """Amend a memory and return it; retried when somebody else changes the memory meanwhile.
 
-    Raises MemoryNotFound, InvalidInput, Refused, Conflict when another one says the same, Changed when it is not the
-    expected one.
+    Raises MemoryNotFound, InvalidInput, Refused, Conflict if another memory has the same content, and Changed if the
+    memory isn't in the expected state.
     """
     for _ in range(AMEND_TRIES):
         try:
@@ -104,9 +104,9 @@ async def amend(engine: Engine, request: AmendInput, *, agent: str) -> Memory:
 
 
 async def supersede(engine: Engine, request: AmendInput, *, agent: str) -> tuple[Memory, Memory]:
-    """The new memory and the old one, whose place and links it takes; the old one stays readable and counts less.
+    """Store a new memory that takes the place and the links of an old one; return both.
 
-    Raises what amend() raises, and InvalidInput when nothing would change.
+    The old memory stays readable and counts less. Raises what amend() raises, and InvalidInput if nothing would change.
     """
     for _ in range(AMEND_TRIES):
         try:
@@ -117,7 +117,7 @@ async def supersede(engine: Engine, request: AmendInput, *, agent: str) -> tuple
 
 
 async def _seen(engine: Engine, request: AmendInput, *, agent: str) -> Memory:
-    """The memory. Raises MemoryNotFound, and Changed for one that the caller hasn't seen as it is."""
+    """Return the memory. Raises MemoryNotFound, and Changed if it isn't in the state that the caller expects."""
     memory = await engine.store.get(request.id, viewer=agent)
     expected = None if request.expected is None else request.expected.partition("-")[0]
     if expected not in (None, WHATEVER, moment_of(memory)):
@@ -135,15 +135,15 @@ async def _supersede(engine: Engine, request: AmendInput, *, agent: str) -> tupl
             f"The memory {before.id} is {before.status}: nothing can take its place.",
             advice="Remember anew.",
         )
-    wanted = _amended(engine, before, request)
-    if wanted == before:
+    amended = _amended(engine, before, request)
+    if amended == before:
         raise InvalidInput("The new memory would be the same.", advice="Say what has changed.")
-    if wanted.status is Status.QUARANTINED:
+    if amended.status is Status.QUARANTINED:
         raise Refused("The new text reads like instructions to its reader.", advice="Put it as a statement.")
-    matrix = await engine.vector_source.embed([wanted.content])
+    matrix = await engine.vector_source.embed([amended.content])
     vector = await _vector(engine, before, before)
     before = await _latest(engine, before, agent=agent)
-    wanted = _amended(engine, before, request)
+    amended = _amended(engine, before, request)
     now = engine.clock()
     old = replace(
         before,
@@ -155,11 +155,11 @@ async def _supersede(engine: Engine, request: AmendInput, *, agent: str) -> tupl
         review=now,
     )
     new = replace(
-        wanted,
+        amended,
         id=engine.new_id(),
         created=now,
         updated=now,
-        occurred=wanted.occurred if request.occurred else now,
+        occurred=amended.occurred if request.occurred else now,
         supersedes=before.id,
         merged_from=(),
         verified=None,
@@ -177,9 +177,9 @@ async def _supersede(engine: Engine, request: AmendInput, *, agent: str) -> tupl
 
 
 def _goes_along(link: Link) -> bool:
-    """What upkeep found of the old text is looked for anew: only its own book can take it back."""
-    found = link.relation is Relation.CONTRADICTS and link.automatic
-    return link.relation is not Relation.SUPERSEDED_BY and not found
+    """Whether the new memory takes the link over. Contradictions that upkeep found are searched for anew."""
+    detected = link.relation is Relation.CONTRADICTS and link.automatic
+    return link.relation is not Relation.SUPERSEDED_BY and not detected
 
 
 def _moved(link: Link, old: str, new: str) -> Link:
@@ -207,20 +207,20 @@ async def _amend(engine: Engine, request: AmendInput, *, agent: str) -> Memory:
 async def amending(
     engine: Engine, before: Memory, request: AmendInput, *, agent: str
 ) -> tuple[Put, list[Change]]:
-    """What makes a memory the amended one, for a caller who applies it with other changes; the record comes first.
+    """Return the amended record, and all changes that store it, for a caller who applies them with other changes.
 
-    Raises Changed, and what amend() raises of a text that can't be.
+    The record is the first change. Raises Changed, and what amend() raises for an invalid text.
     """
     vector = await _vector(engine, before, _amended(engine, before, request))
-    kept = await engine.store.versions_of(before.id, latest=1)
+    versions = await engine.store.versions_of(before.id, latest=1)
     before = await _latest(engine, before, agent=agent)
     after = _amended(engine, before, request)
     now = engine.clock()
-    # An importance that somebody chose fades from now on.
+    # An importance that the caller chose decays from now on.
     faded = before.decayed if after.importance == before.importance else now
     after = replace(after, updated=now, review=now, decayed=faded)
-    number = kept[-1].number + 1 if kept else 1
-    # The record first: it tells when somebody was faster, before the version's number does.
+    number = versions[-1].number + 1 if versions else 1
+    # The record goes first: it detects a concurrent change before the version's number would collide.
     put = replace(indexed(engine, after, vector=vector), expected=before.updated)
     changes: list[Change] = [put, Keep(_version(before, number=number, after=after, by=agent))]
     if after.content != before.content:
@@ -229,10 +229,10 @@ async def amending(
 
 
 async def _latest(engine: Engine, before: Memory, *, agent: str) -> Memory:
-    """As it is now, after the time that a model took for its vector.
+    """Read the memory again, after the time that the model took to embed it.
 
-    What upkeep, an opinion or a contradiction made of it meanwhile is no update, and stays. Only between this look and the
-    writing that follows it can such a change still be lost. Raises Changed for an update.
+    Changes by upkeep, by feedback or by a contradiction in the meantime are not updates, and are kept. Such a change is
+    lost only if it happens between this read and the write that follows. Raises Changed after an update.
     """
     latest = await engine.store.get(before.id, viewer=agent)
     if latest.updated != before.updated:
@@ -303,7 +303,7 @@ def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
         tokens=count_tokens(text),
         status=status,
         trust=_trust(memory, quarantined=quarantined),
-        verified=memory.verified if same else None,  # that was found of the old text
+        verified=memory.verified if same else None,  # was derived from the old text
         examined=memory.examined if same else None,
     )
 
@@ -321,17 +321,17 @@ def _version(before: Memory, *, number: int, after: Memory, by: str) -> Version:
         "amended": after.updated,
         "amended_by": by,
     }
-    kept = {item.name: getattr(before, item.name) for item in fields(Version) if item.name not in own}
-    return Version(**own, **kept)
+    inherited = {item.name: getattr(before, item.name) for item in fields(Version) if item.name not in own}
+    return Version(**own, **inherited)
 
 
 REWRITE_TRIES = 5
 
 
 async def rewrite(engine: Engine, memory_id: str, change: Callable[[Memory], Memory], *, agent: str) -> None:
-    """Change the record as it is now, and again when somebody else changed it meanwhile; its content stays.
+    """Apply `change` to the current record, again if somebody else changed it meanwhile; the content stays the same.
 
-    Raises MemoryNotFound, and Changed where others never let go of it.
+    Raises MemoryNotFound, and Changed if every attempt collides with another change.
     """
     model = engine.vector_source.model
     for _ in range(REWRITE_TRIES):
@@ -352,9 +352,9 @@ async def rewrite(engine: Engine, memory_id: str, change: Callable[[Memory], Mem
 async def made_of(
     engine: Engine, memory_id: str, sources: Sequence[str], *, agent: str, trust: float = 1.0
 ) -> None:
-    """Say that it was made of these as well, and trust it no more than that.
+    """Add `sources` to the memories that this one was merged from, and lower its trust to at most `trust`.
 
-    Who erases one of them erases it too. Raises MemoryNotFound, Changed.
+    Erasing one of the sources then erases this memory too. Raises MemoryNotFound, Changed.
     """
     await rewrite(
         engine,
@@ -385,13 +385,13 @@ async def _run_amend(context: Context, request: AmendInput) -> AmendResult:
         LONG_NOTICE if request.content is not None and is_long(memory) else "",
         await update_documents(context.engine, [memory]),
     )
-    shown = await shown_memory(context, memory)
+    view = await shown_memory(context, memory)
     return AmendResult(
         id=memory.id,
         previous_id=previous,
-        memory=shown.memory,
+        memory=view.memory,
         notice=" ".join(filter(None, notices)),
-        etag=shown.etag,
+        etag=view.etag,
     )
 
 

@@ -41,7 +41,7 @@ _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 
 @dataclass(frozen=True, slots=True)
 class MemoryAnswer:
-    """An answer; [1] in it is the first of `cited`. `model` is None where it was put together from sentences."""
+    """An answer; [1] in it is the first of `cited`. `model` is None if the answer is made of stored sentences."""
 
     answer: str
     cited: tuple[Hit, ...]
@@ -53,16 +53,19 @@ class MemoryAnswer:
 async def ask(
     engine: Engine, question: str, *, agent: str, scope: str | None, limit: int, model: LanguageModel | None
 ) -> MemoryAnswer:
-    """Raises InvalidInput, ScopeNotFound and the store's errors; a model that fails is done without."""
-    found = await recall(engine, RecallInput(query=question, scope=scope, limit=limit), agent=agent)
-    hits, notice = found.hits, found.notice
+    """Answer a question from the memories that recall finds; without the model if the model fails.
+
+    Raises InvalidInput, ScopeNotFound and the store's errors.
+    """
+    recalled = await recall(engine, RecallInput(query=question, scope=scope, limit=limit), agent=agent)
+    hits, notice = recalled.hits, recalled.notice
     if not hits:
         return MemoryAnswer(NOTHING, (), 0, notice=notice)
     if model is not None:
         try:
-            asked = redact(question).text if engine.settings.intake.redact else question
+            redacted_question = redact(question).text if engine.settings.intake.redact else question
             asking = metered(engine, model, purpose=SPENDING_ASK)
-            answer = await _by_model(asking, asked, hits)
+            answer = await _by_model(asking, redacted_question, hits)
         except ModelError as error:
             notice = f"{notice} The model gave no answer: {error}".strip()
         else:
@@ -74,33 +77,33 @@ async def ask(
 
 
 def extract(question: str, hits: Sequence[Hit]) -> tuple[str, tuple[Hit, ...]]:
-    """The sentences that say most of what was asked, each with its citation, best first."""
-    wanted = set(query_lexemes(question)) - stop_lexemes()
+    """Return the sentences that share most words with the question, each with its citation, best first."""
+    question_words = set(query_lexemes(question)) - stop_lexemes()
     scored: list[tuple[float, int, int, str]] = []
     for number, hit in enumerate(hits):
         for place, sentence in enumerate(_sentences(hit.content)):
-            said = set(lexemes(sentence))
-            share = len(wanted & said) / len(wanted) if wanted else 0.0
+            sentence_words = set(lexemes(sentence))
+            share = len(question_words & sentence_words) / len(question_words) if question_words else 0.0
             scored.append((-(hit.score * (0.5 + share)), number, place, sentence))
-    chosen: list[tuple[int, str]] = []
+    selection: list[tuple[int, str]] = []
     seen: set[frozenset[str]] = set()
     best = min(scored)[0]
     for score, number, _, sentence in sorted(scored):
         words = frozenset(lexemes(sentence))
-        if len(chosen) == MOST_SENTENCES or score > best / 2:  # the rest says less than half as much
+        if len(selection) == MOST_SENTENCES or score > best / 2:  # the rest matches less than half as well
             break
         if words not in seen:
             seen.add(words)
-            chosen.append((number, sentence))
-    order = list(dict.fromkeys(number for number, _ in chosen))
-    lines = [f"{sentence} [{order.index(number) + 1}]" for number, sentence in chosen]
+            selection.append((number, sentence))
+    order = list(dict.fromkeys(number for number, _ in selection))
+    lines = [f"{sentence} [{order.index(number) + 1}]" for number, sentence in selection]
     return "\n".join(lines), tuple(hits[number] for number in order)
 
 
 async def _by_model(model: Metered, question: str, hits: Sequence[Hit]) -> tuple[str, tuple[Hit, ...]] | None:
-    """The answer and what it cites; None when it cites nothing that there is."""
-    shown, prompt = _prompt(question, hits)
-    about = [hit.memory.id for hit in hits[:shown]]
+    """Return the answer and the hits that it cites; None if it cites no existing hit."""
+    prompt_size, prompt = _prompt(question, hits)
+    about = [hit.memory.id for hit in hits[:prompt_size]]
     answer = await model.complete(prompt, system=SYSTEM, most_tokens=MOST_ANSWER_TOKENS, memories=about)
     answer = answer.strip()
     if answer.strip("[]. ").upper() == UNKNOWN:
@@ -109,15 +112,18 @@ async def _by_model(model: Metered, question: str, hits: Sequence[Hit]) -> tuple
 
     def renumbered(match: re.Match[str]) -> str:
         numbers = [int(number) - 1 for number in match[1].split(",")]
-        known = [number for number in numbers if 0 <= number < shown]
-        return "".join(f"[{order.setdefault(number, len(order) + 1)}]" for number in known)
+        valid_numbers = [number for number in numbers if 0 <= number < prompt_size]
+        return "".join(f"[{order.setdefault(number, len(order) + 1)}]" for number in valid_numbers)
 
     answer = _CITED.sub(renumbered, answer)
     return (answer, tuple(hits[number] for number in order)) if order else None
 
 
 def _prompt(question: str, hits: Sequence[Hit]) -> tuple[int, str]:
-    """How many of the hits are in it, and the prompt. A line of JSON can't end the quotation that it stands in."""
+    """Return how many hits fit into the prompt, and the prompt.
+
+    Each hit is one line of JSON, so its text can't end the quotation.
+    """
     lines: list[str] = []
     room = MOST_PROMPT_TOKENS
     for number, hit in enumerate(hits, 1):
@@ -177,7 +183,7 @@ class AskResult(Output):
 
 async def _ask(context: Context, request: AskInput) -> AskResult:
     """Answer a question from memory, with citations."""
-    told = await ask(
+    answer = await ask(
         context.engine,
         request.question,
         agent=context.agent,
@@ -186,7 +192,7 @@ async def _ask(context: Context, request: AskInput) -> AskResult:
         model=context.model or context.engine.llm,
     )
     return AskResult(
-        answer=told.answer,
+        answer=answer.answer,
         citations=[
             Citation(
                 id=hit.memory.id,
@@ -195,12 +201,12 @@ async def _ask(context: Context, request: AskInput) -> AskResult:
                 kind=hit.memory.kind,
                 tags=list(hit.memory.tags),
             )
-            for hit in told.cited
+            for hit in answer.cited
         ],
-        found=told.found,
-        rung="extractive" if told.model is None else "model",
-        model=told.model,
-        notice=told.notice,
+        found=answer.found,
+        rung="extractive" if answer.model is None else "model",
+        model=answer.model,
+        notice=answer.notice,
     )
 
 

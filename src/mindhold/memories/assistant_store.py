@@ -1,4 +1,4 @@
-"""The store operation of the assistant contract: finds out the scope and the kind of what is stored."""
+"""The store operation of the assistant contract: decides the scope and the kind of what is stored."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from mindhold.text.keywords import hashtags
 from mindhold.text.profile_facts import find_profile_fact, split_profile_sentences
 from mindhold.text.redaction import redact
 
-GENERAL = "general"  # the kind of scope that an assistant makes by storing into it
+GENERAL = "general"  # the kind of a scope that an assistant creates by storing into it
 
 
 class SourceKind(StrEnum):
-    """Where something is from, which decides what becomes of it; whatever else a caller says, it is a note."""
+    """Where a text comes from, which decides how it is stored; any other source makes it a note."""
 
     CONVERSATION = "conversation"
     SUMMARY = "summary"
@@ -40,28 +40,28 @@ class SourceKind(StrEnum):
 async def scope_for(
     engine: Engine, text: str, tags: tuple[str, ...], *, scope: str | None, create: bool = False
 ) -> ScopeChoice:
-    """The scope that is named, whatever the case of its name; else the one that the text belongs to.
+    """Return the named scope, ignoring case, or else the scope that the text belongs to.
 
-    Raises ScopeNotFound, Refused for one that is deactivated, InvalidInput for a name that can't be one.
+    Raises ScopeNotFound, Refused for a deactivated scope, InvalidInput for an invalid name.
     """
     if scope is not None:
-        named = await open_project(engine, scope, create=create, writing=True, kind=GENERAL)
-        return ScopeChoice(named.name)
-    found = choose_scope(text, tags, scopes=await engine.store.scopes(), active=engine.settings.scope)
-    return replace(found, scope=(await open_project(engine, found.scope, writing=True)).name)
+        project = await open_project(engine, scope, create=create, writing=True, kind=GENERAL)
+        return ScopeChoice(project.name)
+    choice = choose_scope(text, tags, scopes=await engine.store.scopes(), active=engine.settings.scope)
+    return replace(choice, scope=(await open_project(engine, choice.scope, writing=True)).name)
 
 
 def states_profile(text: str) -> bool:
-    """Whether every sentence of it plainly says something of the person who speaks."""
-    said = split_profile_sentences(text)
-    return bool(said) and all(find_profile_fact(one) is not None for one in said)
+    """Whether every sentence plainly states something about the person who speaks."""
+    sentences = split_profile_sentences(text)
+    return bool(sentences) and all(find_profile_fact(sentence) is not None for sentence in sentences)
 
 
 MESSAGES, NOTES, SUMMARIES, PROFILE = "messages", "notes", "summaries", "profile_facts"
 
 
 async def by_source(engine: Engine, where: Filter) -> dict[str, int]:
-    """Messages (a long one once), summaries, facts of the profile; all else are notes."""
+    """Count messages (a long one once), summaries and profile facts; everything else is a note."""
     sources = await engine.store.tally(where, "source")
     messages = await engine.store.count(replace(where, turns=True))
     summaries, profile = (sources.get(source, 0) for source in (SourceKind.SUMMARY, SourceKind.PROFILE))
@@ -132,25 +132,25 @@ async def _store(context: Context, request: StoreInput) -> StoreResult:
     unfiled = not (source or tags or request.scope)
     if source == SourceKind.PROFILE or (unfiled and states_profile(request.content)):
         return await _learned(context, request)
-    found = await scope_for(
+    choice = await scope_for(
         context.engine, request.content, tags, scope=request.scope, create=request.create_scope
     )
     if source == SourceKind.CONVERSATION:
-        return await _logged(context, request, found, tags)
-    told = source == SourceKind.SUMMARY
+        return await _logged(context, request, choice, tags)
+    is_summary = source == SourceKind.SUMMARY
     remembered = await REMEMBER.run(
         context,
         RememberInput(
             content=request.content,
-            kind=Kind.CONTEXT if told else Kind.NOTE,
-            scope=found.scope,
+            kind=Kind.CONTEXT if is_summary else Kind.NOTE,
+            scope=choice.scope,
             tags=list(tags),
-            source="" if source == SourceKind.NOTE else source if told else request.source,
+            source="" if source == SourceKind.NOTE else source if is_summary else request.source,
             dialect=request.dialect,
             conversation=request.conversation,
         ),
     )
-    return _answer(remembered, "summary" if told else "note", found)
+    return _answer(remembered, "summary" if is_summary else "note", choice)
 
 
 STORE = operation(
@@ -166,19 +166,19 @@ STORE = operation(
 async def _logged(
     context: Context, request: StoreInput, found: ScopeChoice, tags: tuple[str, ...]
 ) -> StoreResult:
-    named = session_name(context.engine, request.conversation)
+    session = session_name(context.engine, request.conversation)
     message = message_request(
         context.engine,
         request.speaker,
         request.content,
         project=found.scope,
-        conversation=named or context.conversation,
+        conversation=session or context.conversation,
     )
     message = await at_end(context.engine, message, tags=list(tags), source=SourceKind.CONVERSATION.value)
     result = await write(context.engine, message, agent=context.agent, verbatim=Verbatim())
     memory = result.stored_memory()
-    if named and named != context.conversation:  # the interface notes the call's own conversation
-        note_call(context.engine, named, CallActivity(STORE_NAME, stored=(memory.id,)), agent=context.agent)
+    if session and session != context.conversation:  # the interface notes the call's own conversation
+        note_call(context.engine, session, CallActivity(STORE_NAME, stored=(memory.id,)), agent=context.agent)
     return StoreResult(
         outcome="stored",
         created=True,
@@ -195,7 +195,7 @@ async def _logged(
 
 
 async def _learned(context: Context, request: StoreInput) -> StoreResult:
-    """As entries of the profile. What it is filed under is the profile's own affair."""
+    """Store the text as profile entries; the profile decides what they are filed under."""
     conversation = request.conversation or context.conversation
     learned = await learn(context.engine, request.content, agent=context.agent, conversation=conversation)
     first = learned.memories[0]
@@ -226,7 +226,7 @@ async def _learned(context: Context, request: StoreInput) -> StoreResult:
 
 
 def _answer(told: RememberResult, stored_as: Literal["summary", "note"], found: ScopeChoice) -> StoreResult:
-    assert told.outcome in ("stored", "duplicate", "noise")  # a failure was raised
+    assert told.outcome in ("stored", "duplicate", "noise")  # failures were raised before
     return StoreResult(
         outcome=told.outcome,
         created=told.created,

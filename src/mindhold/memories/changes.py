@@ -1,4 +1,4 @@
-"""What was written or changed lately and how far jobs are, as far as one caller may see it."""
+"""Recently written or changed memories and the progress of jobs, limited to what the caller may see."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from mindhold.projects.reindex import Stage, may_see, stage_of
 from mindhold.projects.storage import ask_reachable
 
 MOST_JOBS = 100
-NEWEST = 50  # among which those are looked for that have ended
+NEWEST = 50  # ended jobs are searched among so many of the newest
 UNDER_WAY = (JobState.WAITING, JobState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """A job as it is told."""
+    """A job with its stage and progress."""
 
     job: Job
     stage: Stage
@@ -39,9 +39,9 @@ class JobProgress:
 
     @property
     def scope(self) -> str | None:
-        """The one that it is about, if it is about one alone."""
-        found = self.job.payload.get(SCOPE_KEY)
-        return found if isinstance(found, str) else None
+        """The scope that the job works on; None if it isn't limited to one."""
+        scope_name = self.job.payload.get(SCOPE_KEY)
+        return scope_name if isinstance(scope_name, str) else None
 
 
 async def changed_memories(
@@ -53,17 +53,20 @@ async def changed_memories(
     limit: int,
     before: PagePosition | None = None,
 ) -> list[Memory]:
-    """Those that were written or updated since then and are recalled, the latest `limit` of them first; or of those before.
+    """Return memories that were written or updated since then, latest first, at most `limit`.
 
-    Those of all scopes unless a project is named. Raises ScopeNotFound, and the store's errors.
+    `before` continues an earlier page. All scopes are searched unless a project is named. Raises ScopeNotFound, and the
+    store's errors.
     """
-    named = () if project is None else ((await open_project(engine, project)).name,)
+    project_scopes = () if project is None else ((await open_project(engine, project)).name,)
 
     async def ask(scopes: tuple[str, ...]) -> list[Memory]:
-        where = Filter(viewer=agent, scopes=named or scopes, changed=since, minimum_trust=LEAST_TRUST)
+        where = Filter(
+            viewer=agent, scopes=project_scopes or scopes, changed=since, minimum_trust=LEAST_TRUST
+        )
         return await engine.store.find(where, order=Order.CHANGED, limit=limit, after=before)
 
-    return await ask(named) if named else (await ask_reachable(engine, ask))[0]
+    return await ask(project_scopes) if project_scopes else (await ask_reachable(engine, ask))[0]
 
 
 async def jobs_now(
@@ -75,20 +78,20 @@ async def jobs_now(
     since: datetime,
     known: Collection[str] = (),
 ) -> list[JobProgress]:
-    """Those that the caller may know of: under way, `known`, or of the newest that have ended since then.
+    """Return the jobs that the caller may see: running or waiting, `known`, and newest ones that ended since then.
 
     Raises ScopeNotFound, and the store's errors.
     """
     scope = None if project is None else (await open_project(engine, project)).name
     under_way = await engine.store.jobs(states=UNDER_WAY, limit=MOST_JOBS)
     ended = [job for job in await engine.store.jobs(limit=NEWEST) if job.finished and job.finished >= since]
-    found: dict[str, Job] = {job.id: job for job in (*under_way, *ended)}
+    jobs: dict[str, Job] = {job.id: job for job in (*under_way, *ended)}
     for job_id in known:
-        if job_id not in found:
+        if job_id not in jobs:
             with suppress(JobNotFound):
-                found[job_id] = await engine.store.job(job_id)
-    seen = [job for job in found.values() if may_see(job, scope=scope, agent=agent, owner=owner)]
-    return await _told(engine, sorted(seen, key=lambda job: (job.created, job.id)))
+                jobs[job_id] = await engine.store.job(job_id)
+    visible = [job for job in jobs.values() if may_see(job, scope=scope, agent=agent, owner=owner)]
+    return await _told(engine, sorted(visible, key=lambda job: (job.created, job.id)))
 
 
 async def _told(engine: Engine, jobs: Sequence[Job]) -> list[JobProgress]:
@@ -102,26 +105,28 @@ async def _told(engine: Engine, jobs: Sequence[Job]) -> list[JobProgress]:
 async def _progress(engine: Engine, jobs: Sequence[Job]) -> dict[str, Progress]:
     if len(jobs) > 1:
         return await all_progress(engine)
-    return {job.id: told for job in jobs if (told := await progress_of(engine, job.id)) is not None}
+    return {job.id: progress for job in jobs if (progress := await progress_of(engine, job.id)) is not None}
 
 
-LONGEST = 500  # characters of a memory that are told
+LONGEST = 500  # longest excerpt of a memory, in characters
 MOST = 500
 
 
 class Topic(StrEnum):
-    """What one listens to."""
+    """What a listener subscribes to."""
 
     MEMORIES = "memories"
     JOBS = "jobs"
 
 
 def _split(value: Any) -> Any:
-    """Several may be named in one word, by commas."""
-    given = [value] if isinstance(value, str) else value
-    if not isinstance(given, list):
-        return given
-    return [part.strip() for one in given for part in (one.split(",") if isinstance(one, str) else [one])]
+    """Split strings at commas, so that one value can name several."""
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list):
+        return values
+    return [
+        part.strip() for item in values for part in (item.split(",") if isinstance(item, str) else [item])
+    ]
 
 
 class RecentChangesInput(Input):
@@ -157,7 +162,7 @@ class ChangeView(Output):
 
     @classmethod
     def of(cls, memory: Memory) -> ChangeView:
-        """The memory as it is told."""
+        """Return the memory as a view, shortened if it is long."""
         return cls(
             id=memory.id,
             kind=memory.kind,
@@ -183,16 +188,16 @@ class JobChangeView(Output):
 
     @classmethod
     def of(cls, now: JobProgress) -> JobChangeView:
-        """The job as it is told."""
-        told = now.progress
+        """Return the job as a view."""
+        progress = now.progress
         return cls(
             id=now.job.id,
             name=now.job.name,
             state=now.stage,
             scope=now.scope,
-            progress=None if told is None else 1.0 if now.stage == "done" else round(told.share, 4),
-            done=None if told is None else told.done,
-            total=None if told is None else told.total,
+            progress=None if progress is None else 1.0 if now.stage == "done" else round(progress.share, 4),
+            done=None if progress is None else progress.done,
+            total=None if progress is None else progress.total,
         )
 
 

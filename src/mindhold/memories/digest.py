@@ -14,16 +14,16 @@ from mindhold.model.memory import Kind, Memory
 from mindhold.model.query import Filter, Order
 from mindhold.operations import Output
 
-SUMMARY = "summary"  # the source of what condenses others
+SUMMARY = "summary"  # the source of memories that summarise others
 MOST_KINDS, MOST_TOPICS, MOST_TAGS = 6, 5, 8
-LOOKED_AT = 20  # of the newest, for a summary and for what they are about
+LOOKED_AT = 20  # how many of the newest are read for a summary and for keywords
 LONGEST_SUMMARY = 400  # characters
 LONGEST_LABEL = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Tallies:
-    """What the store counted of the memories in question, and some of them: the oldest, the newest, those that may condense."""
+    """What the store counted of the matching memories, with the oldest, the newest and possible summaries."""
 
     kinds: Mapping[str, int]
     topics: Mapping[str, int]
@@ -35,7 +35,7 @@ class Tallies:
 
 @dataclass(frozen=True, slots=True)
 class MemoryDigest:
-    """Bounded, whatever it is of. `topics` are keywords of the newest where nothing has a topic or a tag."""
+    """A digest of bounded size. `topics` are keywords of the newest memories if none has a topic or a tag."""
 
     count: int
     kinds: Mapping[str, int]
@@ -46,19 +46,19 @@ class MemoryDigest:
     summary: str = ""
 
     def words(self, zone: tzinfo | None = None) -> str:
-        """In a line or two."""
+        """Return the digest as a sentence."""
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
-        told = "1 memory" if self.count == 1 else f"{self.count} memories"
-        told += f" ({kinds})" if kinds else ""
+        sentence = "1 memory" if self.count == 1 else f"{self.count} memories"
+        sentence += f" ({kinds})" if kinds else ""
         if self.start and self.end:
             first, last = (f"{moment.astimezone(zone):%Y-%m-%d}" for moment in (self.start, self.end))
-            told += f" of {first}" if first == last else f" from {first} to {last}"
+            sentence += f" of {first}" if first == last else f" from {first} to {last}"
         about = ", ".join((*self.topics, *(f"#{tag}" for tag in self.tags)))
-        return f"{told}, about {about}." if about else f"{told}."
+        return f"{sentence}, about {about}." if about else f"{sentence}."
 
 
 async def digest_of(engine: Engine, where: Filter) -> MemoryDigest:
-    """Of all that match; a few reads, however many they are."""
+    """Make the digest of all matching memories with a few reads, however many match."""
     store = engine.store
     newest = await store.find(where, order=Order.NEWEST, limit=LOOKED_AT)
     oldest = await store.find(where, order=Order.OLDEST, limit=1)
@@ -80,18 +80,18 @@ async def digest_of(engine: Engine, where: Filter) -> MemoryDigest:
 
 
 def digest_memories(told: Tallies) -> MemoryDigest:
-    """From what was counted."""
+    """Make the digest from the store's counts."""
     topics, tags = _most(told.topics, MOST_TOPICS), _most(told.tags, MOST_TAGS)
     if not (topics or tags):
         spoken = Counter(word for memory in told.newest for word in memory.keywords)
         topics = _most({word: count for word, count in spoken.items() if count > 1}, MOST_TOPICS)
     kinds = sorted(told.kinds.items(), key=lambda item: (-item[1], item[0]))
-    shown = dict(kinds[:MOST_KINDS])
+    top_kinds = dict(kinds[:MOST_KINDS])
     if rest := sum(count for _, count in kinds[MOST_KINDS:]):
-        shown["other"] = rest
+        top_kinds["other"] = rest
     return MemoryDigest(
         count=sum(told.kinds.values()),
-        kinds=shown,
+        kinds=top_kinds,
         topics=topics,
         tags=tags,
         start=told.oldest.occurred if told.oldest else None,
@@ -101,7 +101,7 @@ def digest_memories(told: Tallies) -> MemoryDigest:
 
 
 def _most(counts: Mapping[str, int], most: int) -> tuple[str, ...]:
-    """The most frequent, bounded in length too."""
+    """Return the most frequent words, bounded in number and length."""
     ordered = sorted(
         ((name, count) for name, count in counts.items() if name.strip()),
         key=lambda item: (-item[1], item[0].casefold()),
@@ -110,10 +110,15 @@ def _most(counts: Mapping[str, int], most: int) -> tuple[str, ...]:
 
 
 def _summary(condensing: Iterable[Memory]) -> str:
-    found = next(
-        (one for one in condensing if one.provenance.source == SUMMARY and one.trust >= LEAST_TRUST), None
+    newest = next(
+        (
+            memory
+            for memory in condensing
+            if memory.provenance.source == SUMMARY and memory.trust >= LEAST_TRUST
+        ),
+        None,
     )
-    return _short(found.content, LONGEST_SUMMARY) if found else ""
+    return _short(newest.content, LONGEST_SUMMARY) if newest else ""
 
 
 def _short(text: str, longest: int) -> str:
@@ -135,7 +140,7 @@ class DigestView(Output):
 
     @classmethod
     def of(cls, digest: MemoryDigest, zone: tzinfo) -> DigestView:
-        """The digest as its view, for a person in that zone."""
+        """Return the digest as a view, with dates in the given zone."""
         return cls(
             count=digest.count,
             kinds=dict(digest.kinds),

@@ -26,14 +26,14 @@ TELLS_OF_A_FIX = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RelatedMemories:
-    """What a new memory does to the ones that were there."""
+    """What a new memory does to the stored ones."""
 
     superseded: tuple[Memory, ...] = ()
-    resolved: tuple[Memory, ...] = ()  # errors that it says the solution of
+    resolved: tuple[Memory, ...] = ()  # errors that it solves
     related: tuple[tuple[str, float], ...] = ()
 
     def links(self, new: str, *, now: datetime) -> list[Link]:
-        """What is drawn beside superseding: an error to what resolved it, the new one to what it belongs with."""
+        """Return the links other than superseding: from errors to their fix, and to related memories."""
         solved = [Link(old.id, new, Relation.RESOLVED_BY, now, automatic=True) for old in self.resolved]
         beside = [
             Link(new, target, Relation.RELATED, now, weight=weight, automatic=True)
@@ -45,23 +45,23 @@ class RelatedMemories:
 def find_related(
     new: Memory, others: Iterable[tuple[Memory, float]], settings: IntakeSettings
 ) -> RelatedMemories:
-    """The rule. `others` come with their similarity; of another topic none is kin.
+    """Decide which of `others`, given with their similarity, the new memory supersedes, resolves or relates to.
 
-    Only texts that truly say the same are superseded, and only an error whose very failure the new text names is resolved
-    by it. An anchor, a permanent memory or a turn of a log is never superseded by itself: it is linked.
+    Memories of another topic are never related. Only a text that says the same is superseded, and only an error that the
+    new text names is resolved. Anchors, permanent memories and turns of a log are never superseded, only linked.
     """
     superseded: list[Memory] = []
     resolved: list[Memory] = []
     related: list[tuple[str, float]] = []
     for other, similarity in sorted(others, key=lambda pair: -pair[1]):
-        # The same record was stored by somebody else a moment ago: a repetition, as the store will say.
+        # Somebody else stored the same record a moment ago: the store reports it as a duplicate.
         if _same_record(new, other) or similarity <= settings.link_threshold or not same_topic(new, other):
             continue
         lasts = is_kept_for_good(other) or TURN in other.metadata
-        kept = lasts or _outlives(other, new)
+        protected = lasts or _outlives(other, new)
         if _resolves(new, other):
             resolved.append(other)
-        elif not kept and _stands_in_for(new, other, similarity=similarity, settings=settings):
+        elif not protected and _stands_in_for(new, other, similarity=similarity, settings=settings):
             superseded.append(other)
         else:
             related.append((other.id, round(similarity, 4)))
@@ -71,7 +71,11 @@ def find_related(
 
 
 def _outlives(other: Memory, new: Memory) -> bool:
-    """What ends with a conversation takes the place of nothing that doesn't, and what was overheard of nothing that was not."""
+    """Whether `new` may not supersede `other`.
+
+    A session-only memory never supersedes a permanent one, and a captured memory never supersedes one that was stored
+    deliberately.
+    """
     if new.provenance.source == CAPTURED != other.provenance.source:
         return True
     ends_with = new.metadata.get(SESSION_ONLY)
@@ -87,7 +91,9 @@ def _resolves(new: Memory, old: Memory) -> bool:
 
 
 def _stands_in_for(new: Memory, old: Memory, *, similarity: float, settings: IntakeSettings) -> bool:
-    """Of one kind only: where a fact speaks against a preference it is for the search for contradictions, which can be undone."""
+    """Whether `new` supersedes `old`: only within one kind. Contradictions between kinds are left to the search for
+    contradictions, which can be undone.
+    """
     if new.kind is not old.kind:
         return False
     alike = similarity > settings.near_duplicate
@@ -95,12 +101,12 @@ def _stands_in_for(new: Memory, old: Memory, *, similarity: float, settings: Int
 
 
 def same_topic(one: Memory, other: Memory) -> bool:
-    """What has no topic may belong to any."""
+    """Whether two memories have the same topic; a memory without one matches any."""
     return not one.topic or not other.topic or one.topic.casefold() == other.topic.casefold()
 
 
 def superseding(new: Memory, old_ones: Sequence[Memory], *, now: datetime) -> list[Change]:
-    """What retires the old ones in favour of `new`; both stay readable."""
+    """Return the changes that mark the old memories as superseded by `new`; all stay readable."""
     changes: list[Change] = []
     for old in old_ones:
         changes.append(
@@ -111,7 +117,7 @@ def superseding(new: Memory, old_ones: Sequence[Memory], *, now: datetime) -> li
 
 
 def inheritance(new: Memory, old_ones: Sequence[Memory]) -> Inherit:
-    """What the old ones had earned is the new one's."""
+    """Return the change that gives the new memory the importance and the uses of the old ones."""
     return Inherit(
         new.id,
         supersedes=new.supersedes or old_ones[0].id,
@@ -121,7 +127,7 @@ def inheritance(new: Memory, old_ones: Sequence[Memory]) -> Inherit:
 
 
 def inherit_from(new: Memory, old_ones: Sequence[Memory]) -> Memory:
-    """A memory that supersedes others inherits what they had earned."""
+    """Return the new memory with the importance, uses and topic that it inherits from those it supersedes."""
     return replace(
         new,
         supersedes=old_ones[0].id,
@@ -133,22 +139,22 @@ def inherit_from(new: Memory, old_ones: Sequence[Memory]) -> Memory:
 
 RELATE = "relate"
 DRAWN = (Relation.RELATED, Relation.RESOLVED_BY, Relation.SUPERSEDED_BY)
-LOOKED_AT = 16  # those of other topics among them are passed over
+LOOKED_AT = 16  # nearest memories that are read; those of other topics are skipped
 
 
 def relate_job(engine: Engine, ids: Sequence[str]) -> Job:
-    """The job that relates memories which were stored in bulk."""
+    """Return the job that relates memories after a bulk write."""
     now = engine.clock()
     return Job(id=engine.new_id(), name=RELATE, created=now, due=now, payload={"ids": list(ids)})
 
 
 async def find_related_by_meaning(engine: Engine, puts: Sequence[Put]) -> dict[str, RelatedMemories]:
-    """Kin of records that are about to be written; those without a vector have none."""
+    """Find related memories for records that are about to be written; records without a vector have none."""
     return await _kin(engine, [(put.memory, put.vector) for put in puts if put.vector is not None])
 
 
 async def relate(engine: Engine, ids: Sequence[str]) -> int:
-    """Link stored memories to their kin; older ones that they repeat are superseded. Returns the changes made."""
+    """Link stored memories to related ones and supersede older duplicates. Returns the number of changes."""
     model = engine.vector_source.model
     if model is None:
         return 0
@@ -173,7 +179,7 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
         fresh = [
             Connect(link)
             for link in own.links(memory.id, now=engine.clock())
-            # Each pair once, when the later of the two is looked at; what is drawn already stays as it is.
+            # Each pair is linked once, when the later memory is processed; existing links stay.
             if max(link.origin, link.target) == memory.id
             and frozenset((link.origin, link.target)) not in drawn
         ]
@@ -198,7 +204,7 @@ async def _kin(engine: Engine, items: Sequence[tuple[Memory, Vector | None]]) ->
     for memory, vector in items:
         if vector is not None:
             groups[memory.scope, memory.agent].append((memory, vector))
-    kin: dict[str, RelatedMemories] = {}
+    related: dict[str, RelatedMemories] = {}
     for (scope, agent), members in groups.items():
         if model is None:
             continue
@@ -206,12 +212,14 @@ async def _kin(engine: Engine, items: Sequence[tuple[Memory, Vector | None]]) ->
         near = await engine.store.nearest(
             [vector for _, vector in members], model=model, where=where, limit=LOOKED_AT
         )
-        known = await engine.store.get_many(list({hit.id for hits in near for hit in hits}), viewer=agent)
+        neighbours = await engine.store.get_many(
+            list({hit.id for hits in near for hit in hits}), viewer=agent
+        )
         for (memory, _), hits in zip(members, near, strict=True):
             others = [
-                (known[hit.id], engine.vector_source.similarity(hit.cosine))
+                (neighbours[hit.id], engine.vector_source.similarity(hit.cosine))
                 for hit in hits
-                if hit.id in known and hit.id != memory.id
+                if hit.id in neighbours and hit.id != memory.id
             ]
-            kin[memory.id] = find_related(memory, others, engine.settings.intake)
-    return kin
+            related[memory.id] = find_related(memory, others, engine.settings.intake)
+    return related

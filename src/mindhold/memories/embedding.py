@@ -37,13 +37,15 @@ if TYPE_CHECKING:
 
 PROBE = "memory"
 LOADING = "The embedding model is still loading."
-SendGate = Callable[[], Awaitable[ModelMismatch | None]]  # why texts may not be sent yet; None when they may
+SendGate = Callable[
+    [], Awaitable[ModelMismatch | None]
+]  # returns why texts may not be sent yet; None if they may
 
 
 class VectorSource:
-    """The embedder and the rung of the ladder that it stands on.
+    """The embedder, if there is one, and why there are no vectors if there are none.
 
-    A service has `terms`, and a `gate` that is asked before each text whether the person agreed.
+    A service has `terms`, and a `gate` that checks before each call whether the user agreed.
     """
 
     def __init__(
@@ -61,11 +63,11 @@ class VectorSource:
         self.terms = terms
         self._warming: asyncio.Task[None] | None = None
         self._patient = True
-        self._asked = -math.inf  # when a question came last
+        self._asked = -math.inf  # time of the last question
 
     @property
     def model(self) -> str | None:
-        """The name that vectors are kept under; None when there is no embedder."""
+        """The model name that vectors are stored under; None without an embedder."""
         return self._embedder.name if self._embedder else None
 
     @property
@@ -75,30 +77,30 @@ class VectorSource:
 
     @property
     def rung(self) -> str:
-        """What recall stands on now, in words."""
+        """What recall uses now, in words."""
         return "full text" if self._embedder is None or self._reason else f"full text + {self._embedder.name}"
 
     @property
     def unrelated(self) -> Cosines:
-        """How alike unrelated texts look to the model; for one that works."""
+        """The cosines of unrelated texts in this model."""
         return self._embedder.unrelated if self._embedder else Cosines(0.0, 0.1)
 
     def similarity(self, cosine: float) -> float:
-        """The cosine on a scale that means the same for every model: 0 unrelated, 1 the same."""
+        """Convert a cosine to a scale that means the same for every model: 0 unrelated, 1 the same."""
         unrelated = self.unrelated.mean
         return max(0.0, (cosine - unrelated) / (1.0 - unrelated))
 
     def warm(self, *, patient: bool = True) -> None:
-        """Begin to load the model, in the background; what goes wrong is told by the first use.
+        """Start to load the model in the background; errors appear at the first use.
 
-        Unless `patient`, questions that come meanwhile are not kept waiting: they stand on words alone, and say so.
+        Unless `patient`, questions don't wait for the model: until it is loaded they are answered by full text, with a notice.
         """
         self._patient = patient
         if self._embedder is not None and self._warming is None:
             self._warming = asyncio.create_task(self._load(self._embedder))
 
     async def close(self) -> None:
-        """Wait for what is under way and let go of the embedder."""
+        """Wait for the model to load, then close the embedder."""
         if self._warming is not None:
             await self._warming
         if self._embedder is not None:
@@ -110,18 +112,18 @@ class VectorSource:
             await asyncio.to_thread(embedder.load)
 
     async def refusal(self) -> ModelMismatch | None:
-        """Why the model may not be asked now, with `reason` set; None while it may."""
+        """Return why the model may not be called now, and set `reason`; None if it may."""
         if self._gate is None:
             return None
         refusal = await self._gate()
         if refusal is not None:
             self._reason = self._refused = str(refusal)
-        elif self._reason == self._refused:  # and not for what the service itself said
+        elif self._reason == self._refused:  # keep a reason that the service itself gave
             self._reason = self._refused = ""
         return refusal
 
     async def dimensions(self) -> int | None:
-        """The length of its vectors; None where there is no model, or it can't tell. May load it."""
+        """The length of the vectors; None without a model, or if the model doesn't know. May load the model."""
         if self._embedder is None:
             return None
         with suppress(ModelError):
@@ -129,12 +131,12 @@ class VectorSource:
         return None
 
     async def probe(self) -> None:
-        """Have one word embedded, whatever the gate says. Raises ModelError."""
+        """Embed one word, whatever the gate says. Raises ModelError."""
         if self._embedder is not None:
-            await self._embedder.embed([PROBE])  # patiently: a question wouldn't wait for long
+            await self._embedder.embed([PROBE])  # not as a query: queries time out sooner
 
     async def embed(self, texts: Sequence[str]) -> Matrix | None:
-        """A row a text, or None with `reason` set."""
+        """Return one row per text; or None, with `reason` set."""
         if self._embedder is None or await self.refusal() is not None:
             return None
         try:
@@ -146,11 +148,11 @@ class VectorSource:
         return matrix
 
     def asked_within(self, seconds: float) -> bool:
-        """Whether somebody asked a question lately, who may ask another: then what nobody waits for makes room."""
+        """Whether a question came within so many seconds; background work then makes room for the next one."""
         return time.monotonic() - self._asked < seconds
 
     async def embed_query(self, text: str) -> Matrix | None:
-        """One row, or None with `reason` set."""
+        """Return one row; or None, with `reason` set."""
         self._asked = time.monotonic()
         if self._embedder is None or await self.refusal() is not None:
             return None
@@ -166,17 +168,19 @@ class VectorSource:
         return matrix
 
     def _sendable(self, question: str) -> str:
-        """What is remembered lost its secrets when it was stored; a question that leaves the machine loses them here."""
+        """Redact a question that is sent to a service; memories were redacted when they were stored."""
         if self.terms is None or not self.terms.redact:
             return question
-        from mindhold.text.redaction import redact  # its patterns are for those who need them
+        from mindhold.text.redaction import redact  # imported late: its patterns take time to load
 
         return redact(question).text
 
 
 EMBED = "embed"
 EMBEDDER_CURSOR = "embedder"
-ADOPTED = "embedder.adopted:"  # before a service's model: since when it may be sent what is here
+ADOPTED = (
+    "embedder.adopted:"  # followed by a service's model: when the user agreed to send the stored memories
+)
 BATCH = 64
 MOST_LOOKED_AT = 65_536
 _ALIVE = Filter(
@@ -190,12 +194,12 @@ async def embed_missing(
     progress: Callable[[int], None] = lambda _: None,
     enough: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Embed until nothing lacks a vector of the present model, or it is `enough`; stops early when the model fails.
+    """Embed memories that lack a vector of the present model until none is left, or `enough()`, or the model fails.
 
-    A service is sent what was stored here since it was adopted, and what was counted then; the rest stays without.
+    A service is sent the memories that were counted when it was adopted and those that were stored here since.
     """
     model = engine.vector_source.model
-    done = 0
+    embedded = 0
     while model is not None and not enough():
         memories = await _missing(engine, model)
         matrix = (
@@ -206,38 +210,39 @@ async def embed_missing(
         vectors = {
             memory.id: (memory.content_hash, row) for memory, row in zip(memories, matrix, strict=True)
         }
-        put = await engine.store.put_vectors(vectors, model=model)
-        if not put:  # all of them changed meanwhile, or it takes none: another time
+        stored = await engine.store.put_vectors(vectors, model=model)
+        if not stored:  # all of them changed meanwhile, or the store takes no vectors: try another time
             break
-        done += put
-        progress(done)
-    return done
+        embedded += stored
+        progress(embedded)
+    return embedded
 
 
 async def _missing(engine: Engine, model: str) -> Sequence[Memory]:
-    """The next batch; for a service, of what it may be sent."""
+    """Return the next batch of memories without a vector; for a service, only those that it may be sent."""
     if engine.vector_source.terms is None:
         return await engine.store.unembedded(model, limit=BATCH)
     may = await sendable(engine, model)
-    asked = BATCH
+    limit = BATCH
     while True:
-        found = await engine.store.unembedded(model, limit=asked)
-        own = [memory for memory in found if may(memory)]
-        if own or len(found) < asked or asked >= MOST_LOOKED_AT:
+        memories = await engine.store.unembedded(model, limit=limit)
+        own = [memory for memory in memories if may(memory)]
+        if own or len(memories) < limit or limit >= MOST_LOOKED_AT:
             return own[:BATCH]
-        asked *= 4
+        limit *= 4
 
 
 async def sendable(engine: Engine, model: str) -> Callable[[Memory], bool]:
-    """Which memories the model may be given: a local one all; a service those that it has had, and those that were
-    counted when it was adopted or stored since without getting a vector.
+    """Return a predicate: which memories the model may be sent.
 
-    What others embedded, or wrote before this home joined their project, is none of these.
+    A local model may be sent all of them. A service may be sent those that it embedded before, those that were counted when
+    it was adopted, and those stored since without a vector; not those that others embedded, or wrote before this home joined
+    their project.
     """
     if engine.vector_source.terms is None:
         return lambda memory: True
-    noted = await engine.store.cursor(ADOPTED + model)
-    adopted = datetime.fromisoformat(noted) if noted else datetime.min.replace(tzinfo=UTC)
+    adopted_at = await engine.store.cursor(ADOPTED + model)
+    adopted = datetime.fromisoformat(adopted_at) if adopted_at else datetime.min.replace(tzinfo=UTC)
     born = {scope.name: scope.created for scope in await engine.store.scopes()}
 
     def may(memory: Memory) -> bool:
@@ -252,9 +257,9 @@ async def sendable(engine: Engine, model: str) -> Callable[[Memory], bool]:
 
 
 async def follow_model(engine: Engine) -> bool:
-    """Queue re-embedding when the model is another one than last time. Whether it was.
+    """Queue re-embedding if the model differs from the last one. Returns whether it does.
 
-    A service that wasn't adopted is not followed; `meaning.reason` says so.
+    A service that wasn't adopted is not followed; `vector_source.reason` says so.
     """
     model = engine.vector_source.model
     if model is None or await engine.vector_source.refusal() is not None:
@@ -269,7 +274,7 @@ async def follow_model(engine: Engine) -> bool:
 
 
 async def queue_embedding(engine: Engine) -> None:
-    """At most one such job waits at a time."""
+    """Queue the embedding job; at most one waits at a time."""
     now = engine.clock()
     job = Job(id=engine.new_id(), name=EMBED, created=now, due=now, key=EMBED)
     await engine.store.apply([Enqueue(job)])
@@ -277,7 +282,7 @@ async def queue_embedding(engine: Engine) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What it takes to embed every memory by the present model. `dollars` is None where the price is unknown."""
+    """The cost of embedding every memory with the present model. `dollars` is None if the price is unknown."""
 
     model: str
     before: str | None
@@ -287,10 +292,10 @@ class Quote:
 
 
 def adoption(store: Store, model: str, *, clock: Clock) -> SendGate:
-    """The gate of a service: open while it is the one adopted last, or when there is nothing to embed anew.
+    """Return the gate of a service: open if it was adopted last, or if there is nothing to embed anew.
 
-    It is asked each time: another process may have let another model take over. A store that can't be asked, a
-    project's too, may hold anything: then it stays closed.
+    The gate is checked at each call, since another process may have adopted another model. It stays closed while a store,
+    or a project's store, can't be reached, since that may hold anything.
     """
 
     async def refusal() -> ModelMismatch | None:
@@ -307,9 +312,9 @@ def adoption(store: Store, model: str, *, clock: Clock) -> SendGate:
         if before == model:
             return None
         if await store.unembedded(model, limit=1) or await _without_vector(store, model):
-            known = f"The stored vectors are of {before}" if before else "The stored memories have no vectors"
+            state = f"The stored vectors are of {before}" if before else "The stored memories have no vectors"
             return ModelMismatch(
-                f"{known}, and the model is {model}: every memory would be sent to it.",
+                f"{state}, and the model is {model}: every memory would be sent to it.",
                 advice="`mindhold models adopt` shows the cost and does it; or set embedding.provider, "
                 "embedding.model and embedding.dimensions back.",
             )
@@ -321,12 +326,12 @@ def adoption(store: Store, model: str, *, clock: Clock) -> SendGate:
 
 
 async def _without_vector(store: Store, model: str) -> bool:
-    """In any store; unlike `unembedded`, which passes over those that are away."""
+    """Whether any store has a memory without this model's vector; `unembedded` skips stores that are away."""
     return any(count for name, count in (await store.tally(_ALIVE, "embedded_by")).items() if name != model)
 
 
 async def quote(engine: Engine) -> Quote:
-    """Raises Refused where there is no model."""
+    """Return what embedding every memory costs. Raises Refused without a model."""
     model = engine.vector_source.model
     if model is None:
         raise Refused(engine.vector_source.reason or "There is no model.", advice="Set embedding.provider.")
@@ -347,9 +352,9 @@ async def quote(engine: Engine) -> Quote:
 
 
 async def adopt(engine: Engine) -> None:
-    """Let the present model make every vector: by a job, which is queued. Raises Refused where there is none.
+    """Make the present model the one for all vectors, and queue the job that embeds everything.
 
-    It is tried before anything changes. Raises ModelError.
+    The model is tried first. Raises Refused without a model, ModelError.
     """
     model = engine.vector_source.model
     if model is None:
@@ -361,10 +366,10 @@ async def adopt(engine: Engine) -> None:
     await queue_embedding(engine)
 
 
-SPEED = "reindex:speed"  # the drawer: by model, how many texts a second
+SPEED = "reindex:speed"  # the namespace: texts a second by model
 LEAST_COUNTED = 64
-LEAST_MEASURED = 1.0  # seconds of a turn: few texts may have been embedded a moment ago, and be known
-USUAL_SPEED = 50.0  # texts a second, of a model that was never measured
+LEAST_MEASURED = 1.0  # seconds; in a shorter turn the texts may come from a cache
+USUAL_SPEED = 50.0  # texts a second, for a model that was never measured
 
 
 async def seconds_for(engine: Engine, model: str, count: int) -> int:
@@ -374,7 +379,7 @@ async def seconds_for(engine: Engine, model: str, count: int) -> int:
 
 
 async def note_speed(engine: Engine, model: str, count: int, seconds: float) -> None:
-    """The last turns count most: the machine may be busier by now, or the texts longer."""
+    """Record the embedding speed; recent turns count most, since load and text lengths change."""
     if count < LEAST_COUNTED or seconds < LEAST_MEASURED:
         return
     place, now = fingerprint(model), engine.clock()
@@ -384,16 +389,16 @@ async def note_speed(engine: Engine, model: str, count: int, seconds: float) -> 
     await engine.ledger.put_entry(Entry(SPEED, place, {"speed": round(speed, 3)}, now))
 
 
-TRAITS = "embedding:"  # before the model's name
+TRAITS = "embedding:"  # followed by the model's name
 
 
 class ServiceStore(Cursors, Entries, Protocol):
-    """The parts of a store that a book is kept in."""
+    """The parts of a store that the log of a service needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """One process's calls within one hour: a line a call would fill the store of a busy server."""
+    """One process's calls within one hour; one line per call would fill the store of a busy server."""
 
     hour: str
     day: str
@@ -403,7 +408,7 @@ class _Page:
 
 
 class EmbeddingServiceLog:
-    """A ServiceBook in the store."""
+    """A ServiceBook that is kept in the store."""
 
     def __init__(
         self, place: ServiceStore, *, clock: Clock, new_id: NewId, model: str, terms: ServiceTerms
@@ -414,7 +419,7 @@ class EmbeddingServiceLog:
         self._model = model
         self._terms = terms
         self._page: _Page | None = None
-        self._unwritten: list[_Page] = []  # of hours that are over
+        self._unwritten: list[_Page] = []  # pages of past hours
         self._reserved = 0
         self._writing = asyncio.Lock()
 
@@ -439,7 +444,7 @@ class EmbeddingServiceLog:
         async with self._writing:
             self._reserved += tokens
             try:
-                # Written first and counted then, so that of calls at the same time none is overlooked.
+                # Write first, then count: concurrent calls then see each other.
                 await self._write(Usage())
                 if (await spent_on_day(self._place, clock=self._clock, kind=EMBEDDING)).tokens <= most:
                     return
@@ -452,12 +457,12 @@ class EmbeddingServiceLog:
         raise ModelAway(reason, advice="Wait for tomorrow (UTC), or raise embedding.daily_tokens.")
 
     async def settle(self, used: Usage, *, reserved: int) -> None:
-        held = reserved if self._terms.daily_tokens else 0
-        if not used.calls and not held:
+        to_release = reserved if self._terms.daily_tokens else 0
+        if not used.calls and not to_release:
             return
         async with self._writing:
-            self._reserved -= held
-            with suppress(StoreError):  # it is written with the next call
+            self._reserved -= to_release
+            with suppress(StoreError):  # the next call writes it
                 await self._write(used)
 
     async def _write(self, more: Usage) -> None:
@@ -476,7 +481,7 @@ class EmbeddingServiceLog:
         hour = f"{day_of(now)} {now.hour:02}"
         page = self._page
         if page is None or page.hour != hour:
-            if page is not None:  # what is under way is settled on the new one
+            if page is not None:  # calls under way are settled on the new page
                 self._unwritten.append(page)
             page = self._page = _Page(hour, day_of(now), self._new_id())
         return page
@@ -511,11 +516,15 @@ class EmbedResult(Output):
 async def _embed(context: Context, _given: EmbedInput) -> EmbedResult:
     """Make the vectors that are missing."""
     await follow_model(context.engine)
-    done = await embed_missing(context.engine, progress=lambda count: context.progress("embed", count, None))
+    embedded = await embed_missing(
+        context.engine, progress=lambda count: context.progress("embed", count, None)
+    )
     if context.engine.vector_source.reason:
         await queue_embedding(context.engine)
     return EmbedResult(
-        embedded=done, model=context.engine.vector_source.model, notice=context.engine.vector_source.reason
+        embedded=embedded,
+        model=context.engine.vector_source.model,
+        notice=context.engine.vector_source.reason,
     )
 
 
