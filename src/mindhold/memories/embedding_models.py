@@ -64,17 +64,17 @@ class RemoveModelResult(Output):
 
 
 def judging(engine: Engine) -> str:
-    """What tells contradictions."""
+    """Whether the model detects contradictions."""
     return engine.classifier.name if engine.classifier else ""
 
 
 async def _list_models(context: Context, _given: ListModelsInput) -> ListModelsResult:
     """Models here and to be had."""
     installed = await asyncio.to_thread(context.engine.models.installed)
-    shelf = context.engine.models
-    known = await asyncio.to_thread(lambda: [*shelf.catalogue(), *shelf.classifiers()])
-    cards = {card.name: card for card in (*installed, *known) if card.installed}
-    cards |= {card.name: card for card in known if card.name not in cards}
+    models = context.engine.models
+    available = await asyncio.to_thread(lambda: [*models.catalogue(), *models.classifiers()])
+    cards = {card.name: card for card in (*installed, *available) if card.installed}
+    cards |= {card.name: card for card in available if card.name not in cards}
     return ListModelsResult(
         models=[_model(context, card) for card in cards.values()], active=context.engine.vector_source.model
     )
@@ -140,15 +140,15 @@ class AdoptResult(Output):
 
 async def _adopt(context: Context, request: AdoptInput) -> AdoptResult:
     """Let the configured model make every vector anew, or tell what that costs."""
-    told = await quote(context.engine)
+    estimate = await quote(context.engine)
     if not request.preview:
         await adopt(context.engine)
     return AdoptResult(
-        model=told.model,
-        before=told.before,
-        memories=told.memories,
-        tokens=told.tokens,
-        dollars=told.dollars,
+        model=estimate.model,
+        before=estimate.before,
+        memories=estimate.memories,
+        tokens=estimate.tokens,
+        dollars=estimate.dollars,
         queued=not request.preview,
     )
 

@@ -27,17 +27,15 @@ from mindhold.text.noise import Worth, rate_worth
 from mindhold.text.similarity import same_statement
 
 EVALUATE = "evaluate"
-AFTER = timedelta(seconds=5)  # so that what is remembered in one go is judged in one go
-LATER = timedelta(minutes=10)  # when a run came to nothing
+AFTER = timedelta(seconds=5)  # memories that are stored together are evaluated together
+LATER = timedelta(minutes=10)  # retry delay after a run without progress
 BATCH = 50
-SECONDS = (
-    20.0  # after which a run begins nothing more, no call of a model either; what is left is another one's
-)
-AT_ONCE = 10  # fragments in one call of a model
+SECONDS = 20.0  # then the run starts nothing more, model calls included; the next run does the rest
+AT_ONCE = 10  # fragments in one model call
 MOST_PROMPT_TOKENS = 4_000
 TOKENS_A_VERDICT = 40
-DOUBTFUL = 0.4  # what scores less is
-LOWERED = 0.5  # what is left of the importance of mere talk
+DOUBTFUL = 0.4  # a lower score is doubtful
+LOWERED = 0.5  # the factor on the importance of mere talk
 KEEP, DOUBT, TALK = "keep", "doubt", "talk"
 SYSTEM = (
     "You judge whether fragments are worth keeping in the long-term memory of an AI agent. They come as JSON, one a line: "
@@ -55,7 +53,7 @@ _WAITING = Filter(viewer="system", unverified=True)
 
 @dataclass(frozen=True, slots=True)
 class WorthVerdict:
-    """What was found of one memory."""
+    """The verdict on one memory."""
 
     score: float
     talk: bool = False
@@ -64,7 +62,7 @@ class WorthVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What one run did; `left` is whether some still wait."""
+    """What one run did; `left` says whether memories still wait."""
 
     judged: int = 0
     by_model: int = 0
@@ -73,7 +71,7 @@ class Evaluated:
 
 
 def evaluate_job(engine: Engine) -> Job:
-    """The job that empties the queue; of those that wait there is one, however often it is asked for."""
+    """Return the job that evaluates waiting memories; at most one waits, however often it is queued."""
     now = engine.clock()
     return Job(id=engine.new_id(), name=EVALUATE, created=now, due=now + AFTER, key=EVALUATE)
 
@@ -81,9 +79,9 @@ def evaluate_job(engine: Engine) -> Job:
 async def evaluate(
     engine: Engine, *, seconds: float = SECONDS, timer: Callable[[], float] = time.monotonic
 ) -> Evaluated:
-    """Judge what waits, the newest first, until nothing does or the time is up; then the rest is queued again.
+    """Evaluate waiting memories, newest first, until none waits or the time is up; then queue the rest again.
 
-    Raises the store's errors. A model that fails is done without.
+    Raises the store's errors. If the model fails, rules decide.
     """
     until = timer() + seconds
 
@@ -91,33 +89,38 @@ async def evaluate(
         return timer() >= until
 
     judge = _Judge(engine, over)
-    done = Evaluated()
+    total = Evaluated()
     after: str | None = None
     while not over():
-        read = engine.clock()
+        read_at = engine.clock()
         try:
             page = await engine.store.find(_WAITING, order=Order.NEWEST, limit=BATCH, after=after)
-        except MemoryNotFound:  # the last one was erased meanwhile; the next run has the rest
+        except MemoryNotFound:  # the last memory of the page was erased meanwhile; the next run does the rest
             break
         if not page:
             break
         after = page[-1].id
         verdicts = await judge.verdicts(page)
-        noted = await _noted(engine, [one for one in page if one.id in verdicts], verdicts, read=read)
-        done = _counted(done, [verdicts[name] for name in noted])
+        evaluated = await _noted(
+            engine, [memory for memory in page if memory.id in verdicts], verdicts, read=read_at
+        )
+        total = _counted(total, [verdicts[name] for name in evaluated])
     left = bool(await engine.store.find(_WAITING, limit=1))
     if left:
         again = evaluate_job(engine)
-        if not done.judged and not over():  # under a key that keeps nothing new waiting
+        if not total.judged and not over():  # under another key, so that new memories don't wait for it
             again = replace(again, due=again.created + LATER, key=f"{EVALUATE} later")
         await engine.store.apply([Enqueue(again)])
-    return replace(done, left=left)
+    return replace(total, left=left)
 
 
 async def _noted(
     engine: Engine, memories: Sequence[Memory], verdicts: Mapping[str, WorthVerdict], *, read: datetime
 ) -> list[str]:
-    """Write the verdicts down; the ids of those that have one now. What was reworded meanwhile waits for another."""
+    """Store the verdicts; return the ids of the memories that have one now.
+
+    Memories that were reworded meanwhile wait for another evaluation.
+    """
     ids = tuple(memory.id for memory in memories)
     if not ids:
         return []
@@ -125,8 +128,8 @@ async def _noted(
     await engine.store.apply([_tended(one, verdicts[one.id], read=read, now=now) for one in memories])
     passed_over = await engine.store.find(replace(_WAITING, ids=ids), limit=len(ids))
     if passed_over:
-        # Used, shown or rated meanwhile, or by somebody whose clock is ahead of ours. As long as the words are the same
-        # the score holds, or a model would be asked for it again and again; what it is used for is more than talk.
+        # These were used, shown or rated meanwhile, or changed by somebody whose clock is ahead. While the text is the
+        # same the score holds; otherwise the model would be called again and again. A used memory isn't mere talk.
         updated = {one.id: one.updated for one in memories}
         same = [one for one in passed_over if one.updated == updated[one.id]]
         await engine.store.apply([Tend(one.id, utility=verdicts[one.id].score, verified=now) for one in same])
@@ -136,7 +139,7 @@ async def _noted(
 
 
 class _Judge:
-    """By the model as long as it answers, else by rules."""
+    """Evaluates with the model while it answers, otherwise by rules."""
 
     def __init__(self, engine: Engine, over: Callable[[], bool]) -> None:
         self._engine = engine
@@ -144,7 +147,7 @@ class _Judge:
         self._over = over
 
     async def verdicts(self, memories: Sequence[Memory]) -> dict[str, WorthVerdict]:
-        """By id; of those that there was no time to ask the model about, none."""
+        """Return verdicts by id; memories that the model had no time for are left out."""
         repeated = await _repeated(self._engine, memories)
         ruled = {
             memory.id: rate_worth(
@@ -152,12 +155,12 @@ class _Judge:
             )
             for memory in memories
         }
-        verdicts = {name: WorthVerdict(one.score, talk=one.chatter) for name, one in ruled.items()}
+        verdicts = {name: WorthVerdict(worth.score, talk=worth.chatter) for name, worth in ruled.items()}
         of_agent: dict[str, list[Memory]] = defaultdict(list)
         for memory in memories:
             if _is_for_the_model(memory, ruled[memory.id]):
                 of_agent[memory.agent].append(memory)
-        # Apart, so that no agent's text stands beside another's.
+        # In separate calls, so that the texts of two agents are never in one prompt.
         for lot in [lot for own in of_agent.values() for lot in _lots(own)]:
             if self._model is not None and self._over():
                 for memory in lot:
@@ -167,19 +170,19 @@ class _Judge:
         return verdicts
 
     async def _by_model(self, lot: Sequence[Memory], ruled: Mapping[str, Worth]) -> dict[str, WorthVerdict]:
-        """Of those that it judged; none once it has failed."""
+        """Return verdicts for those that the model judged; none after it has failed."""
         if self._model is None:
             return {}
         try:
-            given = await _asked(self._model, lot)
+            replies = await _asked(self._model, lot)
         except ModelError:
-            self._model = None  # it costs its wait once
+            self._model = None  # don't wait for it again
             return {}
         verdicts: dict[str, WorthVerdict] = {}
-        for memory, (score, verdict) in zip(lot, given, strict=True):
+        for memory, (score, verdict) in zip(lot, replies, strict=True):
             if score is None:
                 continue
-            # A fragment may talk the model into anything: it counts as talk only where rules find nothing in it.
+            # A text may manipulate the model: it counts as talk only if the rules find it doubtful too.
             talk = verdict == TALK and ruled[memory.id].score < DOUBTFUL
             verdicts[memory.id] = WorthVerdict(score, talk=talk, by_model=True)
         return verdicts
@@ -191,28 +194,28 @@ async def _asked(model: Metered, lot: Sequence[Memory]) -> list[tuple[float | No
     most = 100 + TOKENS_A_VERDICT * len(lot)
     about = [memory.id for memory in lot]
     answer = await model.complete(prompt, system=SYSTEM, most_tokens=most, memories=about)
-    found = read_verdicts(answer, len(lot))
-    return [found.get(number, (None, "")) for number in range(1, len(lot) + 1)]
+    verdicts = read_verdicts(answer, len(lot))
+    return [verdicts.get(number, (None, "")) for number in range(1, len(lot) + 1)]
 
 
 def read_verdicts(answer: str, count: int) -> dict[int, tuple[float | None, str]]:
-    """Score and verdict by number, of those that are as they should be; what was judged twice was not judged."""
+    """Parse score and verdict by number from the model's answer; invalid and repeated ones count as not judged."""
     text = answer.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    found: dict[int, tuple[float | None, str]] = {}
+    verdicts: dict[int, tuple[float | None, str]] = {}
     for item in document if isinstance(document, list) else ():
         number = item.get("fragment") if isinstance(item, dict) else None
         if type(number) is not int or not 1 <= number <= count:
             continue
-        found[number] = (
-            (None, "") if number in found else (_score(item.get("score")), str(item.get("verdict")))
+        verdicts[number] = (
+            (None, "") if number in verdicts else (_score(item.get("score")), str(item.get("verdict")))
         )
-        if found[number][1] not in (KEEP, DOUBT, TALK):
-            found[number] = (None, "")
-    return found
+        if verdicts[number][1] not in (KEEP, DOUBT, TALK):
+            verdicts[number] = (None, "")
+    return verdicts
 
 
 def _score(given: Any) -> float | None:
@@ -222,13 +225,13 @@ def _score(given: Any) -> float | None:
 
 
 def _quoted(number: int, memory: Memory) -> str:
-    """A line of JSON can't end the quotation that it stands in."""
+    """Quote a memory as one line of JSON, which its text can't end."""
     quoted = {"fragment": number, "kind": memory.kind, "topic": memory.topic, "text": memory.content}
     return json.dumps(quoted, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def _is_for_the_model(memory: Memory, ruled: Worth) -> bool:
-    """Turns of a log and parts of documents come by the thousand, and need no judge; nor does a greeting."""
+    """Whether the model evaluates it: not turns of a log, parts of documents or greetings, which come by the thousand."""
     in_a_row = memory.provenance.position is not None or "message_type" in memory.metadata
     return not in_a_row and not ruled.noise and memory.trust >= LEAST_TRUST
 
@@ -247,23 +250,23 @@ def _lots(memories: Sequence[Memory]) -> list[list[Memory]]:
 
 
 async def _repeated(engine: Engine, memories: Sequence[Memory]) -> set[str]:
-    """Those that say what an older one of their scope and agent says already."""
+    """Return the ids of memories that repeat an older one of the same scope and agent."""
     gists = await asyncio.to_thread(_gists, memories)
     of_place: dict[tuple[str, str], list[Memory]] = defaultdict(list)
     for memory in memories:
         if gists[memory.id]:
             of_place[memory.scope, memory.agent].append(memory)
-    found: set[str] = set()
+    repeats: set[str] = set()
     for (scope, agent), own in of_place.items():
-        wanted = sorted({gists[memory.id] for memory in own})
-        known = await engine.store.by_gist(wanted, scope=scope, agent=agent)
-        found |= {
+        own_gists = sorted({gists[memory.id] for memory in own})
+        by_gist = await engine.store.by_gist(own_gists, scope=scope, agent=agent)
+        repeats |= {
             memory.id
             for memory in own
-            for other in known.get(gists[memory.id], ())
+            for other in by_gist.get(gists[memory.id], ())
             if other.id < memory.id and same_statement(memory.content, other.content)
         }
-    return found
+    return repeats
 
 
 def _gists(memories: Sequence[Memory]) -> dict[str, str]:

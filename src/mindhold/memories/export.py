@@ -33,28 +33,28 @@ CONVERSATIONS, SUMMARIES, FACTS, PROFILE = "conversations", "summaries", "facts"
 
 @dataclass(frozen=True, slots=True)
 class ExportHead:
-    """The beginning of the whole."""
+    """Starts an export."""
 
     created: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class ExportSection:
-    """A part of a scope begins."""
+    """Starts a section of a scope."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExportConversation:
-    """A conversation begins; None for messages that name none."""
+    """Starts a conversation; None for messages without one."""
 
     conversation: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ExportItem:
-    """One thing that is remembered, whole."""
+    """One complete memory."""
 
     id: str
     text: str
@@ -74,22 +74,22 @@ class ExportItem:
 
 @dataclass(frozen=True, slots=True)
 class ExportConversationEnd:
-    """The conversation is told."""
+    """Ends a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class SectionEnd:
-    """The section is told."""
+    """Ends a section."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeEnd:
-    """The scope is told."""
+    """Ends a scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportEnd:
-    """All is told."""
+    """Ends an export."""
 
     memories: int
 
@@ -108,29 +108,29 @@ ExportPart = (
 
 
 class ExportFormat(Protocol):
-    """A way to write it down. It is told the parts in order, and remembers no more than where it is."""
+    """A format that writes an export part by part, in order; it only keeps track of its position."""
 
-    ending: str  # of the file's name
+    ending: str  # of the file name
 
     def written(self, part: ExportPart) -> str:
-        """The text for this part."""
+        """Return the text of this part."""
 
 
 COLUMNS = (
     "id scope section conversation_id speaker timestamp text tags topic kind source status importance created privacy"
 ).split()
-PRIVATE = "personal data"  # in every row: a first line of another shape would break whoever reads the table
+PRIVATE = "personal data"  # in every row: a head line of another shape would break readers of the table
 _FORMULA = frozenset("=+-@＝＋－＠")
 _BREAKING = frozenset("\t\r\n\x0b\x0c")
 
 
 class CsvForm:
-    """Rows by RFC 4180, UTF-8."""
+    """CSV by RFC 4180, in UTF-8."""
 
     ending = ".csv"
 
     def written(self, part: ExportPart) -> str:
-        """The text for this part."""
+        """Return the text of this part."""
         match part:
             case ExportHead():
                 return row(COLUMNS)
@@ -148,7 +148,7 @@ def row(cells: list[str]) -> str:
 
 
 def harmless_cell(text: str) -> str:
-    """With an apostrophe before what a spreadsheet would take for a formula."""
+    """Put an apostrophe before text that a spreadsheet would run as a formula."""
     begun = text.lstrip()[:1]
     return f"'{text}" if begun in _FORMULA or text[:1] in _BREAKING else text
 
@@ -174,7 +174,7 @@ def _cells(item: ExportItem) -> list[str]:
 
 
 class JsonForm:
-    """Written piece by piece: who comes after another in a list is told by `_following`."""
+    """One JSON document, written part by part; `_following` says whether the next item needs a comma."""
 
     ending = ".json"
 
@@ -182,7 +182,7 @@ class JsonForm:
         self._following = False
 
     def written(self, part: ExportPart) -> str:
-        """The text for this part."""
+        """Return the text of this part."""
         match part:
             case ExportHead():
                 head = {"mindhold": "readable export", "personal_data": True, "notice": PRIVACY_NOTICE}
@@ -257,11 +257,11 @@ def _text(value: Any) -> str:
 
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~!$&])")
 _BEGUN = re.compile(r"^([-+=:]|\d{1,9}[.)])")
-_INDENT = "\u00a0"  # blanks before a line would make code of it
+_INDENT = "\u00a0"  # leading blanks would make the line code
 
 
 class MarkdownForm:
-    """Times are the person's. The heading of a section is written when something stands below it."""
+    """Markdown with local times. A section's heading is written before its first item."""
 
     ending = ".md"
 
@@ -270,7 +270,7 @@ class MarkdownForm:
         self._heading = ""
 
     def written(self, part: ExportPart) -> str:
-        """The text for this part."""
+        """Return the text of this part."""
         match part:
             case ExportHead():
                 return f"# Memories\n\n> **Personal data.** {PRIVACY_NOTICE}\n\nExported {self._time(part.created)}.\n"
@@ -296,28 +296,28 @@ class MarkdownForm:
         return heading
 
     def _item(self, item: ExportItem) -> str:
-        who = f"**{plain(item.speaker, lines=False)}** " if item.speaker else ""
+        speaker = f"**{plain(item.speaker, lines=False)}** " if item.speaker else ""
         labels = [f"\\#{plain(tag, lines=False)}" for tag in item.tags]
         if item.status != Status.ACTIVE:
             labels.append(f"({item.status})")
-        told = f" {' '.join(labels)}" if labels else ""
-        return f"- {who}{self._time(item.occurred)}{told}\n\n  {plain(item.text)}\n\n"
+        label_text = f" {' '.join(labels)}" if labels else ""
+        return f"- {speaker}{self._time(item.occurred)}{label_text}\n\n  {plain(item.text)}\n\n"
 
     def _time(self, moment: datetime) -> str:
         return f"{moment.astimezone(self._zone):%Y-%m-%d %H:%M}"
 
 
 def plain(text: str, *, lines: bool = True) -> str:
-    """The text as itself, in an item of a list; without `lines` on one line."""
+    """Escape a text for an item of a list; without `lines`, join it into one line."""
     rows = neutralize(text).splitlines() or [""]
     if not lines:
         return _escaped(" ".join(" ".join(rows).split()))
-    told = ""
+    result = ""
     for before, line in zip(["", *rows], rows, strict=False):
-        if told:
-            told += "\\\n  " if before.strip() and line.strip() else "\n  " if line.strip() else "\n"
-        told += _escaped(line.rstrip()) if line.strip() else ""
-    return told
+        if result:
+            result += "\\\n  " if before.strip() and line.strip() else "\n  " if line.strip() else "\n"
+        result += _escaped(line.rstrip()) if line.strip() else ""
+    return result
 
 
 def _escaped(line: str) -> str:
@@ -331,13 +331,13 @@ T = TypeVar("T")
 
 FORMAT = 1
 BATCH = 256
-IN_THE_WAY_SECONDS = 2.0  # how long a scanner or reader may have open what is to be replaced
+IN_THE_WAY_SECONDS = 2.0  # how long a virus scanner or a reader may keep the old file open
 _PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How much was written where."""
+    """How much was exported, and where to."""
 
     path: str
     memories: int
@@ -348,7 +348,7 @@ class Exported:
 
 
 async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) -> Exported:
-    """Write atomically: the file is there whole, or not at all. Raises StoreFull, StoreReadOnly."""
+    """Export into a file atomically: it is complete or not there. Raises StoreFull, StoreReadOnly."""
 
     async def write(stream: TextIO) -> Exported:
         return await export_stream(engine, stream, where=where)
@@ -357,7 +357,7 @@ async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) 
 
 
 async def write_whole(path: Path, text: str) -> None:
-    """A text, atomically. Raises StoreFull, StoreReadOnly."""
+    """Write a text into a file atomically. Raises StoreFull, StoreReadOnly."""
 
     async def write(stream: TextIO) -> None:
         await run_uncancelled(asyncio.to_thread(stream.write, text))
@@ -366,7 +366,7 @@ async def write_whole(path: Path, text: str) -> None:
 
 
 async def in_one_piece(path: Path, write: Callable[[TextIO], Awaitable[T]]) -> T:
-    """For the owner's eyes, and there when all of it is written. Raises StoreFull, StoreReadOnly."""
+    """Write a file, readable by its owner only, that appears when it is complete. Raises StoreFull, StoreReadOnly."""
     partial = partial_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -387,18 +387,18 @@ async def in_one_piece(path: Path, write: Callable[[TextIO], Awaitable[T]]) -> T
 
 
 def partial_of(path: Path) -> Path:
-    """A file of one's own to write into, whoever else writes to the same place."""
+    """Return a unique temporary path beside `path`, so that concurrent writers don't collide."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
 
 
 def to_disk(stream: IO[Any]) -> None:
-    """All that was written, so that a power cut leaves it."""
+    """Flush the stream to disk, so that it survives a power cut."""
     stream.flush()
     os.fsync(stream.fileno())
 
 
 def put_in_place(partial: Path, path: Path) -> None:
-    """Windows refuses it while anybody has the old file open: that passes. Raises OSError."""
+    """Replace `path` by `partial`; retried, since Windows refuses it while the old file is open. Raises OSError."""
     deadline = time.monotonic() + IN_THE_WAY_SECONDS
     while True:
         try:
@@ -411,37 +411,37 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 
 async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None = None) -> Exported:
-    """A head line, scopes, then each memory followed by its versions, then links, then what is known of contradictions.
+    """Write a head line, scopes, memories each followed by its versions, links, then contradictions.
 
-    Written by threads, batch by batch. A link with one end among them is written too: it is drawn again where the other
-    end is there. Of contradictions both are wanted.
+    Threads write it, batch by batch. A link needs one exported end: it is restored where the other end exists. A contradiction
+    needs both.
     """
-    chosen = where or Filter(viewer="system", statuses=ANY_STATUS)
+    selection = where or Filter(viewer="system", statuses=ANY_STATUS)
     scopes = await engine.store.scopes()
     head = {"mindhold": "export", "format": FORMAT, "notice": PRIVACY_NOTICE}
     await _write(stream, [head, *(scope_line(scope) for scope in scopes)])
     versions = links = pairs = 0
     ids: list[str] = []
-    async for batch in engine.store.scan(chosen):
+    async for batch in engine.store.scan(selection):
         earlier = await engine.store.versions_among([memory.id for memory in batch])
         await _write(stream, _with_versions(batch, earlier))
         ids.extend(memory.id for memory in batch)
         versions += sum(len(some) for some in earlier.values())
-    async for some in _links(engine, sorted(ids), viewer=chosen.viewer):
+    async for some in _links(engine, sorted(ids), viewer=selection.viewer):
         await _write(stream, (link_line(link) for link in some))
         links += len(some)
-    async for known in exported_pairs(engine, frozenset(ids), viewer=chosen.viewer):
-        await _write(stream, known)
-        pairs += len(known)
+    async for pair_batch in exported_pairs(engine, frozenset(ids), viewer=selection.viewer):
+        await _write(stream, pair_batch)
+        pairs += len(pair_batch)
     return Exported("-", len(ids), links, versions, len(scopes), contradictions=pairs)
 
 
 async def _links(engine: Engine, ids: Sequence[str], *, viewer: str) -> AsyncIterator[list[Link]]:
-    """Each once, in batches."""
+    """Yield each link once, in batches."""
     seen: set[tuple[str, str, str]] = set()
     for start in range(0, len(ids), BATCH):
-        found = await engine.store.links_of(ids[start : start + BATCH], viewer=viewer)
-        new = {key: link for link in found if (key := (link.origin, link.target, link.relation)) not in seen}
+        page = await engine.store.links_of(ids[start : start + BATCH], viewer=viewer)
+        new = {key: link for link in page if (key := (link.origin, link.target, link.relation)) not in seen}
         seen |= new.keys()
         yield [new[key] for key in sorted(new)]
 
@@ -456,7 +456,7 @@ def _with_versions(
 
 
 async def _write(stream: TextIO, lines: Iterable[dict[str, Any]]) -> None:
-    """In a thread, and to the end of the batch: nobody may close what is being written to."""
+    """Write in a thread, to the end of the batch even if cancelled: the stream must not be closed while it is written to."""
     await run_uncancelled(asyncio.to_thread(_write_now, stream, lines))
 
 

@@ -1,4 +1,4 @@
-"""What callers think of the tools: stored feedback, its report, and its effect on the memories that answered."""
+"""Feedback on tools: storing it, its report, and its effect on the memories that were in the answers."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from mindhold.ports.store import Rate
 
 TOOLS = "tool_feedback"
 TASKS = "task_feedback"
-RATED = "rated:"  # before a conversation's key: which memories it has rated
+RATED = "rated:"  # followed by a conversation's key: which memories it has rated
 KEPT = timedelta(days=365)
 RATED_KEPT = timedelta(days=90)
 LATELY = timedelta(days=30)
-MOST = 10_000  # of which a report is made: the newest
-MOST_RATED = 50  # by one verdict
-MOST_TOLD = 5  # suggestions of a tool, and points of tasks
+MOST = 10_000  # newest entries that a report reads
+MOST_RATED = 50  # memories that one verdict rates
+MOST_TOLD = 5  # suggestions per tool, and points of tasks
 STEP = 0.1  # how far one verdict moves a memory's usefulness
-HELD = timedelta(seconds=10)  # the marks of a conversation, by a process that died
-PAUSE, TRIES = 0.05, 240  # seconds: for somewhat longer than that a verdict waits for another one's
+HELD = timedelta(seconds=10)  # how long a dead process can block a conversation's ratings
+PAUSE, TRIES = 0.05, 240  # seconds between attempts, and attempts: a little longer than HELD in total
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolVerdict:
-    """Whether one answer of a tool served. `memories` are the ones that it is about; else those of the latest answer."""
+    """Whether one answer of a tool was useful. `memories` are those that it rates; by default, of the latest answer."""
 
     tool: str
     relevant: bool
@@ -59,7 +59,7 @@ class ToolVerdict:
 
 @dataclass(frozen=True, slots=True)
 class TaskEffect:
-    """How a whole conversation's work went."""
+    """How the work of a whole conversation went."""
 
     success: bool
     highlights: Sequence[str]
@@ -69,7 +69,7 @@ class TaskEffect:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackTally:
-    """What was said of one tool: of so many verdicts how many found it relevant, sufficient, both."""
+    """Verdicts on one tool: how many there are, and how many found it relevant, sufficient and both."""
 
     relevant: int = 0
     sufficient: int = 0
@@ -77,7 +77,7 @@ class FeedbackTally:
     served: int = 0
 
     def plus(self, verdict: Mapping[str, Any]) -> FeedbackTally:
-        """With one verdict more."""
+        """Return the tally with one more verdict."""
         relevant, sufficient = bool(verdict["relevant"]), bool(verdict["sufficient"])
         return FeedbackTally(
             self.relevant + relevant,
@@ -88,13 +88,13 @@ class FeedbackTally:
 
     @property
     def share(self) -> float | None:
-        """How often it was both; None where nobody said anything."""
+        """The share of answers that were both; None without a verdict."""
         return self.served / self.count if self.count else None
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What somebody suggested."""
+    """A suggestion."""
 
     text: str
     context: str
@@ -103,7 +103,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class ToolReport:
-    """Of one tool: all that was said, the last 30 days and what came before them, and the newest suggestions."""
+    """Feedback on one tool: in total, in the last 30 days, before these, and the newest suggestions."""
 
     whole: FeedbackTally = field(default_factory=FeedbackTally)
     lately: FeedbackTally = field(default_factory=FeedbackTally)
@@ -112,14 +112,14 @@ class ToolReport:
 
     @property
     def trend(self) -> float | None:
-        """How much more often it served lately than before; None where one of the two is unknown."""
+        """How much more often the tool is useful lately than before; None if one of the two is unknown."""
         now, then = self.lately.share, self.before.share
         return None if now is None or then is None else now - then
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """How whole conversations went, and the newest of what was liked and what was not."""
+    """How whole conversations went, and the newest highlights and pain points."""
 
     count: int = 0
     succeeded: int = 0
@@ -129,14 +129,14 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackReport:
-    """By tool, in order of name; and of tasks."""
+    """Reports by tool name, and the report on tasks."""
 
     tools: Mapping[str, ToolReport]
     tasks: TaskReport
 
 
 def step_of(*, relevant: bool, sufficient: bool) -> float:
-    """How far a verdict moves what the answer gave: too little of the right says nothing against it."""
+    """How far a verdict moves the memories of the answer. Relevant but insufficient ones don't move."""
     if not relevant:
         return -STEP
     return STEP if sufficient else 0.0
@@ -145,9 +145,9 @@ def step_of(*, relevant: bool, sufficient: bool) -> float:
 async def keep_verdict(
     engine: Engine, verdict: ToolVerdict, *, agent: str, held_in: str | None = None
 ) -> tuple[str, int]:
-    """Its id, and how many memories it moved.
+    """Store a verdict; return its id, and how many memories it moved.
 
-    `held_in` is the conversation of the call, when the door knows it: a memory is moved once in each.
+    `held_in` is the conversation of the call, if the interface knows it: each conversation moves a memory once.
     """
     value = {
         "agent": agent,
@@ -161,12 +161,12 @@ async def keep_verdict(
         else None,
         "trigger": verdict.trigger,
     }
-    kept = await _keep(engine, TOOLS, value)
-    return kept, await _felt(engine, verdict, agent=agent, held_in=held_in)
+    entry_id = await _keep(engine, TOOLS, value)
+    return entry_id, await _felt(engine, verdict, agent=agent, held_in=held_in)
 
 
 async def keep_effect(engine: Engine, effect: TaskEffect, *, agent: str) -> str:
-    """Its id."""
+    """Store how a task went; return its id."""
     value = {
         "agent": agent,
         "success": effect.success,
@@ -178,7 +178,7 @@ async def keep_effect(engine: Engine, effect: TaskEffect, *, agent: str) -> str:
 
 
 async def feedback_report(engine: Engine, *, agent: str) -> FeedbackReport:
-    """Of what the agent may know of, and of that the newest."""
+    """Report the newest feedback that the agent may see."""
     now = engine.clock()
     tools: dict[str, ToolReport] = {}
     for entry in await _seen(engine, TOOLS, agent=agent):
@@ -214,12 +214,15 @@ def _newest(texts: Any) -> tuple[str, ...]:
 
 
 async def _seen(engine: Engine, drawer: str, *, agent: str) -> list[Entry]:
-    """Agents have drawers of their own, so that none is pushed out of its report by others; and all is in one."""
+    """Return the newest entries that the agent may see.
+
+    Each agent also has a namespace of its own, so that others can't push its entries out of its report.
+    """
     now = engine.clock()
-    drawers = [drawer, *(_own(drawer, one) for one in sorted(visible_agents(agent) or ()))]
-    found = [entry for name in drawers for entry in await engine.store.entries(name, now=now, limit=MOST)]
-    seen = {entry.key: entry for entry in found if sees(agent, entry.value["agent"])}
-    return sorted(seen.values(), key=lambda entry: (entry.created, entry.key), reverse=True)[:MOST]
+    drawers = [drawer, *(_own(drawer, other) for other in sorted(visible_agents(agent) or ()))]
+    entries = [entry for name in drawers for entry in await engine.store.entries(name, now=now, limit=MOST)]
+    visible = {entry.key: entry for entry in entries if sees(agent, entry.value["agent"])}
+    return sorted(visible.values(), key=lambda entry: (entry.created, entry.key), reverse=True)[:MOST]
 
 
 def _own(drawer: str, agent: str) -> str:
@@ -227,36 +230,36 @@ def _own(drawer: str, agent: str) -> str:
 
 
 async def _felt(engine: Engine, verdict: ToolVerdict, *, agent: str, held_in: str | None) -> int:
-    """Move what the answer gave: of that only what the agent sees, and each memory once in a conversation."""
+    """Rate the memories of the answer that the agent sees, each once in a conversation."""
     by = step_of(relevant=verdict.relevant, sufficient=verdict.sufficient)
     if not by:
         return 0
-    wanted = list(verdict.memories) or await _answered(engine, verdict, agent=agent, held_in=held_in)
-    found = await engine.store.get_many(list(dict.fromkeys(wanted))[:MOST_RATED], viewer=agent)
-    there = [memory.id for memory in found.values() if memory.status is not Status.FORGOTTEN]
-    if not there:
+    ids = list(verdict.memories) or await _answered(engine, verdict, agent=agent, held_in=held_in)
+    memories = await engine.store.get_many(list(dict.fromkeys(ids))[:MOST_RATED], viewer=agent)
+    rateable = [memory.id for memory in memories.values() if memory.status is not Status.FORGOTTEN]
+    if not rateable:
         return 0
     now = engine.clock()
-    # Where no door knows of a conversation, a day is one: a name of the caller's choice would bound nothing.
+    # Without a known conversation a day counts as one: a name that the caller chooses would limit nothing.
     drawer = RATED + json.dumps([agent, held_in] if held_in else [agent, None, f"{now:%Y-%m-%d}"])
     for _ in range(TRIES):
-        async with claim(engine, drawer, held=HELD) as mine:
-            if mine:
-                return await _moved(engine, drawer, there, by=by)
+        async with claim(engine, drawer, held=HELD) as acquired:
+            if acquired:
+                return await _moved(engine, drawer, rateable, by=by)
         await asyncio.sleep(PAUSE)
     log.warning("a verdict moved nothing: too many others were given in its conversation at the same time")
     return 0
 
 
 async def _moved(engine: Engine, drawer: str, there: Sequence[str], *, by: float) -> int:
-    """How many of them are moved now: those that were not in this conversation."""
+    """Rate those memories that this conversation hasn't rated yet; return how many."""
     now = engine.clock()
-    known = {
+    rated = {
         memory_id
         for entry in await engine.store.entries(drawer, now=now, limit=MOST)
         for memory_id in entry.value.get("memories") or ()
     }
-    fresh = [memory_id for memory_id in there if memory_id not in known]
+    fresh = [memory_id for memory_id in there if memory_id not in rated]
     if not fresh:
         return 0
     mark = Entry(drawer, engine.new_id(), {"by": by, "memories": fresh}, now, now + RATED_KEPT)
@@ -264,21 +267,21 @@ async def _moved(engine: Engine, drawer: str, there: Sequence[str], *, by: float
     try:
         await engine.store.apply([Rate(memory_id, by, now) for memory_id in fresh])
     except MindholdError:
-        await engine.store.drop_entry(drawer, mark.key)  # so that it can be said again
+        await engine.store.drop_entry(drawer, mark.key)  # so that the verdict can be given again
         raise
     return len(fresh)
 
 
 async def _answered(engine: Engine, verdict: ToolVerdict, *, agent: str, held_in: str | None) -> list[str]:
-    """What the latest answer of that tool gave, in the conversation of the call or else in the one that is named."""
+    """Return the memories of that tool's latest answer, in the conversation of the call or else in the named one."""
     for name in (held_in, verdict.conversation):
         if not name:
             continue
         place = conversation_key(engine, name, agent=agent)
         await write_activity(engine, place)
-        known = await conversation_of(engine, place.conversation, agent=agent)
-        if known is not None and verdict.tool.strip() in known.answers:
-            return list(known.answers[verdict.tool.strip()])
+        conversation = await conversation_of(engine, place.conversation, agent=agent)
+        if conversation is not None and verdict.tool.strip() in conversation.answers:
+            return list(conversation.answers[verdict.tool.strip()])
     return []
 
 
@@ -379,7 +382,7 @@ class ToolReportView(Output):
             lately=TallyView.of(report.lately),
             before=TallyView.of(report.before),
             trend=None if report.trend is None else round(report.trend, 4),
-            suggestions=[RemarkView.of(one) for one in report.suggestions],
+            suggestions=[RemarkView.of(remark) for remark in report.suggestions],
         )
 
 
@@ -436,10 +439,10 @@ async def _feedback(context: Context, request: FeedbackInput) -> FeedbackResult:
         trigger=request.trigger,
         memories=request.memories,
     )
-    kept, rated = await keep_verdict(
+    entry_id, rated = await keep_verdict(
         context.engine, verdict, agent=context.agent, held_in=context.conversation
     )
-    return FeedbackResult(id=kept, rated=rated)
+    return FeedbackResult(id=entry_id, rated=rated)
 
 
 FEEDBACK = operation("feedback", _feedback, writes=True)
@@ -449,7 +452,7 @@ async def _feedback_report(context: Context, _given: FeedbackReportInput) -> Fee
     """What callers think of the tools."""
     report = await feedback_report(context.engine, agent=context.agent)
     return FeedbackReportResult(
-        tools={name: ToolReportView.of(one) for name, one in report.tools.items()},
+        tools={name: ToolReportView.of(tool_report) for name, tool_report in report.tools.items()},
         tasks=TaskReportView.of(report.tasks),
     )
 

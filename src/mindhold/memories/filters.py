@@ -1,4 +1,4 @@
-"""What a caller asks for, checked, and the filter and time frame that it means."""
+"""Checks of queries and listings, the filters that they mean, and the operations that list memories."""
 
 from __future__ import annotations
 
@@ -130,18 +130,18 @@ SHOW = operation("show", _show, reads=True, shown_ids=lambda result: [result.mem
 
 
 async def shown_memory(context: Context, memory: Memory) -> ShowResult:
-    """All that is shown of it, and the tag that it has as that."""
+    """Return everything that `show` shows of a memory, with its etag."""
     store, memory_id = context.engine.store, memory.id
     links = await store.links_of([memory_id], viewer=context.agent)
     ends = {end for link in links for end in (link.origin, link.target)} - {memory_id}
     others = await store.get_many(list(ends), viewer=context.agent)
-    shown = [
+    linked = [
         LinkedView.of(link, others[far])
         for link in links
         if (far := link.target if link.origin == memory_id else link.origin) in others
     ]
     versions = [VersionView.of(version) for version in await store.versions_of(memory_id)]
-    result = ShowResult(memory=MemoryView.of(memory, context.engine.clock()), links=shown, versions=versions)
+    result = ShowResult(memory=MemoryView.of(memory, context.engine.clock()), links=linked, versions=versions)
     return result.model_copy(update={"etag": etag_of(memory, result)})
 
 
@@ -155,12 +155,12 @@ async def _list(context: Context, request: ListInput) -> ListResult:
         memories = await store.find(own, order=request.order, limit=request.limit, after=begin)
         return memories, await store.count(own)
 
-    (memories, total), left = await as_asked(context, page, everywhere=not where.scopes)
+    (memories, total), notice = await as_asked(context, page, everywhere=not where.scopes)
     return ListResult(
         memories=[MemoryView.of(memory, context.engine.clock()) for memory in memories],
         total=total,
         next=next_cursor(memories, request.order, limit=request.limit),
-        notice=left,
+        notice=notice,
     )
 
 
@@ -171,14 +171,16 @@ LIST = operation(
 
 async def _tags(context: Context, request: TagsInput) -> TagsResult:
     """Tags and their counts."""
-    named = await visible_scopes(context.engine, request.scope) if request.scope else ()
+    named_scopes = await visible_scopes(context.engine, request.scope) if request.scope else ()
 
     async def counted(scopes: tuple[str, ...]) -> dict[str, int]:
-        return await context.engine.store.tally(Filter(viewer=context.agent, scopes=named or scopes), "tag")
+        return await context.engine.store.tally(
+            Filter(viewer=context.agent, scopes=named_scopes or scopes), "tag"
+        )
 
-    tally, left = await as_asked(context, counted, everywhere=not named)
+    tally, notice = await as_asked(context, counted, everywhere=not named_scopes)
     ordered = sorted(tally.items(), key=lambda item: (-item[1], item[0].casefold()))
-    return TagsResult(tags=dict(ordered), notice=left)
+    return TagsResult(tags=dict(ordered), notice=notice)
 
 
 TAGS = operation("tags", _tags, reads=True)
@@ -187,7 +189,10 @@ TAGS = operation("tags", _tags, reads=True)
 async def as_asked(
     context: Context, ask: Callable[[tuple[str, ...]], Awaitable[T]], *, everywhere: bool
 ) -> tuple[T, str]:
-    """Who names a scope is told when its store is away; who asks everywhere gets what is within reach."""
+    """Ask, and say which stores don't answer.
+
+    If a scope is named, a store that is away is an error; if all are asked, those within reach answer.
+    """
     if not everywhere:
         return await ask(()), ""
 
@@ -198,7 +203,7 @@ async def as_asked(
 
 
 async def filter_for(context: Context, given: Filtering, *, everywhere: bool) -> Filter:
-    """What picks the memories that are listed. Raises UnknownTime, ScopeNotFound, InvalidInput."""
+    """Return the filter of a listing. Raises UnknownTime, ScopeNotFound, InvalidInput."""
     frame = timeframe_of(context.engine, given.when) if given.when else None
     scopes: tuple[str, ...] = ()
     if given.scope:
@@ -222,7 +227,7 @@ async def filter_for(context: Context, given: Filtering, *, everywhere: bool) ->
 
 
 def timeframe_view(context: Context, frame: Timeframe | None, *, filters: bool) -> TimeframeView | None:
-    """The frame as its view."""
+    """Return the time frame as a view."""
     if frame is None:
         return None
     return TimeframeView(
@@ -240,7 +245,7 @@ MOST_HITS = 200
 
 
 def check_query(request: RecallInput) -> None:
-    """Raises InvalidInput for what can't be asked."""
+    """Raise InvalidInput for a query that can't be answered."""
     if not request.asked and not _filters(request):
         raise InvalidInput(
             "There is nothing to look for.", advice="Give a question, keywords, or something to filter by."
@@ -255,8 +260,8 @@ def check_query(request: RecallInput) -> None:
 
 def _filters(request: RecallInput) -> bool:
     conditions = (request.scope, request.topic, request.when, request.since, request.until)
-    chosen = request.tags or request.kinds or request.statuses != [Status.ACTIVE]
-    return bool(chosen) or any(condition is not None for condition in conditions)
+    selected = request.tags or request.kinds or request.statuses != [Status.ACTIVE]
+    return bool(selected) or any(condition is not None for condition in conditions)
 
 
 async def filter_of(
@@ -267,7 +272,10 @@ async def filter_of(
     scopes: tuple[str, ...] = (),
     conversation: str | None = None,
 ) -> tuple[Filter, Timeframe | None]:
-    """The filter, and the time that a phrase named; `scopes` are what everywhere means. Raises UnknownTime, ScopeNotFound."""
+    """Return the filter of a recall, and the time frame of its phrase; `scopes` are those that everywhere means.
+
+    Raises UnknownTime, ScopeNotFound.
+    """
     timeframe = timeframe_of(engine, request.when) if request.when else None
     starts = [
         checked_moment(engine, moment) for moment in (request.since, timeframe and timeframe.start) if moment
@@ -292,14 +300,14 @@ async def filter_of(
         conversation=conversation,
         since=max(starts, default=None),
         until=min(ends, default=None),
-        # Who asks for what is quarantined asks for what isn't trusted.
+        # A caller who asks for quarantined memories wants untrusted ones.
         minimum_trust=0.0 if Status.QUARANTINED in request.statuses else request.minimum_trust,
     )
     return where, timeframe
 
 
 def timeframe_of(engine: Engine, phrase: str) -> Timeframe:
-    """A phrase of time in the person's zone. Raises UnknownTime."""
+    """Parse a time phrase in the user's zone. Raises UnknownTime."""
     return parse_timeframe(
         phrase, now=engine.clock(), zone=engine.zone(), date_order=engine.settings.date_order
     )

@@ -31,14 +31,14 @@ from mindhold.projects.scopes import delete_scope, find_scope, scope_name, visib
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was forgotten; `receipt` is there when it was for good."""
+    """What was forgotten; `receipt` is set if it was erased."""
 
     memories: tuple[Memory, ...]
     receipt: Receipt | None = None
 
 
 async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool = False) -> Forgotten:
-    """Hide memories everywhere. A permanent or anchored one only with `force`.
+    """Hide memories everywhere; a permanent or anchored one only with `force`.
 
     The other parts of a split document go with any of its parts. Raises MemoryNotFound, Refused.
     """
@@ -59,10 +59,10 @@ async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool 
 
 
 async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
-    """Undo a soft forget, or bring back from the archive.
+    """Undo a soft forget, or bring memories back from the archive.
 
-    What somebody else changes at that moment doesn't come back. Raises MemoryNotFound, Refused for one that is neither
-    forgotten nor archived, or on its way out for good, Changed, Conflict.
+    A memory that somebody else changes at that moment doesn't come back. Raises MemoryNotFound, Changed, Conflict, and Refused
+    for one that is neither forgotten nor archived, or that is being erased.
     """
     memories = await _with_parts(engine, await forgettable(engine, ids, agent=agent, force=True), agent=agent)
     for memory in memories:
@@ -80,105 +80,107 @@ async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Me
         for memory, new in zip(memories, back, strict=True)
     ]
     await engine.store.apply(list[Change](marks))
-    there = await engine.store.get_many([memory.id for memory in back], viewer=agent)
+    current = await engine.store.get_many([memory.id for memory in back], viewer=agent)
     for memory in back:
-        if memory.id not in there:
+        if memory.id not in current:
             raise MemoryNotFound(memory.id)
-        if there[memory.id].status is not memory.status:
+        if current[memory.id].status is not memory.status:
             raise Changed(
-                f"The memory {memory.id} was changed meanwhile: it is {there[memory.id].status}.",
+                f"The memory {memory.id} was changed meanwhile: it is {current[memory.id].status}.",
                 advice="Look at it, then try again.",
             )
     return back
 
 
 async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool = False) -> Forgotten:
-    """Remove memories, all that was derived from them and every trace in the index; returns the proof.
+    """Remove memories, everything derived from them and every trace in the index; return the proof.
 
-    What was merged from an erased memory repeats its words, so it goes too. Raises MemoryNotFound, Refused.
+    A memory that was merged from an erased one repeats its words, so it is erased too. Raises MemoryNotFound, Refused.
     """
     memories = await _with_parts(
         engine, await forgettable(engine, ids, agent=agent, force=force), agent=agent
     )
-    named = {memory.id for memory in memories}
+    named_ids = {memory.id for memory in memories}
     doomed = await with_derived(engine, memories)
     await note_erased(engine, list(doomed.values()))
     receipt = await erase_from_hook_caches(engine, await engine.store.erase(list(doomed)))
-    # A summary that somebody names is not wanted; one that went along is made anew.
+    # A summary that was named is not wanted any more; one that was only derived is made anew.
     await queue_recap_rebuild(
-        engine, (one for one in doomed.values() if one.id not in named), besides=set(doomed)
+        engine,
+        (memory_erased for memory_erased in doomed.values() if memory_erased.id not in named_ids),
+        besides=set(doomed),
     )
     return Forgotten(tuple(doomed.values()), receipt)
 
 
 async def forgettable(engine: Engine, ids: Sequence[str], *, agent: str, force: bool) -> list[Memory]:
-    """The memories, all of which may go. Raises MemoryNotFound, Refused for one that is kept for good."""
+    """Return the memories if all of them may be forgotten. Raises MemoryNotFound, Refused if one needs `force`."""
     if not ids:
         raise InvalidInput("Nothing was named to forget.", advice="Give at least one id.")
-    found = await engine.store.get_many(ids, viewer=agent)
+    memories = await engine.store.get_many(ids, viewer=agent)
     for memory_id in ids:
-        if memory_id not in found:
+        if memory_id not in memories:
             raise MemoryNotFound(memory_id)
-        memory = found[memory_id]
+        memory = memories[memory_id]
         if not force and needs_force(memory):
             raise Refused(
                 f"The memory {memory_id} is kept for good ({'an anchor' if memory.anchor else 'permanent'}).",
                 advice="Say so with `force`.",
             )
-    return list(found.values())
+    return list(memories.values())
 
 
 def needs_force(memory: Memory) -> bool:
-    """Whether it goes only by force. What people said of themselves they take back as they like, though no upkeep may."""
+    """Whether only `force` forgets it. Profile facts don't need it, though upkeep never removes them."""
     return is_kept_for_good(memory) and PROFILE_SECTION_KEY not in memory.metadata
 
 
 async def kept_for_good(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
-    """Those of them that only go by force: anchors, and permanent ones."""
-    found = await engine.store.get_many(ids, viewer=agent)
-    return [memory for memory in found.values() if needs_force(memory)]
+    """Return those that need `force`: anchors and permanent memories."""
+    memories = await engine.store.get_many(ids, viewer=agent)
+    return [memory for memory in memories.values() if needs_force(memory)]
 
 
 async def _with_parts(engine: Engine, memories: Sequence[Memory], *, agent: str) -> list[Memory]:
-    """A split document is forgotten whole: its parts hang on the first one by part_of."""
-    known = {memory.id: memory for memory in memories}
+    """Add the other parts of split documents, which `part_of` links to their first part."""
+    by_id = {memory.id: memory for memory in memories}
     relations = (Relation.PART_OF,)
     roots = {
         link.target
-        for link in await engine.store.links_of(list(known), relations=relations, viewer=agent)
+        for link in await engine.store.links_of(list(by_id), relations=relations, viewer=agent)
         if link.automatic
     }
     if roots:
         links = await engine.store.links_of(list(roots), relations=relations, viewer=agent)
         ends = {end for link in links if link.automatic for end in (link.origin, link.target)}
-        known.update(await engine.store.get_many(list(ends - known.keys()), viewer=agent))
-    return list(known.values())
+        by_id.update(await engine.store.get_many(list(ends - by_id.keys()), viewer=agent))
+    return list(by_id.values())
 
 
 MOST_FOUND = 20
-FOUND = (Status.ACTIVE, Status.ARCHIVED)  # what recall finds, by itself or if it is asked to
+FOUND = (Status.ACTIVE, Status.ARCHIVED)  # statuses that recall finds, by default or on request
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetChoice:
-    """All that is stated must hold. `hidden` takes in what recall doesn't find."""
+    """Which memories to forget: all conditions must hold. `hidden` includes memories that recall doesn't find."""
 
     ids: tuple[str, ...] = ()
     query: str | None = None
     tags: tuple[str, ...] = ()
     topic: str | None = None
     scope: str | None = None
-    everywhere: bool = True  # without a scope: in all of them, or in those that the call sees
+    everywhere: bool = True  # without a scope: in all scopes, or in those that the call sees
     hidden: bool = False
 
     @property
     def whole_scope(self) -> bool:
-        """Whether everything in a scope is meant."""
+        """Whether everything in a scope is selected."""
         return bool(self.scope and not (self.ids or self.query or self.tags or self.topic))
 
 
 async def chosen_memories(engine: Engine, choice: ForgetChoice, *, agent: str) -> list[str]:
-    """The ids, without a query. Raises InvalidInput when nothing is stated, ScopeNotFound."""
+    """Return the ids of a choice without a query. Raises InvalidInput without a condition, ScopeNotFound."""
     if not (choice.ids or choice.tags or choice.topic or choice.scope):
         raise InvalidInput(
             "Nothing was named to forget.", advice="Give ids, a query, or a tag, topic or scope."
@@ -199,7 +201,7 @@ async def chosen_memories(engine: Engine, choice: ForgetChoice, *, agent: str) -
 
 
 async def candidates(engine: Engine, choice: ForgetChoice, *, agent: str) -> tuple[Hit, ...]:
-    """What a query finds, best first; among the ids if there are some. Raises InvalidInput, ScopeNotFound."""
+    """Return what the query finds, best first; only among the ids if there are some. Raises InvalidInput, ScopeNotFound."""
     request = RecallInput(
         query=choice.query or "",
         scope=choice.scope,
@@ -214,8 +216,8 @@ async def candidates(engine: Engine, choice: ForgetChoice, *, agent: str) -> tup
     return tuple(hit for hit in hits if hit.memory.id in choice.ids) if choice.ids else hits
 
 
-FEW = 3  # what nobody named by id is forgotten without asking only up to here
-MOST_SHOWN = 20  # of those that are asked about
+FEW = 3  # more than this, not named by id, need a confirmation
+MOST_SHOWN = 20  # candidates that are shown for confirmation
 LONGEST_SHOWN = 200
 
 
@@ -326,13 +328,13 @@ async def _forget(context: Context, request: ForgetInput) -> ForgetResult:
     if not ids:
         dropped = await _dropped(context, request, choice)
         return _nothing(request, f"Nothing matches. {dropped}".strip())
-    kept: list[Memory] = []
+    protected: list[Memory] = []
     if not (choice.ids or choice.query or choice.whole_scope or request.force):
-        kept = await kept_for_good(context.engine, ids, agent=context.agent)
-        spared = {memory.id for memory in kept}
+        protected = await kept_for_good(context.engine, ids, agent=context.agent)
+        spared = {memory.id for memory in protected}
         ids = [memory_id for memory_id in ids if memory_id not in spared]
         if not ids:
-            return _nothing(request, _sparing(kept), kept=kept)
+            return _nothing(request, _sparing(protected), kept=protected)
     if request.hard and not (choice.ids or request.confirm) and len(ids) > FEW:
         some = await context.engine.store.get_many(ids[:MOST_SHOWN], viewer=context.agent)
         return _asking(request, [_candidate(memory, 1.0) for memory in some.values()], count=len(ids))
@@ -341,30 +343,30 @@ async def _forget(context: Context, request: ForgetInput) -> ForgetResult:
     if choice.whole_scope and request.scope and request.backup:
         aside = (await back_up_scope(context.engine, request.scope, agent=context.agent)).path.name
     act = erase if request.hard else forget
-    gone = await act(context.engine, ids, agent=context.agent, force=request.force)
-    if not gone.memories:
-        return _nothing(request, "They were forgotten already.", kept=kept)
-    receipt = gone.receipt
+    forgotten = await act(context.engine, ids, agent=context.agent, force=request.force)
+    if not forgotten.memories:
+        return _nothing(request, "They were forgotten already.", kept=protected)
+    receipt = forgotten.receipt
     if receipt is not None:
-        receipt, unwritten = await erase_from_documents(context.engine, receipt, gone.memories)
+        receipt, unwritten = await erase_from_documents(context.engine, receipt, forgotten.memories)
     else:
-        unwritten = await update_documents(context.engine, gone.memories)
-    said = (
+        unwritten = await update_documents(context.engine, forgotten.memories)
+    notes = (
         await _note(context, request, aside),
         await _dropped(context, request, choice),
-        _sparing(kept) if kept else "",
+        _sparing(protected) if protected else "",
         unwritten,
     )
     return ForgetResult(
-        forgotten=[memory.id for memory in gone.memories],
-        count=len(gone.memories),
+        forgotten=[memory.id for memory in forgotten.memories],
+        count=len(forgotten.memories),
         hard=request.hard,
         receipt=ReceiptView.of(receipt) if receipt else None,
-        note=" ".join(filter(None, said)),
+        note=" ".join(filter(None, notes)),
         notice=unwritten,
         scope=request.scope if choice.whole_scope else None,
         backup=aside,
-        kept=[memory.id for memory in kept],
+        kept=[memory.id for memory in protected],
     )
 
 
@@ -372,7 +374,10 @@ FORGET = operation("forget", _forget, destroys=True)
 
 
 async def _dropped(context: Context, given: ForgetInput, choice: ForgetChoice) -> str:
-    """What became of the scope itself. Keys that are bound to scopes may empty one, and not reshape what there is."""
+    """Delete the emptied scope if that was asked for; return what became of it.
+
+    Keys that are bound to scopes may empty a scope but not delete it.
+    """
     if not (given.drop_scope and given.hard and given.scope and choice.whole_scope and context.owner):
         return ""
     if context.engine.allowed_scopes or given.scope == GLOBAL:
@@ -402,13 +407,13 @@ def _sparing(kept: list[Memory]) -> str:
 async def _named(context: Context, given: ForgetInput) -> list[str]:
     if not given.missing_ok:
         return await full_ids(context, given.ids)
-    known: dict[str, None] = {}
-    for one in given.ids:
+    ids: dict[str, None] = {}
+    for prefix in given.ids:
         try:
-            known[await full_id(context, one)] = None
+            ids[await full_id(context, prefix)] = None
         except MemoryNotFound:
             continue
-    return list(known)
+    return list(ids)
 
 
 def _nothing(given: ForgetInput, why: str, *, kept: Sequence[Memory] = ()) -> ForgetResult:
@@ -440,28 +445,28 @@ def _candidate(memory: Memory, score: float) -> CandidateView:
 
 async def _note(context: Context, given: ForgetInput, aside: str | None) -> str:
     if not given.hard:
-        kept = f" A copy of the scope is kept: backups/{aside} in the home folder." if aside else ""
+        copy_note = f" A copy of the scope is kept: backups/{aside} in the home folder." if aside else ""
         return (
             "Marked as forgotten: no recall finds them. Their owner can undo it: `mindhold forget --undo ID`."
-            + kept
+            + copy_note
         )
-    said: list[str] = []
+    notes: list[str] = []
     if aside:
-        said.append(
+        notes.append(
             f"A copy of the scope is kept: backups/{aside} in the home folder. Delete that file, and the .sha256 "
             "beside it, for it to be gone altogether."
         )
-    said.append("Removed from the store for good." if aside else "Removed for good.")
-    others = sum(one.path.name != aside for one in await backups(context.engine))
+    notes.append("Removed from the store for good." if aside else "Removed for good.")
+    others = sum(backup.path.name != aside for backup in await backups(context.engine))
     if others:
-        said.append(f"{others} earlier backup{'s' if others > 1 else ''} may still hold them.")
+        notes.append(f"{others} earlier backup{'s' if others > 1 else ''} may still hold them.")
     if await _is_shared(context):
-        said.append("Other machines that share this store may tell them once more, at their next event.")
-    return " ".join(said)
+        notes.append("Other machines that share this store may tell them once more, at their next event.")
+    return " ".join(notes)
 
 
 async def _is_shared(context: Context) -> bool:
-    """Whether hooks of other machines may have leaflets of what was in this store."""
+    """Whether hooks of other machines may have cached memories of this store."""
     modes = {
         context.engine.store_registry.home,
         *(place.mode for place in (await context.engine.store_registry.places()).values()),

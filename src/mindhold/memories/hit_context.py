@@ -1,4 +1,4 @@
-"""What surrounds a hit: linked memories, disputes, and its neighbours in the conversation."""
+"""The context of a hit: linked memories, disputes, and its neighbours in the conversation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mindhold.model.query import Filter
 from mindhold.model.tokens import count_tokens
 
 MOST_TURNS = 200
-FIRST_WORDS = 60  # characters of a hit where another one names it
-MOST_DISPUTED = 10  # of each hit
-READ_AHEAD = 3  # so many times what may come along is read at once, for some are hidden or too long
+FIRST_WORDS = 60  # characters of a hit that another hit links to
+MOST_DISPUTED = 10  # disputes per hit
+READ_AHEAD = 3  # so many times the limit is read at once, for some memories are hidden or too long
 DISPUTES = (Relation.CONTRADICTS, Relation.SUPERSEDED_BY)
 HIDDEN = frozenset({Status.FORGOTTEN, Status.QUARANTINED})
 
@@ -29,7 +29,7 @@ class LinkedMemory:
 
 @dataclass(frozen=True, slots=True)
 class Disputes:
-    """Ids of the memories that a memory contradicts, those that contradict it, and those that have taken its place."""
+    """Ids of memories that a memory contradicts, that contradict it, and that superseded it."""
 
     contradicts: tuple[str, ...] = ()
     contradicted_by: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ UNDISPUTED = Disputes()
 
 
 class Allowance:
-    """What is left for what stands around the hits, in tokens (None: no limit) and in characters."""
+    """What is left for the context of hits, in tokens (None: no limit) and in characters."""
 
     def __init__(self, *, tokens: int | None, characters: int, longest: int) -> None:
         self._tokens = tokens
@@ -48,7 +48,7 @@ class Allowance:
         self._longest = longest
 
     def fitted(self, memory: Memory) -> Memory | None:
-        """The memory, shortened if it is long; None when there is no room for it. Taken memories are counted."""
+        """Return the memory, shortened if it is long, and deduct it; None if there is no room for it."""
         short = shortened(memory, self._longest)
         if len(short.content) > self._characters:
             return None
@@ -62,7 +62,7 @@ class Allowance:
 
 
 class Ties:
-    """The links of some memories, read once, and who is at their other ends."""
+    """The links of some memories, read once, and the memories at their other ends."""
 
     def __init__(
         self, engine: Engine, memories: Sequence[Memory], links: Sequence[Link], where: Filter
@@ -74,68 +74,68 @@ class Ties:
         self._read: dict[str, Memory] = {}
 
     async def disputes(self) -> dict[str, Disputes]:
-        """By id, what disputes each of them, so many at most and the strongest links first; those without are absent."""
+        """Return the disputes of each hit by id, strongest links first and limited in number; without those that have none."""
         links = self._disputing()
         if not links:
             return {}
         await self._look_at([end for link in links for end in (link.origin, link.target)])
-        found: dict[str, dict[str, list[str]]] = {}
+        by_memory: dict[str, dict[str, list[str]]] = {}
         for link in links:
             if self._stands(link.origin) and self._stands(link.target):
                 if link.relation is Relation.CONTRADICTS:
-                    found.setdefault(link.origin, {}).setdefault("contradicts", []).append(link.target)
-                    found.setdefault(link.target, {}).setdefault("contradicted_by", []).append(link.origin)
+                    by_memory.setdefault(link.origin, {}).setdefault("contradicts", []).append(link.target)
+                    by_memory.setdefault(link.target, {}).setdefault("contradicted_by", []).append(
+                        link.origin
+                    )
                 else:
-                    found.setdefault(link.origin, {}).setdefault("superseded_by", []).append(link.target)
+                    by_memory.setdefault(link.origin, {}).setdefault("superseded_by", []).append(link.target)
         return {
-            memory_id: Disputes(**{name: tuple(ids) for name, ids in named.items()})
-            for memory_id, named in found.items()
+            memory_id: Disputes(**{name: tuple(ids) for name, ids in by_relation.items()})
+            for memory_id, by_relation in by_memory.items()
             if memory_id in self._hits
         }
 
     def _disputing(self) -> list[Link]:
         links: list[Link] = []
-        told: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for link in self._links:
             near = [end for end in (link.origin, link.target) if end in self._hits]
-            if link.relation in DISPUTES and any(told[end] < MOST_DISPUTED for end in near):
+            if link.relation in DISPUTES and any(counts[end] < MOST_DISPUTED for end in near):
                 links.append(link)
-                told.update(near)
+                counts.update(near)
         return links
 
     async def linked(
         self, relations: Sequence[Relation], allowance: Allowance
     ) -> dict[str, tuple[LinkedMemory, ...]]:
-        """By id, the memories one link away, the strongest links first; so many in all, none twice.
+        """Return the memories one link away by the hit's id, strongest links first; limited in total, none twice.
 
-        Of a hit that another hit is linked to, more than merely related, the other one has the first words.
+        A hit that another hit links to, by more than `related`, is included with its first words only.
         """
         most = self._engine.settings.recall.most_linked
         ends = {
             far: (near, link)
-            for link in reversed(
-                self._links
-            )  # the strongest of several to one memory is the last to be noted
+            for link in reversed(self._links)  # the strongest of several links to one memory is stored last
             if not relations or link.relation in relations
             for near, far in [self._ends(link)]
             if far not in self._hits
         }
         waiting = list(reversed(ends.items()))
-        found: dict[str, list[LinkedMemory]] = {}
-        taken = 0
-        while waiting and taken < most:
+        linked: dict[str, list[LinkedMemory]] = {}
+        count = 0
+        while waiting and count < most:
             page, waiting = waiting[: most * READ_AHEAD], waiting[most * READ_AHEAD :]
             await self._look_at([far for far, _ in page])
             for far, (near, link) in page:
-                if taken < most and self._stands(far):
+                if count < most and self._stands(far):
                     short = allowance.fitted(self._read[far])
                     if short is not None:
-                        found.setdefault(near, []).append(LinkedMemory(link, short))
-                        taken += 1
-        for link in self._between(relations)[: most - taken]:
+                        linked.setdefault(near, []).append(LinkedMemory(link, short))
+                        count += 1
+        for link in self._between(relations)[: most - count]:
             if (short := allowance.fitted(shortened(self._hits[link.target], FIRST_WORDS))) is not None:
-                found.setdefault(link.origin, []).append(LinkedMemory(link, short))
-        return {memory_id: tuple(items) for memory_id, items in found.items()}
+                linked.setdefault(link.origin, []).append(LinkedMemory(link, short))
+        return {memory_id: tuple(items) for memory_id, items in linked.items()}
 
     def _between(self, relations: Sequence[Relation]) -> list[Link]:
         return [
@@ -151,18 +151,22 @@ class Ties:
         return (link.origin, link.target) if link.origin in self._hits else (link.target, link.origin)
 
     async def _look_at(self, ids: Sequence[str]) -> None:
-        missing = [one for one in dict.fromkeys(ids) if one not in self._hits and one not in self._read]
+        missing = [
+            memory_id
+            for memory_id in dict.fromkeys(ids)
+            if memory_id not in self._hits and memory_id not in self._read
+        ]
         if missing:
             self._read |= await self._engine.store.get_many(missing, viewer=self._where.viewer)
 
     def _stands(self, memory_id: str) -> bool:
-        """Whether it may be named: it is a hit, or could come along."""
+        """Whether the memory may be named: it is a hit, or visible within the filter."""
         other = self._read.get(memory_id)
         return memory_id in self._hits or (other is not None and _may_come_along(other, self._where))
 
 
 def shortened(memory: Memory, longest: int) -> Memory:
-    """The memory with at most so many characters of its content."""
+    """Return the memory with its content cut to so many characters."""
     if len(memory.content) <= longest:
         return memory
     content = memory.content[: longest - 1].rstrip() + "…"
@@ -170,7 +174,7 @@ def shortened(memory: Memory, longest: int) -> Memory:
 
 
 def recounted(memory: Memory) -> Memory:
-    """With the tokens that its content has, whatever was written down when it came."""
+    """Return the memory with the tokens of its content counted anew."""
     tokens = count_tokens(memory.content)
     return memory if tokens == memory.tokens else replace(memory, tokens=tokens)
 
@@ -178,17 +182,17 @@ def recounted(memory: Memory) -> Memory:
 async def ties_of(
     engine: Engine, memories: Sequence[Memory], *, relations: Sequence[Relation] | None, where: Filter
 ) -> Ties:
-    """Disputes, and links of these relations (of all when none is named; None: no others), in one read."""
-    wanted = DISPUTES if relations is None else tuple({*relations, *DISPUTES}) if relations else ()
+    """Read disputes, and links of these relations (empty: all; None: no others), at once."""
+    read_relations = DISPUTES if relations is None else tuple({*relations, *DISPUTES}) if relations else ()
     ids = [memory.id for memory in memories]
-    links = await engine.store.links_of(ids, relations=wanted, viewer=where.viewer) if ids else []
+    links = await engine.store.links_of(ids, relations=read_relations, viewer=where.viewer) if ids else []
     return Ties(engine, memories, links, where)
 
 
 async def around(
     engine: Engine, memory: Memory, *, reach: int, where: Filter, allowance: Allowance
 ) -> tuple[tuple[Memory, ...], tuple[Memory, ...]]:
-    """The turns before and after a memory in its conversation, nearest kept first when tokens are short."""
+    """Return the turns before and after a memory in its conversation; the nearest first if tokens are short."""
     position, conversation = memory.provenance.position, memory.provenance.conversation
     if position is None or conversation is None:
         return (), ()
@@ -199,13 +203,13 @@ async def around(
         positions=(position - reach, position + reach),
         minimum_trust=where.minimum_trust,
     )
-    found = await engine.store.find(near, limit=MOST_TURNS)
-    turns = [turn for turn in found if turn.provenance.position not in (None, position)]
+    neighbours = await engine.store.find(near, limit=MOST_TURNS)
+    turns = [turn for turn in neighbours if turn.provenance.position not in (None, position)]
     turns.sort(key=lambda turn: abs((turn.provenance.position or 0) - position))
-    kept = [short for turn in turns if (short := allowance.fitted(turn)) is not None]
-    kept.sort(key=lambda turn: turn.provenance.position or 0)
-    before = tuple(turn for turn in kept if (turn.provenance.position or 0) < position)
-    return before, tuple(turn for turn in kept if (turn.provenance.position or 0) > position)
+    fitting = [short for turn in turns if (short := allowance.fitted(turn)) is not None]
+    fitting.sort(key=lambda turn: turn.provenance.position or 0)
+    before = tuple(turn for turn in fitting if (turn.provenance.position or 0) < position)
+    return before, tuple(turn for turn in fitting if (turn.provenance.position or 0) > position)
 
 
 def _may_come_along(memory: Memory, where: Filter) -> bool:

@@ -22,53 +22,51 @@ from mindhold.model.scope import EVERYONE
 from mindhold.operations import Context, Effect, Input, Operation, Output
 
 IDEMPOTENCY_NAMESPACE = "once"
-ANSWER, WORDS = "answer", "words"  # fields of an entry; of the latter see RecordChanges.erase()
+ANSWER, WORDS = "answer", "words"  # fields of an entry; for WORDS see RecordChanges.erase()
 KEPT = timedelta(hours=24)
 TERM = timedelta(seconds=20)  # and as much again for every thousand keys that are held together
-RENEWED = 5.0  # seconds after which who is still at it says so
-PATIENCE = (
-    1_000  # looks: longer than the term of one that died, shorter than callers usually wait for an answer
-)
-PAUSE = 0.05  # seconds between two
+RENEWED = 5.0  # seconds between renewals of a held key
+PATIENCE = 1_000  # attempts: longer than the term of a dead process, shorter than callers usually wait
+PAUSE = 0.05  # seconds between two attempts
 LONGEST_KEY = 200
 
 
 @dataclass(frozen=True, slots=True)
 class HeldKey:
-    """The right to do what a key stands for, until it is answered or let go."""
+    """The right to run the call of a key, until its answer is saved or the key is released."""
 
-    place: str  # of the answer, and of the note that somebody is at it
+    place: str  # of the answer, and of the note that the key is held
     note: str
     said: str
     term: timedelta
 
 
 async def earlier_answer(engine: Engine, key: str, said: str, *, agent: str) -> Mapping[str, Any] | None:
-    """What was answered under this key; None if nothing was. Raises KeyReused where other things were said."""
+    """Return the answer that was saved under this key, if any. Raises KeyReused if the key was used for another call."""
     return await _answer(engine, _place(key, agent), _fingerprint(key, said))
 
 
 async def hold_key(
     engine: Engine, key: str, said: str, *, agent: str, together: int = 1
 ) -> HeldKey | Mapping[str, Any]:
-    """The right to go on, or what was answered before; waits for one that is at it. Whoever goes on renews it.
+    """Hold the key, or return the answer of the first call; waits while another caller holds the key.
 
-    Raises InvalidInput, KeyReused, Conflict for one that takes too long.
+    The holder has to renew it. Raises InvalidInput, KeyReused, and Conflict if the other caller takes too long.
     """
     place, fingerprint = _place(key, agent), _fingerprint(key, said)
     term = TERM * (1 + together // 1000)
     for _ in range(PATIENCE):
         until = engine.clock() + term
-        held = HeldKey(place, f"{until.isoformat()} {place} {engine.new_id()}", fingerprint, term)
-        if await _note(engine, held):
+        candidate = HeldKey(place, f"{until.isoformat()} {place} {engine.new_id()}", fingerprint, term)
+        if await _note(engine, candidate):
             try:
                 answer = await _answer(engine, place, fingerprint)
             except KeyReused:
-                await release_key(engine, held)
+                await release_key(engine, candidate)
                 raise
             if answer is None:
-                return held
-            await release_key(engine, held)
+                return candidate
+            await release_key(engine, candidate)
             return answer
         if (answer := await _answer(engine, place, fingerprint)) is not None:
             return answer
@@ -81,7 +79,10 @@ async def hold_key(
 async def save_answer(
     engine: Engine, held: HeldKey, answer: Mapping[str, Any], *, words: bool = False
 ) -> None:
-    """Keep the answer for a day, and let go. With `words` it repeats what memories say: the erasure of one takes it along."""
+    """Keep the answer for a day, and release the key.
+
+    With `words` the answer repeats the words of memories: erasing one of them erases the answer too.
+    """
     now = engine.clock()
     value = {"said": held.said, WORDS if words else ANSWER: dict(answer)}
     await engine.store.put_entry(Entry(IDEMPOTENCY_NAMESPACE, held.place, value, now, now + KEPT))
@@ -89,39 +90,39 @@ async def save_answer(
 
 
 async def release_key(engine: Engine, held: HeldKey) -> None:
-    """Without an answer the next one may try."""
+    """Release the key without an answer, so that the next caller may try."""
     await _replace(engine, held, [])
 
 
 async def renew_key(engine: Engine, held: HeldKey) -> bool:
-    """Hold it for another term from now. Whether it was held still."""
-    _, whose = _parts(held.note)
-    return await _replace(engine, held, [f"{(engine.clock() + held.term).isoformat()} {whose}"])
+    """Hold the key for another term from now. Returns whether it was still held."""
+    _, holder = _parts(held.note)
+    return await _replace(engine, held, [f"{(engine.clock() + held.term).isoformat()} {holder}"])
 
 
 async def _replace(engine: Engine, held: HeldKey, instead: list[str]) -> bool:
-    _, whose = _parts(held.note)
+    _, holder = _parts(held.note)
     while True:
-        taken = await engine.store.cursor(_cursor(held.place))
-        notes = _notes(taken)
-        left = [note for note in notes if _parts(note)[1] != whose]
-        if len(left) == len(notes):
+        stored = await engine.store.cursor(_cursor(held.place))
+        notes = _notes(stored)
+        others = [note for note in notes if _parts(note)[1] != holder]
+        if len(others) == len(notes):
             return False
-        new = "\n".join([*left, *instead]) or None
-        if await engine.store.swap_cursor(_cursor(held.place), old=taken, new=new):
+        new = "\n".join([*others, *instead]) or None
+        if await engine.store.swap_cursor(_cursor(held.place), old=stored, new=new):
             return True
 
 
 async def _note(engine: Engine, held: HeldKey) -> bool:
-    """Whether the key is this caller's now; notes of the same place that are over go."""
+    """Try to take the key; remove expired notes. Returns whether the caller has it now."""
     while True:
         now = engine.clock()
-        taken = await engine.store.cursor(_cursor(held.place))
-        others = [note for note in _notes(taken) if not _over(note, now)]
+        stored = await engine.store.cursor(_cursor(held.place))
+        others = [note for note in _notes(stored) if not _over(note, now)]
         if any(_parts(note)[1].startswith(f"{held.place} ") for note in others):
             return False
         if await engine.store.swap_cursor(
-            _cursor(held.place), old=taken, new="\n".join((*others, held.note))
+            _cursor(held.place), old=stored, new="\n".join((*others, held.note))
         ):
             return True
 
@@ -135,17 +136,17 @@ async def _answer(engine: Engine, place: str, fingerprint: str) -> Mapping[str, 
             "This idempotency key was used for something else within the last day.",
             advice="Use a new key for new content; repeat a call unchanged to get its first answer.",
         )
-    found: Mapping[str, Any] | None = entry.value.get(ANSWER, entry.value.get(WORDS))
-    if found is None:
+    answer: Mapping[str, Any] | None = entry.value.get(ANSWER, entry.value.get(WORDS))
+    if answer is None:
         raise Conflict(
             "This was done before; what it was answered with has been erased since.",
             advice="Use a new key to have it done anew.",
         )
-    return found
+    return answer
 
 
 def _place(key: str, agent: str) -> str:
-    """Nobody reads a key back, and one agent's key is nothing to another's."""
+    """Return the storage key: a hash, so that keys can't be read back and agents don't share them."""
     if not key.strip() or len(key) > LONGEST_KEY:
         raise InvalidInput(
             f"An idempotency key has 1 to {LONGEST_KEY} characters.", advice="A random id does well."
@@ -166,9 +167,9 @@ def _notes(taken: str | None) -> list[str]:
 
 
 def _parts(note: str) -> tuple[str, str]:
-    """Until when, and whose it is: the place and an id."""
-    until, _, whose = note.partition(" ")
-    return until, whose
+    """Split a note into its expiry and its holder (the place and an id)."""
+    until, _, holder = note.partition(" ")
+    return until, holder
 
 
 def _over(note: str, now: datetime) -> bool:
@@ -177,15 +178,15 @@ def _over(note: str, now: datetime) -> bool:
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
-OWN = "idempotency_key"  # the field of those operations that keep their answers themselves
-IDS = frozenset({"ids", "forgotten"})  # lists of an answer
+OWN = "idempotency_key"  # the field of operations that store their answers themselves
+IDS = frozenset({"ids", "forgotten"})  # fields of an answer that list ids
 _ID = re.compile(r"[0-9a-z]{26}")
-GUEST = "guest of"  # what the owner is answered is nothing to others, though the agent be the same
+GUEST = "guest of"  # others don't get the answers of the owner, even if the agent is the same
 log = logging.getLogger(__name__)
 
 
 class Repeating:
-    """The keys of one call's items, by number: each held while it is entered, or known to be answered."""
+    """The idempotency keys of one call's items, by number: while entered, each is held or already answered."""
 
     def __init__(
         self,
@@ -196,7 +197,7 @@ class Repeating:
     ) -> None:
         self.held: dict[int, HeldKey] = {}
         self.known: dict[int, Mapping[str, Any]] = {}
-        self.copies: dict[int, int] = {}  # an item with the key of an earlier one of the same call
+        self.copies: dict[int, int] = {}  # items that repeat an earlier item of the same call
         self.errors: dict[int, MindholdError] = {}
         self._call = context
         self._keyed = keyed
@@ -206,9 +207,9 @@ class Repeating:
     async def __aenter__(self) -> Self:
         firsts: dict[str, int] = {}
         for number in sorted(self._keyed):
-            key, said = self._keyed[number]
+            key, fingerprint = self._keyed[number]
             first = firsts.setdefault(key, number)
-            if first != number and self._keyed[first][1] == said:
+            if first != number and self._keyed[first][1] == fingerprint:
                 self.copies[number] = first
             elif first != number:
                 self.errors[number] = KeyReused(
@@ -218,7 +219,7 @@ class Repeating:
         if self._keyed:
             self._staying = asyncio.create_task(_stay(self._call.engine, self.held.values()))
         try:
-            # In one order for all callers: two with the same keys don't wait for each other.
+            # In the same order for all callers, so that two with the same keys can't deadlock.
             for key in sorted(firsts):
                 await self._enter(firsts[key])
         except BaseException:
@@ -227,24 +228,24 @@ class Repeating:
         return self
 
     async def _enter(self, number: int) -> None:
-        (key, said), engine, agent = self._keyed[number], self._call.engine, _whose(self._call)
+        (key, fingerprint), engine, agent = self._keyed[number], self._call.engine, _whose(self._call)
         try:
             if number in self._dry:
-                before = await earlier_answer(engine, key, said, agent=agent)
+                before = await earlier_answer(engine, key, fingerprint, agent=agent)
                 if before is not None:
                     self.known[number] = before
                 return
-            found = await hold_key(engine, key, said, agent=agent, together=len(self._keyed))
+            outcome = await hold_key(engine, key, fingerprint, agent=agent, together=len(self._keyed))
         except MindholdError as error:
             self.errors[number] = error
             return
-        if isinstance(found, HeldKey):
-            self.held[number] = found
+        if isinstance(outcome, HeldKey):
+            self.held[number] = outcome
         else:
-            self.known[number] = found
+            self.known[number] = outcome
 
     async def settle(self, number: int, answer: Mapping[str, Any]) -> None:
-        """Keep an item's answer, if it has a key."""
+        """Save an item's answer, if the item has a key."""
         if number in self.held:
             await save_answer(self._call.engine, self.held.pop(number), answer)
 
@@ -264,18 +265,18 @@ class Repeating:
 
 
 def kept_answer(results: Sequence[Output]) -> dict[str, Any]:
-    """What is kept of answers: not the words of the memories, which may change or go."""
+    """Return what is saved of answers: without the words of memories, which may change or be erased."""
     return {"results": [result.model_dump(mode="json", exclude={"memory"}) for result in results]}
 
 
 async def repeated(context: Context, before: Mapping[str, Any], shape: type[O]) -> list[O]:
-    """The answers as they were, with the memories as they are; what was erased since is named no more."""
+    """Return the saved answers with the memories as they are now; memories erased since are left out."""
     rows = [dict(row) for row in before.get("results") or ()]
     ids = [row["id"] for row in rows if row.get("id")]
-    found = await context.engine.store.get_many(ids, viewer=context.agent) if ids else {}
+    memories = await context.engine.store.get_many(ids, viewer=context.agent) if ids else {}
     for row in rows:
         whole = [link for link in row.get("links") or () if link.get("origin") and link.get("target")]
-        memory = found.get(row.get("id") or "")
+        memory = memories.get(row.get("id") or "")
         view = MemoryView.of(memory, context.engine.clock()) if memory else None
         row |= {"links": whole, "repeated": True, "memory": view}
     return [shape.model_validate(row) for row in rows]
@@ -284,9 +285,9 @@ async def repeated(context: Context, before: Mapping[str, Any], shape: type[O]) 
 async def run_once(
     context: Context, operation: Operation[I, O], given: I, *, key: str | None, on_repeat: Callable[[], None]
 ) -> O:
-    """Do it, unless a call with that key did it within a day: then the answer is that one's. Errors are not kept.
+    """Run the operation, unless a call with the same key ran within a day: then return its answer. Errors aren't kept.
 
-    Raises KeyReused where the key stands for another call, Conflict where what it was answered with is erased.
+    Raises KeyReused if the key belongs to another call, Conflict if the saved answer was erased.
     """
     if key is None or operation.effect is Effect.READS or getattr(given, "dry_run", False):
         return await operation.run(context, given)
@@ -295,12 +296,12 @@ async def run_once(
         if _repeats(answer):
             on_repeat()
         return answer
-    said = json.dumps([operation.name, given.model_dump(mode="json")], sort_keys=True)
-    found = await hold_key(context.engine, key, said, agent=_whose(context))
-    if not isinstance(found, HeldKey):
+    fingerprint = json.dumps([operation.name, given.model_dump(mode="json")], sort_keys=True)
+    outcome = await hold_key(context.engine, key, fingerprint, agent=_whose(context))
+    if not isinstance(outcome, HeldKey):
         on_repeat()
-        return operation.gives.model_validate(found)
-    return await _held(context, operation, given, found)
+        return operation.gives.model_validate(outcome)
+    return await _held(context, operation, given, outcome)
 
 
 async def _held(context: Context, operation: Operation[I, O], given: I, held: HeldKey) -> O:
@@ -309,7 +310,7 @@ async def _held(context: Context, operation: Operation[I, O], given: I, held: He
         answer = await operation.run(context, given)
         try:
             await save_answer(context.engine, held, await _kept(context, operation, answer), words=True)
-        except StoreError as error:  # it is done all the same
+        except StoreError as error:  # the call itself succeeded
             log.warning("the answer to an idempotency key isn't kept: %s", error.code)
         return answer
     except BaseException:
@@ -320,18 +321,18 @@ async def _held(context: Context, operation: Operation[I, O], given: I, held: He
 
 
 async def _kept(context: Context, operation: Operation[Any, Any], answer: Output) -> dict[str, Any]:
-    """The answer, but for what it says of memories that the call itself erased."""
-    said = answer.model_dump(mode="json")
+    """Return the answer to save, without what it says of memories that the call itself erased."""
+    document = answer.model_dump(mode="json")
     if not operation.erases:
-        return said
-    named = set(_ids(said))
-    there = await context.engine.store.get_many(list(named), viewer=EVERYONE)
-    found: dict[str, Any] = _blotted(said, named - there.keys())
-    return found
+        return document
+    mentioned = set(_ids(document))
+    existing = await context.engine.store.get_many(list(mentioned), viewer=EVERYONE)
+    cleaned: dict[str, Any] = _blotted(document, mentioned - existing.keys())
+    return cleaned
 
 
 def _ids(value: Any, *, listed: bool = False) -> Iterator[str]:
-    """What may be an id of a memory: by where it stands, or by how it looks."""
+    """Yield every string that may be a memory's id, by its place or by its form."""
     if isinstance(value, str) and (listed or _ID.fullmatch(value)):
         yield value
     elif isinstance(value, list):
@@ -354,22 +355,23 @@ def _blotted(value: Any, gone: Collection[str]) -> Any:
 
 def _is_about(item: Any, gone: Collection[str]) -> bool:
     return any(
-        isinstance(one, str) and one in gone for one in (item.values() if isinstance(item, dict) else [item])
+        isinstance(value, str) and value in gone
+        for value in (item.values() if isinstance(item, dict) else [item])
     )
 
 
 def _whose(context: Context) -> str:
-    """Whose key it is."""
+    """Return whose keys the call uses."""
     return context.agent if context.owner else f"{GUEST} {context.agent}"
 
 
 async def _stay(engine: Engine, held: Collection[HeldKey]) -> None:
-    """Hold them for as long as it takes."""
+    """Renew the held keys until cancelled."""
     while True:
         await asyncio.sleep(RENEWED)
-        for one in list(held):
+        for held_key in list(held):
             with suppress(StoreError):
-                await renew_key(engine, one)
+                await renew_key(engine, held_key)
 
 
 def _with_key(given: I, key: str) -> I:

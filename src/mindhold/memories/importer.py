@@ -1,4 +1,4 @@
-"""Imports an export: each line is checked as a write would be, and reading it twice doubles nothing."""
+"""Imports an export: each line is checked like a write, and importing it twice changes nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _Item = Scope | Memory | Version | Link | ExportedPair
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did; `skipped` were there already, by id or by content."""
+    """What an import did; `skipped` existed already, by id or by content."""
 
     memories: int = 0
     skipped: int = 0
@@ -66,9 +66,9 @@ class Imported:
 async def import_lines(
     engine: Engine, lines: Iterable[str], *, agent: str, progress: Callable[[int], None] = lambda _: None
 ) -> Imported:
-    """Read an export; what is there already is passed over, so it can be run twice.
+    """Import the lines of an export; existing memories are skipped, so it can be repeated.
 
-    Raises InvalidInput by line, Refused for memories of an agent whom the caller doesn't see.
+    Raises InvalidInput with the line, Refused for memories of an agent that the caller doesn't see.
     """
     intake = _Import(engine, agent)
     return await _taken(intake, _batches(_parsed(lines, intake.checked, now=engine.clock())), progress)
@@ -81,8 +81,9 @@ async def import_items(
     agent: str,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Imported:
-    """What was read from a file of another form, each with how it is called there. All is checked before anything is
-    written. Raises InvalidInput by name, Refused.
+    """Import what was read from a file of another format, each item with its name there.
+
+    Everything is checked before anything is written. Raises InvalidInput with the name, Refused.
     """
     intake = _Import(engine, agent)
     checked = await run_uncancelled(asyncio.to_thread(_all_checked, items, intake.checked))
@@ -92,7 +93,7 @@ async def import_items(
 async def _taken(
     intake: _Import, batches: Iterator[list[_Item]], progress: Callable[[int], None]
 ) -> Imported:
-    # Reading and checking takes long, and others wait for this thread.
+    # In a thread: reading and checking takes long, and would block other tasks.
     while (batch := await run_uncancelled(asyncio.to_thread(next, batches, None))) is not None:
         await intake.take(batch)
         progress(intake.done.memories + intake.done.skipped)
@@ -104,17 +105,17 @@ async def _taken(
 def _all_checked(
     items: Iterable[tuple[str, Memory | Link]], checked: Callable[[_Item], _Item]
 ) -> list[_Item]:
-    found = []
+    results = []
     for name, item in items:
         try:
-            found.append(checked(item))
+            results.append(checked(item))
         except InvalidInput as error:
             raise type(error)(f"{name} is refused: {error.message}", advice=error.advice) from error
-    return found
+    return results
 
 
 def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
-    """A memory's versions come with it, or none of them: a run that broke off in between couldn't be made good."""
+    """Yield batches that keep a memory and its versions together: an interrupted import couldn't add versions later."""
     batch: list[_Item] = []
     for item in items:
         if len(batch) >= BATCH and not isinstance(item, Version):
@@ -166,7 +167,7 @@ def _check_head(document: Any) -> None:
 
 
 class _Import:
-    """One import on its way; knows which memories it brought, since links and contradictions follow theirs."""
+    """One running import; knows which memories it added, since links and contradictions depend on it."""
 
     def __init__(self, engine: Engine, agent: str) -> None:
         self.done = Imported()
@@ -177,7 +178,7 @@ class _Import:
         self._orphans: list[Scope] = []
 
     def checked(self, item: _Item) -> _Item:
-        """As intake would have it: a file may come from anywhere. What we exported passes unchanged.
+        """Check and clean an item as a write would, since a file may come from anywhere; our own exports pass unchanged.
 
         Raises InvalidInput, Refused.
         """
@@ -188,11 +189,11 @@ class _Import:
         return imported_scope(self._engine, item) if isinstance(item, Scope) else item
 
     async def take(self, batch: Sequence[_Item]) -> None:
-        """A batch in one transaction."""
+        """Write a batch in one transaction."""
         memories = [item for item in batch if isinstance(item, Memory)]
         present = await self._engine.store.get_many([memory.id for memory in memories], viewer="system")
         fresh = await self._fresh(memory for memory in memories if memory.id not in present)
-        made = await self._scopes([item for item in batch if isinstance(item, Scope)])
+        new_scopes = await self._scopes([item for item in batch if isinstance(item, Scope)])
         self._new.update(memory.id for memory in fresh)
         same = {memory.id for memory in memories if _says_the_same(memory, present.get(memory.id))}
         versions = await self._missing([item for item in batch if isinstance(item, Version)], same)
@@ -202,59 +203,59 @@ class _Import:
         changes.extend(Connect(link) for link in links)
         await self._engine.store.apply(changes)
         pairs = [item for item in batch if isinstance(item, ExportedPair)]
-        brought = await import_pairs(self._engine, pairs, agent=self._agent, new=self._new)
+        new_pairs = await import_pairs(self._engine, pairs, agent=self._agent, new=self._new)
         self.done = Imported(
             memories=self.done.memories + len(fresh),
             skipped=self.done.skipped + len(memories) - len(fresh),
             links=self.done.links + len(links),
             versions=self.done.versions + len(versions),
-            scopes=self.done.scopes + made,
+            scopes=self.done.scopes + new_scopes,
             redacted=self.done.redacted + sum(memory.id in self._redacted for memory in fresh),
-            contradictions=self.done.contradictions + brought,
+            contradictions=self.done.contradictions + new_pairs,
         )
 
     async def _scopes(self, scopes: Sequence[Scope]) -> int:
-        known = {scope.name: scope for scope in await self._engine.store.scopes()} if scopes else {}
-        missing = [scope for scope in scopes if scope.name not in known]
+        existing = {scope.name: scope for scope in await self._engine.store.scopes()} if scopes else {}
+        missing = [scope for scope in scopes if scope.name not in existing]
         for scope in scopes:
             if scope.name == GLOBAL:
-                await self._engine.store.put_scope(_older(known[GLOBAL], scope))
+                await self._engine.store.put_scope(_older(existing[GLOBAL], scope))
         for scope in missing:
             await self._engine.store.put_scope(replace(scope, parent=None))
         self._orphans.extend(scope for scope in missing if scope.parent is not None)
-        await self._nest(known.keys() | {scope.name for scope in missing})
+        await self._nest(existing.keys() | {scope.name for scope in missing})
         return len(missing)
 
     async def _nest(self, known: Set[str]) -> None:
-        """As soon as the parent is there, so that a run that breaks off leaves the scopes in their places."""
+        """Set parents as soon as they exist, so that an interrupted import leaves scopes in their places."""
         for scope in self._orphans:
             if scope.parent in known:
                 await self._engine.store.put_scope(scope)
         self._orphans = [scope for scope in self._orphans if scope.parent not in known]
 
     async def finish(self) -> None:
-        """A scope's parent may stand anywhere in the file. Raises ScopeNotFound if it stands nowhere."""
+        """Set the remaining parents, which may be anywhere in the file. Raises ScopeNotFound if one is missing."""
         for scope in self._orphans:
             await self._engine.store.put_scope(scope)
 
     async def _missing(self, versions: Sequence[Version], same: Set[str]) -> list[Version]:
-        """Those of memories that are new, or that say the same here and lack them: a run may have broken off."""
+        """Return versions of new memories, and those that an unchanged memory lacks after an interrupted import."""
         missing: list[Version] = []
-        kept: dict[str, set[int]] = {}
+        numbers: dict[str, set[int]] = {}
         for version in versions:
             memory_id = version.memory_id
             if memory_id not in self._new and memory_id not in same:
                 continue
-            if memory_id not in kept:
-                known = await self._engine.store.versions_of(memory_id)
-                kept[memory_id] = {each.number for each in known}
-            if version.number not in kept[memory_id]:
-                kept[memory_id].add(version.number)
+            if memory_id not in numbers:
+                stored = await self._engine.store.versions_of(memory_id)
+                numbers[memory_id] = {each.number for each in stored}
+            if version.number not in numbers[memory_id]:
+                numbers[memory_id].add(version.number)
                 missing.append(version)
         return missing
 
     async def _fresh(self, absent: Iterable[Memory]) -> list[Memory]:
-        """Those that nothing here repeats, nor anything before them in the batch."""
+        """Return the memories that repeat neither a stored one nor an earlier one of the batch."""
         fresh: dict[str, Memory] = {}
         hashes: set[tuple[str, str, str]] = set()
         for memory in absent:
@@ -300,7 +301,7 @@ class _Import:
         )
 
     def _with_time(self, memory: Memory) -> Memory:
-        """What upkeep took from the archive has its time there again: who brings it back wants it."""
+        """Restart the archive term of a memory whose term is over; otherwise upkeep would erase it again."""
         now, settings = self._engine.clock(), self._engine.settings
         times = [
             days for days in (settings.life.keep_archived_days, settings.capture.keep_dropped_days) if days
@@ -325,8 +326,8 @@ class _Import:
         ends = {end for link in links for end in (link.origin, link.target)} - self._new
         present = await self._engine.store.get_many(list(ends), viewer=self._agent)
         drawn = await self._engine.store.links_of(list(present), viewer=self._agent)
-        here = present.keys() | self._new
-        missing = [link for link in links if link not in drawn and {link.origin, link.target} <= here]
+        known_ids = present.keys() | self._new
+        missing = [link for link in links if link not in drawn and {link.origin, link.target} <= known_ids]
         return [link for link in missing if not await is_dismissed_link(self._engine, link, present)]
 
     async def _puts(self, memories: Sequence[Memory]) -> list[Change]:
@@ -343,16 +344,16 @@ class _Import:
 
 
 def _instructs(memory: Memory) -> bool:
-    """As it stands in the file: that something was hidden in the text is a sign, and cleaning takes it out."""
+    """Whether the raw text reads like instructions. Hidden characters are a sign, and cleaning would remove them."""
     labels = (memory.topic, *memory.tags, *memory.keywords)
-    said = everything_said(
+    full_text = everything_said(
         memory.content, labels=labels, provenance=memory.provenance, metadata=memory.metadata
     )
-    return suspicion(said).score >= QUARANTINE_FROM
+    return suspicion(full_text).score >= QUARANTINE_FROM
 
 
 def _quarantined(memory: Memory) -> Memory:
-    """Also one that could be brought back later."""
+    """Return the memory as quarantined, also if it could only become active later."""
     if memory.status is Status.ACTIVE:
         return replace(memory, status=Status.QUARANTINED, trust=QUARANTINED_TRUST)
     if memory.previous_status is Status.ACTIVE:
@@ -365,7 +366,7 @@ def _says_the_same(memory: Memory, ours: Memory | None) -> bool:
 
 
 def _older(ours: Scope, theirs: Scope) -> Scope:
-    """Global is in every home: the one that was there first, with whichever description there is."""
+    """Merge Global, which every home has: the earlier creation, and whichever description there is."""
     return replace(
         ours,
         created=min(ours.created, theirs.created),

@@ -1,4 +1,4 @@
-"""Recall by keywords alone: level by level, until one has given enough."""
+"""Recall by keywords alone: layer by layer, until one has found enough."""
 
 from __future__ import annotations
 
@@ -36,32 +36,35 @@ from mindhold.ports.store import Capability
 if TYPE_CHECKING:
     from mindhold.memories.recall import RecallInput
 
-SETS, INDEX = "keyword sets", "keywords"  # what they were found by: beside the store, or in it
+SETS, INDEX = (
+    "keyword sets",
+    "keywords",
+)  # where they were found: in the sidecar's sets, or in the store's index
 
 
 @dataclass(frozen=True, slots=True)
 class KeywordHits:
-    """What was found, the best first, and by what."""
+    """Memories, best first, and how they were found."""
 
     memories: list[Memory]
     rung: str
 
 
 async def with_all(engine: Engine, forms: Sequence[str], *, where: Filter, limit: int) -> KeywordHits:
-    """The best of the memories that have each of these keywords; by the sets beside the store where these can tell."""
-    if len(forms) > MOST_LABELS:  # no memory has so many
+    """Find the best memories that have every keyword; by the sidecar's sets if these are complete."""
+    if len(forms) > MOST_LABELS:  # no memory has so many keywords
         return KeywordHits([], INDEX)
-    asked = replace(where, keywords=tuple(forms))
+    keyword_filter = replace(where, keywords=tuple(forms))
     ids = await _from_sets(engine, forms, where)
     if ids is not None and not ids:
         return KeywordHits([], SETS)
-    # The store says which of them pass the rest of the filter, and have those keywords still.
-    memories = await best_equals(engine, replace(asked, ids=tuple(ids or ())), limit=limit)
+    # The store applies the rest of the filter, and checks that they still have those keywords.
+    memories = await best_equals(engine, replace(keyword_filter, ids=tuple(ids or ())), limit=limit)
     return KeywordHits(memories, INDEX if ids is None else SETS)
 
 
 async def _from_sets(engine: Engine, forms: Sequence[str], where: Filter) -> list[str] | None:
-    """None where they can't tell: for scopes that are or were in another store, others write without telling them."""
+    """Return ids from the sidecar; None if it may be incomplete, since writers of other stores don't update it."""
     if engine.sidecar is NO_SIDECAR:
         return None
     placed = await engine.store_registry.places()
@@ -71,13 +74,13 @@ async def _from_sets(engine: Engine, forms: Sequence[str], where: Filter) -> lis
 
 
 POOL = 100
-ALL_OF_THEM = 1.0  # the score of what has every keyword
-SHARE = 0.9  # of what has so many of them, times the share
+ALL_OF_THEM = 1.0  # the score of a memory with every keyword
+SHARE = 0.9  # with only some of them: times their share
 
 
 @dataclass(frozen=True, slots=True)
 class LayerReport:
-    """A layer that was asked, and how many of the chosen it found."""
+    """A layer that was searched, and how many of the chosen memories it found."""
 
     layer: str
     found: int
@@ -85,25 +88,25 @@ class LayerReport:
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """What the layers gave. `short` is what the last search saw where none of them gave enough."""
+    """The result of all layers. `short` is what the last search saw if no layer found enough."""
 
     chosen: list[ChosenMemories]
-    asked: tuple[str, ...]  # layers, the last of which ended it
+    asked: tuple[str, ...]  # layers that were searched; the last one ended it
     rung: str
-    considered: int | None  # None where the first layer was enough: what lacks the keywords wasn't looked at
+    considered: int | None  # None if the first layer found enough: other memories weren't looked at
     short: Candidates | None = None
 
 
 @dataclass(slots=True)
 class _Looked:
-    """What was found beyond the first layer: scores by id, and what is known of them."""
+    """What was found beyond the first layer: scores, evidence and memories by id."""
 
     ranked: dict[str, RankedCandidate] = field(default_factory=dict)
     evidence: dict[str, Evidence] = field(default_factory=dict)
     memories: dict[str, Memory] = field(default_factory=dict)
 
     def note(self, one: RankedCandidate, evidence: Evidence) -> None:
-        """The better score stands; the first layer that found it is named."""
+        """Add a candidate; the better score counts, with the first layer that found it."""
         before = self.ranked.get(one.id)
         if before is None or one.score > before.score:
             self.ranked[one.id] = one
@@ -111,7 +114,7 @@ class _Looked:
         self.evidence[one.id] = replace(evidence, layer=layer)
 
     def in_order(self) -> list[RankedCandidate]:
-        """Best first."""
+        """Return the candidates, best first."""
         return sorted(self.ranked.values(), key=lambda one: -one.score)
 
 
@@ -128,7 +131,7 @@ class Layers:
         self._lexemes = lexemes_of(request.keywords)
 
     async def run(self) -> Layered:
-        """Every keyword; then any of them, and their words; then their meaning."""
+        """Search for every keyword; then for any of them and their words; then by meaning."""
         keyed = await with_all(self._engine, self._forms, where=self._where, limit=self._limit)
         every = Evidence(_named([self._words[form] for form in self._forms]), L1)
         first = distinct(
@@ -152,16 +155,16 @@ class Layers:
 
     async def _by_words(self, looked: _Looked) -> Candidates:
         async with run_concurrently(self._search(None)) as searching:
-            if len(self._forms) > 1:  # what has the only one has them all
+            if len(self._forms) > 1:  # with a single keyword, the first layer found them all
                 await self._with_any(looked)
         candidates = searching.result()
         ranking = self._ranking(candidates)
-        for one in self._best(ranking):
-            looked.note(one, replace(ranking.evidence(one.row), layer=L2))
+        for candidate in self._best(ranking):
+            looked.note(candidate, replace(ranking.evidence(candidate.row), layer=L2))
         return candidates
 
     async def _with_any(self, looked: _Looked) -> None:
-        """Having a keyword is enough to be found, however common it is."""
+        """Find memories that have any of the keywords, however common it is."""
         where = replace(self._where, keywords=self._forms, keywords_any=True)
         memories = await self._engine.store.find(where, limit=self._limit + SPARE)
         had = [self._had(memory) for memory in memories]
@@ -174,18 +177,18 @@ class Layers:
                 looked.note(RankedCandidate(memory.id, score, -1), Evidence(_named(own), L2))
 
     def _had(self, memory: Memory) -> list[str]:
-        """Which of the keywords it has, each once, as it was asked for."""
+        """Return which of the requested keywords a memory has, each once."""
         own = set(keyword_forms(memory.keywords))
         return [self._words[form] for form in self._forms if form in own]
 
     async def _by_meaning(self, looked: _Looked, matrix: Matrix) -> Candidates:
         candidates = await self._search(matrix)
         ranking = self._ranking(candidates)
-        found = self._best(
+        ranked = self._best(
             ranking, similarity=self._request.minimum_similarity, spared=frozenset(looked.ranked)
         )
-        for one in found:
-            looked.note(one, replace(ranking.evidence(one.row), layer=L3))
+        for candidate in ranked:
+            looked.note(candidate, replace(ranking.evidence(candidate.row), layer=L3))
         return candidates
 
     async def _search(self, matrix: Matrix | None) -> Candidates:
@@ -215,10 +218,10 @@ class Layers:
         )
 
     async def _chosen(self, first: Sequence[ChosenMemories], looked: _Looked) -> list[ChosenMemories]:
-        known = {one.memory.id for one in first}
+        first_ids = {one.memory.id for one in first}
         chosen = await read_chosen(
             self._engine,
-            [one for one in looked.in_order() if one.id not in known],
+            [one for one in looked.in_order() if one.id not in first_ids],
             lambda one, _memory: looked.evidence[one.id],
             limit=self._limit,
             viewer=self._where.viewer,
@@ -229,26 +232,26 @@ class Layers:
         return chosen
 
     def _enough(self, chosen: Sequence[ChosenMemories]) -> bool:
-        """The limit is reached, or the token budget is full."""
+        """Whether the limit is reached or the token budget is full."""
         if len(chosen) >= self._limit:
             return True
         budget = self._request.token_budget
         longest = self._engine.settings.recall.longest_hit
         return budget is not None and budget <= sum(
-            recounted(shortened(one.memory, longest)).tokens for one in chosen
+            recounted(shortened(choice.memory, longest)).tokens for choice in chosen
         )
 
 
 def lexemes_of(keywords: Sequence[str], *, text: str = "") -> tuple[str, ...]:
-    """What full text is asked for, each once."""
+    """Return the lexemes to search full text for, each once."""
     words = [word for keyword in keywords for word in query_lexemes(keyword)]
     return tuple(dict.fromkeys([*query_lexemes(text), *words]))
 
 
 def tallied(asked: Sequence[str], chosen: Sequence[ChosenMemories]) -> tuple[LayerReport, ...]:
-    """How many of the chosen each layer found that was asked."""
-    found: Mapping[str, int] = Counter(one.evidence.layer for one in chosen)
-    return tuple(LayerReport(layer, found.get(layer, 0)) for layer in asked)
+    """Count how many of the chosen memories each searched layer found."""
+    counts: Mapping[str, int] = Counter(choice.evidence.layer for choice in chosen)
+    return tuple(LayerReport(layer, counts.get(layer, 0)) for layer in asked)
 
 
 def _named(keywords: Sequence[str]) -> tuple[str, ...]:
