@@ -1,4 +1,4 @@
-"""Links between memories: drawing them, removing them, and following them to causes and resolutions."""
+"""Links between memories: drawing and removing them, and exploring the graph that they form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mindhold.ports.store import Connect, Disconnect
 async def connect(
     engine: Engine, origin: str, target: str, *, relation: Relation, agent: str
 ) -> tuple[Link, bool]:
-    """The link, and whether it is new. Raises MemoryNotFound, InvalidInput for a link to itself."""
+    """Link two memories; return the link, and whether it is new. Raises MemoryNotFound, InvalidInput for a link to itself."""
     if origin == target:
         raise InvalidInput("A memory can't be linked to itself.", advice="Name two different ids.")
     for end in (origin, target):
@@ -36,17 +36,17 @@ async def connect(
 async def disconnect(
     engine: Engine, origin: str, target: str, *, relation: Relation | None, agent: str
 ) -> list[Link]:
-    """The links that were removed, of one relation or of all. Raises MemoryNotFound."""
+    """Remove links of one relation or of all; return the removed ones. Raises MemoryNotFound."""
     await engine.store.get(origin, viewer=agent)
     await engine.store.get(target, viewer=agent)
-    wanted: Sequence[Relation] = () if relation is None else (relation,)
-    found = [
+    relations: Sequence[Relation] = () if relation is None else (relation,)
+    links = [
         link
-        for link in await engine.store.links_of([origin], relations=wanted, viewer=agent)
+        for link in await engine.store.links_of([origin], relations=relations, viewer=agent)
         if (link.origin, link.target) == (origin, target)
     ]
-    await engine.store.apply([Disconnect(link.origin, link.target, link.relation) for link in found])
-    return found
+    await engine.store.apply([Disconnect(link.origin, link.target, link.relation) for link in links])
+    return links
 
 
 class LinkInput(Input):
@@ -114,7 +114,7 @@ UNLINK = operation("unlink", _unlink, writes=True)
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A memory, shortened when it is long, and how many links it is away."""
+    """A memory, shortened if it is long, and how many links it is away from the start."""
 
     memory: Memory
     depth: int
@@ -122,7 +122,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What was reached from the start, nearest first, and every link of those relations among all of them."""
+    """The memories reached from the start, nearest first, and all links of those relations among them."""
 
     start: GraphNode
     nodes: tuple[GraphNode, ...]
@@ -132,7 +132,7 @@ class Graph:
 async def explore(
     engine: Engine, start: str, *, depth: int, relations: Sequence[Relation], limit: int, agent: str
 ) -> Graph:
-    """Links are followed both ways, each memory is visited once. Raises MemoryNotFound."""
+    """Follow links in both directions from a memory, visiting each memory once. Raises MemoryNotFound."""
     origin = await engine.store.get(start, viewer=agent)
     if origin.status in HIDDEN or origin.trust < LEAST_TRUST:
         raise MemoryNotFound(start)
@@ -147,9 +147,9 @@ async def explore(
     links: dict[tuple[str, str, Relation], Link] = {}
     frontier = [start]
     for level in range(1, depth + 1):
-        found = await engine.store.links_of(frontier, relations=relations, viewer=agent)
-        links |= {(link.origin, link.target, link.relation): link for link in found}
-        ends = dict.fromkeys(end for link in _strongest(found) for end in (link.origin, link.target))
+        frontier_links = await engine.store.links_of(frontier, relations=relations, viewer=agent)
+        links |= {(link.origin, link.target, link.relation): link for link in frontier_links}
+        ends = dict.fromkeys(end for link in _strongest(frontier_links) for end in (link.origin, link.target))
         fresh = [end for end in ends if end not in nodes]
         memories = await engine.store.get_many(fresh, viewer=agent) if fresh else {}
         frontier = []
@@ -165,14 +165,14 @@ async def explore(
         if not frontier:
             break
     if frontier:
-        found = await engine.store.links_of(frontier, relations=relations, viewer=agent)
-        links |= {(link.origin, link.target, link.relation): link for link in found}
+        frontier_links = await engine.store.links_of(frontier, relations=relations, viewer=agent)
+        links |= {(link.origin, link.target, link.relation): link for link in frontier_links}
     among = [link for link in links.values() if link.origin in nodes and link.target in nodes]
     return Graph(nodes.pop(start), tuple(nodes.values()), tuple(among))
 
 
 def _strongest(links: Sequence[Link]) -> list[Link]:
-    """Those that a person drew first, then by weight."""
+    """Sort links: those that a person drew first, then by weight."""
     return sorted(links, key=lambda link: (link.automatic, -link.weight))
 
 

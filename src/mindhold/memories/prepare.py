@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 QUARANTINE_FROM = 0.5
 QUARANTINED_TRUST = 0.2
-TURN = "message_type"  # metadata that marks a turn of a log: it stays as it was said
-PART_OF = "part:"  # before a hash that is not of the content alone
-PARTS = "parts"  # metadata of the first part of a long message: how many there are
+TURN = "message_type"  # metadata that marks a turn of a log, which is stored verbatim
+PART_OF = "part:"  # prefix of a hash that is not of the content alone
+PARTS = "parts"  # metadata of the first part of a long message: the number of parts
 GAP = "gap"  # metadata of a later part: the text between it and the part before, unless it is PARAGRAPH
 PARAGRAPH = "\n\n"
-FINGERPRINT = "told"  # metadata of a message that has a name: a hash of everything that was stored with it
+FINGERPRINT = "told"  # metadata of a named message: a hash of everything that was stored with it
 MONTHS = "January February March April May June July August September October November December".split()
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecord:
-    """A record and everything that full text finds it by. `put` is the only place that makes what a store is given."""
+    """A memory with everything that full text finds it by. Only `put` makes the record that a store writes."""
 
     memory: Memory
     lexemes: Sequence[str]
@@ -61,7 +61,7 @@ class PreparedRecord:
     gap: str = ""  # the text between it and the part before
 
     def put(self, vector: Vector | None = None, model: str | None = None, **changes: Any) -> Put:
-        """The record with its vector, which that model made; `changes` are fields of the memory to set."""
+        """Return the record with its vector, which `model` made; `changes` are fields of the memory to set."""
         embedded_by = model if vector is not None else None
         if changes or embedded_by != self.memory.embedded_by:
             memory = replace(self.memory, embedded_by=embedded_by, **changes)
@@ -70,26 +70,27 @@ class PreparedRecord:
         return Put(memory, self.lexemes, labels=self.labels, gist=self.gist, vector=vector)
 
     async def embedded_put(self, engine: Engine, **changes: Any) -> Put:
-        """The same with the vector of the engine's model, for a caller who writes it along with other changes."""
+        """Return the record with a vector of the engine's model, for a caller who writes it with other changes."""
         matrix = await engine.vector_source.embed([self.memory.content])
         return self.put(None if matrix is None else matrix[0], engine.vector_source.model, **changes)
 
 
 def index_memory(memory: Memory, zone: ZoneInfo, **found: Any) -> PreparedRecord:
-    """The index of a memory, for a person who lives in that zone."""
+    """Make the full-text index of a memory, with dates in the user's zone."""
     words = lexemes(memory.content)
     return PreparedRecord(memory, words, labels_in(zone, memory), gist_of(words), **found)
 
 
 def indexed(engine: Engine, memory: Memory, *, vector: Vector | None) -> Put:
-    """A changed memory with everything that finds it, and the vector that the engine's model made of it."""
+    """Return a changed memory with its index, and the vector that the engine's model made."""
     return index_memory(memory, engine.zone()).put(vector, engine.vector_source.model)
 
 
 def prepare(engine: Engine, request: RememberInput, *, agent: str | None = None) -> list[PreparedRecord]:
-    """The records that a request becomes: one, or the parts of a long text; none when it is noise.
+    """Turn a request into records: one, or the parts of a long text; none if it is noise.
 
-    It is taken as it is: its scope exists, its metadata may have names of ours. Without an agent it is the engine's.
+    The request isn't resolved: its scope has to exist, and its metadata may have reserved names. The default agent is the
+    engine's.
 
     Raises InvalidInput, ContentTooLarge.
     """
@@ -107,7 +108,7 @@ def prepare(engine: Engine, request: RememberInput, *, agent: str | None = None)
         file=request.file,
         line=request.line,
     )
-    doubt = suspicion(  # before cleaning, for hidden characters are a sign
+    doubt = suspicion(  # before cleaning, since hidden characters are a sign
         everything_said(
             request.content,
             labels=(request.topic, *request.tags, *request.keywords),
@@ -121,7 +122,7 @@ def prepare(engine: Engine, request: RememberInput, *, agent: str | None = None)
     if not text.strip():
         empty = (
             EmptyContent if TURN in request.metadata else InvalidInput
-        )  # a log has an error code of its own
+        )  # messages of a log have an error code of their own
         raise empty("There is nothing to remember in an empty text.", advice="Give it some words.")
     if intake.noise_gate and not request.keep_noise and is_noise(text):
         return []
@@ -150,8 +151,8 @@ def prepare(engine: Engine, request: RememberInput, *, agent: str | None = None)
 
 
 def unapplied(request: RememberInput, known: Memory) -> tuple[str, ...]:
-    """Fields in which a stored duplicate differs from what the request asks for: amending would change them."""
-    asked = {
+    """Return the fields in which a stored duplicate differs from the request; amending would change them."""
+    differences = {
         "importance": request.importance is not None and abs(request.importance - known.importance) > 1e-6,
         "anchor": request.anchor and not known.anchor,
         "permanence": request.permanent and known.tier is not Tier.PERMANENT,
@@ -159,52 +160,52 @@ def unapplied(request: RememberInput, known: Memory) -> tuple[str, ...]:
         "type": request.kind not in (Kind.NOTE, known.kind),
         "keywords": not set(request.keywords) <= set(known.keywords),
     }
-    return tuple(name for name, differs in asked.items() if differs)
+    return tuple(name for name, differs in differences.items() if differs)
 
 
 def content_hash(text: str) -> str:
-    """Equal for texts that differ in white space only."""
+    """Hash a text; equal for texts that differ in white space only."""
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
 
 
 def gist_of(said: Sequence[str]) -> str:
-    """Of a text's lexemes: equal for the same content words in any order; empty when there are too few to tell."""
+    """Hash a text's lexemes; equal for the same content words in any order, empty if there are too few."""
     words = sorted(set(said) - stop_lexemes())
     return hashlib.blake2b(" ".join(words).encode(), digest_size=12).hexdigest() if len(words) > 1 else ""
 
 
 def labels_of(engine: Engine, memory: Memory) -> list[str]:
-    """What full text also finds a memory by: its labels, and the day that it is about."""
+    """Return the lexemes that full text also finds a memory by: its labels, and the day that it is about."""
     return labels_in(engine.zone(), memory)
 
 
 def labels_in(zone: ZoneInfo, memory: Memory) -> list[str]:
-    """The same, for a person who lives there. Keywords from the memory's own words add nothing and are left out."""
-    chosen = () if has_own_keywords(memory) else memory.keywords
-    named = " ".join((memory.topic, *memory.tags, *chosen))
+    """Return the same for a zone. Keywords that were taken from the text itself add nothing and are left out."""
+    keywords = () if has_own_keywords(memory) else memory.keywords
+    label_text = " ".join((memory.topic, *memory.tags, *keywords))
     day = memory.occurred.astimezone(zone).date()
-    return [*lexemes(named), *_day_lexemes(day)] if named.strip() else list(_day_lexemes(day))
+    return [*lexemes(label_text), *_day_lexemes(day)] if label_text.strip() else list(_day_lexemes(day))
 
 
 def has_own_keywords(memory: Memory) -> bool:
-    """Whether its keywords are the ones that it got by itself, because nobody gave any."""
+    """Whether its keywords were extracted from its text, because the caller gave none."""
     return memory.keywords == own_keywords(memory.content, memory.metadata)
 
 
 def own_keywords(text: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """For when nobody gave any; none for the turns of a log, which are found by their place and their words."""
+    """Extract keywords from a text; none for the turns of a log, which are found by position and words."""
     return () if TURN in metadata else extract_keywords(text)
 
 
 def _redacted(
     request: RememberInput, memory: Memory, in_content: Sequence[RedactionFinding]
 ) -> tuple[RedactionFinding, ...]:
-    """What was taken out of the content and of the labels."""
+    """Return what was redacted in the content and in the labels."""
     counts = Counter({finding.kind: finding.count for finding in in_content})
     labels = {request.topic, *request.tags, *request.keywords, request.source, request.file}
     source = memory.provenance
     stored = {memory.topic, *memory.tags, *memory.keywords, source.source, source.file}
-    for text in filter(None, labels - stored):  # a label that is stored as it is held no secret
+    for text in filter(None, labels - stored):  # a label that is stored unchanged contained no secret
         counts.update({finding.kind: finding.count for finding in redact(clean(text)).findings})
     return tuple(RedactionFinding(kind, count) for kind, count in counts.items())
 
@@ -253,7 +254,7 @@ def _memory(
 
 
 def _gaps(text: str, parts: Sequence[str]) -> list[str]:
-    """What stood before each part and after the one before: with these between, the parts are the text again."""
+    """Return the text before each part since the part before; gaps and parts joined are the text again."""
     gaps, end = [], 0
     for part in parts:
         start = max(text.find(part, end), end)
@@ -263,7 +264,7 @@ def _gaps(text: str, parts: Sequence[str]) -> list[str]:
 
 
 def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:
-    """Parts are told apart by their document, so that two documents may share a paragraph."""
+    """Make the memories of a split text. The document is part of their hashes, so that two may share a paragraph."""
     document = hashlib.sha256("".join(texts).encode()).hexdigest()
     own = has_own_keywords(first)
     return [
@@ -281,25 +282,27 @@ def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:
 
 
 def _place(first: Memory, number: int) -> Provenance:
-    """A turn's parts stay at the turn's place; the parts of a document follow one another, wherever it was given."""
+    """Return the provenance of a part: a turn's parts keep its position, a document's parts are numbered."""
     if first.provenance.position is not None:
         return first.provenance
     return replace(first.provenance, conversation=f"document:{first.id}", position=number)
 
 
 def name_hash(name: str) -> str:
-    """In place of the content's hash, for a record that may repeat the words of another: it is stored once by this name."""
+    """Return the hash of a record that is unique by its name; its text may repeat that of another record."""
     return PART_OF + content_hash(name)
 
 
 def fingerprint_of(request: RememberInput, parts: Sequence[PreparedRecord]) -> str:
-    """A hash of everything that is stored of a message, as it is stored: a redacted secret can't be guessed from it."""
+    """Hash everything that is stored of a message, after redaction: a secret can't be guessed from it."""
     first = parts[0].memory
     stored = (
         [(part.gap, part.memory.content) for part in parts],
         (first.kind, first.topic, first.tags, first.keywords, first.importance, first.metadata),
         (first.provenance.dialect, first.provenance.conversation, first.provenance.source),
-        None if request.occurred is None else first.occurred.isoformat(),  # else it is now
+        None
+        if request.occurred is None
+        else first.occurred.isoformat(),  # otherwise it is the time of the call
     )
     text = json.dumps(stored, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -308,7 +311,7 @@ def fingerprint_of(request: RememberInput, parts: Sequence[PreparedRecord]) -> s
 def as_said(
     parts: Sequence[PreparedRecord], digest: str, fingerprint: str, position: int | None
 ) -> Iterator[dict[str, Any]]:
-    """The fields to set in each part of a message, so that the same words may be stored twice and the parts joined again."""
+    """Yield the fields to set in each part of a message, so that a text can be stored twice and parts joined again."""
     for number, part in enumerate(parts):
         metadata = dict(part.memory.metadata)
         if number:
@@ -335,5 +338,5 @@ LONG_NOTICE = f"It is kept whole, but it has over {RECOMMENDED_LENGTH} character
 
 
 def is_long(memory: Memory) -> bool:
-    """Longer than one statement should be."""
+    """Whether the memory is longer than one statement should be."""
     return memory.kind in ATOMIC_KINDS and len(memory.content) > RECOMMENDED_LENGTH

@@ -19,14 +19,19 @@ from mindhold.model.ranking import FLOOR, apply_boost, boost, composite, fuse, u
 from mindhold.text.timeframe import Timeframe
 
 DAY = 86_400.0
-L1, L2, L3, LISTED = "L1", "L2", "L3", "filter"  # every keyword, words, vectors; no comparing at all
+L1, L2, L3, LISTED = (
+    "L1",
+    "L2",
+    "L3",
+    "filter",
+)  # every keyword, words, vectors; or a listing without comparison
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORD = re.compile(r"\w[\w'’./+#-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class RankedCandidate:
-    """A candidate that passed the floor."""
+    """A candidate above the score floor."""
 
     id: str
     score: float
@@ -35,7 +40,7 @@ class RankedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What spoke for a candidate: in words, by what it was found, and its cosine with the question."""
+    """Why a candidate was found: the reasons in words, the layer, and its cosine with the question."""
 
     why: tuple[str, ...]
     layer: str
@@ -43,7 +48,7 @@ class Evidence:
 
 
 class Ranking:
-    """The candidates in order. Reasons are worked out for those that are shown."""
+    """Ranks candidates. Reasons are computed only for those that are shown."""
 
     def __init__(
         self,
@@ -72,48 +77,48 @@ class Ranking:
         similarity: float | None = None,
         spared: Collection[str] = (),
     ) -> list[RankedCandidate]:
-        """At most so many above the floor, best first.
+        """Return at most so many candidates above the score floor, best first.
 
-        Those that have a vector above that cosine too, unless they say one of the keywords, or are to be spared.
+        Those with a vector also need that cosine, unless they contain one of the keywords or are in `spared`.
         """
-        found, scores = self._found, self._fused.score
+        candidates, scores = self._found, self._fused.score
         recall = self._engine.settings.recall
         configured = recall.floor if recall.floor >= 0 else FLOOR
         least = configured if floor is None else floor
-        age = (self._engine.clock().timestamp() - found.occurred) / DAY
+        age = (self._engine.clock().timestamp() - candidates.occurred) / DAY
         boosts = boost(
-            found.importance,
+            candidates.importance,
             age_days=age,
-            uses=found.uses,
-            trust=found.trust,
-            usefulness=found.usefulness,
+            uses=candidates.uses,
+            trust=candidates.trust,
+            usefulness=candidates.usefulness,
             importance_weight=recall.importance_weight,
             recency_weight=recall.recency_weight,
         )
         final = apply_boost(scores, boosts)
         admitted = scores >= least
         if similarity is not None:
-            near = np.isnan(found.cosines) | (found.cosines >= similarity)
-            let_off = np.array([one in spared for one in found.ids], dtype=np.bool_)
+            near = np.isnan(candidates.cosines) | (candidates.cosines >= similarity)
+            let_off = np.array([memory_id in spared for memory_id in candidates.ids], dtype=np.bool_)
             admitted &= near | self._keyed() | let_off
         passing = np.flatnonzero(admitted)
         rows = passing[np.argsort(-final[passing], kind="stable")][:most].tolist()
-        return [RankedCandidate(found.ids[row], float(final[row]), row) for row in rows]
+        return [RankedCandidate(candidates.ids[row], float(final[row]), row) for row in rows]
 
     def evidence(self, row: int, *, why: bool = True) -> Evidence:
-        """What spoke for a candidate; where nobody asks `why`, not in words."""
+        """Return why a candidate was found; without `why`, no reasons in words."""
         counts = self._found.counts[row]
-        said = [lexeme for lexeme, count in zip(self._lexemes, counts, strict=True) if count]
+        matched = [lexeme for lexeme, count in zip(self._lexemes, counts, strict=True) if count]
         cosine = float(self._found.cosines[row])
-        # A question in words is one to the vectors; what has none, or a keyword, was found without them.
-        by_words = np.isnan(cosine) or not self._keywords.isdisjoint(said)
-        reasons = self._reasons(row, said, cosine) if why else ()
+        # Questions are compared by vectors; a memory without a vector, or with a keyword, was found by words.
+        by_words = np.isnan(cosine) or not self._keywords.isdisjoint(matched)
+        reasons = self._reasons(row, matched, cosine) if why else ()
         return Evidence(reasons, L2 if by_words else L3, None if np.isnan(cosine) else cosine)
 
     def _reasons(self, row: int, said: Sequence[str], cosine: float) -> tuple[str, ...]:
         fused = self._fused
         reasons: list[str] = []
-        words = list(dict.fromkeys(one for word in self._written for one in _matched(word, said)))
+        words = list(dict.fromkeys(match for word in self._written for match in _matched(word, said)))
         if words:
             reasons.append("words: " + ", ".join(words))
         elif fused.words[row] > 0:
@@ -123,13 +128,13 @@ class Ranking:
         return tuple(reasons)
 
     def _keyed(self) -> npt.NDArray[np.bool_]:
-        """Which candidates say one of the keywords."""
+        """Return which candidates contain one of the keywords."""
         columns = [place for place, lexeme in enumerate(self._lexemes) if lexeme in self._keywords]
         return np.asarray((self._found.counts[:, columns] > 0).any(axis=1), dtype=np.bool_)
 
     @cached_property
     def _written(self) -> Sequence[tuple[str, Sequence[str]]]:
-        """Lexemes are for the index; people are told the words that they wrote."""
+        """The words of the question as they were written, with their lexemes; reasons quote these."""
         words: dict[tuple[str, ...], str] = {}
         for word in _WORD.findall(self._text):
             words.setdefault(tuple(query_lexemes(word)), word)
@@ -137,13 +142,17 @@ class Ranking:
 
 
 def _matched(written: tuple[str, Sequence[str]], said: Collection[str]) -> list[str]:
-    """The word, or only those of its parts that are said: of `UnicodeDecodeError` it may be `Error` alone."""
+    """Return the word, or only those parts that matched: of `UnicodeDecodeError` perhaps `Error`."""
     word, lexemes = written
     if lexemes[0] in said:
         return [word]
     if not any(lexeme in said for lexeme in lexemes):
         return []
-    parts = [part for part in _PART.findall(word) if any(one in said for one in query_lexemes(part))]
+    parts = [
+        part
+        for part in _PART.findall(word)
+        if any(lexeme_of_part in said for lexeme_of_part in query_lexemes(part))
+    ]
     return parts or [word]
 
 
@@ -153,14 +162,14 @@ def _within(occurred: Numbers, frame: Timeframe) -> npt.NDArray[np.bool_]:
     return (occurred >= start) & (occurred < end)
 
 
-SPARE = 4  # read beyond the limit, for duplicates
-MORE_THAN_ASKED = 3  # so that collapsing duplicates leaves enough
+SPARE = 4  # read beyond the limit, because of duplicates
+MORE_THAN_ASKED = 3  # so that enough is left after duplicates are dropped
 _WORDS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenMemories:
-    """A memory, how well it answers, and what speaks for it."""
+    """A chosen memory, its score, and why it was found."""
 
     memory: Memory
     score: float
@@ -177,53 +186,56 @@ async def read_chosen(
     after: Sequence[ChosenMemories] = (),
     known: Mapping[str, Memory] | None = None,
 ) -> list[ChosenMemories]:
-    """At most so many distinct ones in all, behind those chosen before; `known` ones need not be read."""
-    chosen, there = list(after), known or {}
-    left = list(ranked)
-    while left and len(chosen) < limit:
-        wanted, left = left[: limit + SPARE], left[limit + SPARE :]
-        missing = [one.id for one in wanted if one.id not in there]
-        memories = {**there, **(await engine.store.get_many(missing, viewer=viewer) if missing else {})}
-        found = [
-            ChosenMemories(memory, one.score, evidence(one, memory))
-            for one in wanted
-            if (memory := memories.get(one.id)) is not None
+    """Read ranked memories until `limit` distinct ones are chosen, those of `after` included.
+
+    Memories in `known` need not be read.
+    """
+    chosen, loaded = list(after), known or {}
+    waiting = list(ranked)
+    while waiting and len(chosen) < limit:
+        page, waiting = waiting[: limit + SPARE], waiting[limit + SPARE :]
+        missing = [candidate.id for candidate in page if candidate.id not in loaded]
+        memories = {**loaded, **(await engine.store.get_many(missing, viewer=viewer) if missing else {})}
+        additions = [
+            ChosenMemories(memory, candidate.score, evidence(candidate, memory))
+            for candidate in page
+            if (memory := memories.get(candidate.id)) is not None
         ]
-        chosen = distinct([*chosen, *found], limit)
+        chosen = distinct([*chosen, *additions], limit)
     return chosen
 
 
 def distinct(chosen: Sequence[ChosenMemories], limit: int) -> list[ChosenMemories]:
-    """The first of them, true near-duplicates only once."""
-    kept: list[ChosenMemories] = []
-    said = _Said()
-    for one in chosen:
-        if not any(said.same(one.memory, other.memory) for other in kept):
-            kept.append(one)
-        if len(kept) == limit:
+    """Return the first `limit` memories without near-duplicates."""
+    unique: list[ChosenMemories] = []
+    comparison = _Said()
+    for choice in chosen:
+        if not any(comparison.same(choice.memory, other.memory) for other in unique):
+            unique.append(choice)
+        if len(unique) == limit:
             break
-    return kept
+    return unique
 
 
 class _Said:
-    """Compares memories; the words of each are taken once, and only where they matter."""
+    """Compares memories; the words of each are computed once, and only if needed."""
 
     def __init__(self) -> None:
         self._words: dict[str, frozenset[str]] = {}
 
     def same(self, one: Memory, other: Memory) -> bool:
-        """The same words, or the same statement; the turns of a conversation stay as they were said."""
+        """Whether two memories have the same text or make the same statement; turns of a conversation never do."""
         if one.content_hash == other.content_hash:
             return True
-        told = one.provenance.position is not None or other.provenance.position is not None
-        if told or one.kind is not other.kind or not self._nearly(one, other):
+        is_turn = one.provenance.position is not None or other.provenance.position is not None
+        if is_turn or one.kind is not other.kind or not self._nearly(one, other):
             return False
-        from mindhold.text.similarity import same_statement  # its word lists are for the rare close look
+        from mindhold.text.similarity import same_statement  # imported late: its word lists are rarely needed
 
         return same_statement(one.content, other.content)
 
     def _nearly(self, one: Memory, other: Memory) -> bool:
-        """Cheap, so that the close look is for the few that need it."""
+        """Whether two memories share most words: a cheap test before the exact comparison."""
         words, others = self._of(one), self._of(other)
         return 5 * len(words & others) >= 4 * max(len(words), len(others))
 
@@ -233,12 +245,12 @@ class _Said:
         return self._words[memory.id]
 
 
-MORE_ROUNDS = 1  # of reading, where the first leaves it open
-MOST_SPARE = 50  # beyond the limit: so many may say the same
+MORE_ROUNDS = 1  # further rounds of reading if the first doesn't settle it
+MOST_SPARE = 50  # read beyond the limit, at most
 
 
 async def best_equals(engine: Engine, where: Filter, *, limit: int) -> list[Memory]:
-    """The best of what matches first, with some to spare; the latest while fewer are within reach than a ranking needs."""
+    """Return matching memories, best first, a few more than `limit`; newest first while memories are few."""
     page = min(limit * MORE_THAN_ASKED, limit + MOST_SPARE) + SPARE
     latest = await engine.store.find(where, order=Order.NEWEST, limit=page)
     if len(latest) < 2 or not await _many(engine, where, known=len(latest)):
@@ -252,7 +264,7 @@ async def best_equals(engine: Engine, where: Filter, *, limit: int) -> list[Memo
 
 
 def nudged(engine: Engine, scores: Sequence[float], memories: Sequence[Memory]) -> list[float]:
-    """The scores of these memories after importance, age, use, trust and usefulness had their say."""
+    """Return the scores after importance, age, use, trust and usefulness are applied."""
     recall = engine.settings.recall
     boosts = boost(
         _numbers(memories, "importance"),
@@ -268,7 +280,7 @@ def nudged(engine: Engine, scores: Sequence[float], memories: Sequence[Memory]) 
 
 
 async def _many(engine: Engine, where: Filter, *, known: int) -> bool:
-    """Whether enough memories are within reach; no more are counted."""
+    """Whether enough memories are visible for a ranking; counts no further than that."""
     needed = engine.settings.recall.composite_from
     within = Filter(viewer=where.viewer, scopes=where.scopes)
     return known >= needed or await engine.store.count(within, most=needed) >= needed
@@ -277,30 +289,32 @@ async def _many(engine: Engine, where: Filter, *, known: int) -> bool:
 async def _with_important(
     engine: Engine, where: Filter, latest: list[Memory], *, needed: int
 ) -> list[Memory]:
-    """Read by importance and by time in turn, until nothing unread could be among the best by these, or the rounds end.
+    """Read by importance and by time in turn, until no unread memory could be among the best, or the rounds end.
 
-    Of very many, a better one may then be unread that is among neither the newest nor the most important. How useful
-    they were decides only among those that were read.
+    Among very many, a better memory that is neither new nor very important may stay unread. Usefulness counts only among
+    those that were read.
     """
-    seen = {memory.id: memory for memory in latest}
+    memories = {memory.id: memory for memory in latest}
     page = len(latest)
     important = await engine.store.find(where, order=Order.IMPORTANT, limit=page)
     for _ in range(MORE_ROUNDS):
-        seen |= {memory.id: memory for memory in important}
-        if len(important) < page or _settled(engine, list(seen.values()), important[-1], latest[-1], needed):
+        memories |= {memory.id: memory for memory in important}
+        if len(important) < page or _settled(
+            engine, list(memories.values()), important[-1], latest[-1], needed
+        ):
             break
         more = engine.store.find(where, order=Order.IMPORTANT, limit=page, after=important[-1].id)
         async with run_concurrently(more) as reading:
             latest = await engine.store.find(where, order=Order.NEWEST, limit=page, after=latest[-1].id)
         important = reading.result()
-        seen |= {memory.id: memory for memory in latest}
-        if len(latest) < page:  # now everything was read
+        memories |= {memory.id: memory for memory in latest}
+        if len(latest) < page:  # everything was read
             break
-    return list((seen | {memory.id: memory for memory in important}).values())
+    return list((memories | {memory.id: memory for memory in important}).values())
 
 
 def _settled(engine: Engine, seen: Sequence[Memory], important: Memory, recent: Memory, needed: int) -> bool:
-    """What was not read is no more important than the one, nor more recent than the other."""
+    """Whether no unread memory can be among the best: none is more important, or more recent, than these two."""
     worst = np.sort(_composite(engine, seen))[::-1][min(needed, len(seen)) - 1]
     recall = engine.settings.recall
     bound = composite(

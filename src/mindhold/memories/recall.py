@@ -121,23 +121,23 @@ class RecallInput(Input):
 
     @property
     def words(self) -> str:
-        """The query as it is looked for."""
+        """The query, cleaned."""
         return clean(self.query).strip()
 
     @property
     def asked(self) -> str:
-        """Query and keywords together; empty where only filters are stated."""
+        """Query and keywords together; empty if there are only filters."""
         return " ".join([self.words, *self.keywords]).strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One memory that answers, why, and what stands around it."""
+    """A memory that answers, why, and its context."""
 
     memory: Memory
     score: float
     why: tuple[str, ...]
-    content: str  # bounded; `truncated` says whether it is all
+    content: str  # shortened if `truncated`
     truncated: bool
     tokens: int
     similarity: float | None = None
@@ -150,22 +150,22 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The answer, and how it came about."""
+    """The answer of a recall, and how it was found."""
 
     hits: tuple[Hit, ...]
-    considered: int | None  # records within the filter; None where keywords alone told enough of them
+    considered: int | None  # memories within the filter; None if the keyword layer alone was enough
     tokens: int
     rung: str
     notice: str = ""
     timeframe: Timeframe | None = None
     time_filters: bool = False
     scopes: tuple[str, ...] = field(default=())
-    layers: tuple[LayerReport, ...] = ()  # those that were asked, the last of which ended it
+    layers: tuple[LayerReport, ...] = ()  # layers that were searched; the last one ended it
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What answers, before it is made to fit."""
+    """The memories that answer, before they are cut to fit."""
 
     chosen: Sequence[ChosenMemories]
     layers: tuple[str, ...]
@@ -184,12 +184,11 @@ async def recall(
     conversation: str | None = None,
     explained: bool = True,
 ) -> Recalled:
-    """The right few; without words, the best or the newest that the filters admit.
+    """Return the memories that answer best; without words, the best or the newest within the filters.
 
-    `scopes` are what everywhere means, all active ones when none is named. What isn't `explained` has no reasons and
-    no contradictions. A `minimum_similarity` is asked of what vectors found: what has a keyword is exempt, and so is what
-    has no vector. `when` filters; a phrase of time inside the query only prefers.
-    Raises InvalidInput, UnknownTime, ScopeNotFound and the store's errors.
+    `scopes` are those that everywhere means; by default all active ones. Unless `explained`, hits have no reasons and no
+    contradictions. A `minimum_similarity` doesn't apply to memories with a keyword or without a vector. `when` filters; a time
+    phrase inside the query only prefers. Raises InvalidInput, UnknownTime, ScopeNotFound and the store's errors.
     """
     check_query(request)
     if request.words:
@@ -198,7 +197,7 @@ async def recall(
             where, timeframe = await filter_of(
                 engine, request, agent=agent, scopes=scopes, conversation=conversation
             )
-        found = await _answering(
+        result = await _answering(
             engine, request, embedding.result(), where=where, dated=timeframe is not None, explained=explained
         )
     else:
@@ -206,21 +205,21 @@ async def recall(
             engine, request, agent=agent, scopes=scopes, conversation=conversation
         )
         look = _keyed if request.asked else _listed
-        found = await look(engine, request, where=where)
-    fitted = _fitted(engine, found.chosen, budget=request.token_budget)
+        result = await look(engine, request, where=where)
+    fitted = _fitted(engine, result.chosen, budget=request.token_budget)
     hits = await _expanded(engine, request, fitted, where=where, explained=explained)
     if request.count_use:
         engine.use_counter.note([hit.memory.id for hit in hits])
     return Recalled(
         hits=hits,
-        considered=found.considered,
+        considered=result.considered,
         tokens=sum(_tokens(hit) for hit in hits),
-        rung=found.rung,
-        notice=found.notice,
-        timeframe=timeframe or found.preferred,
+        rung=result.rung,
+        notice=result.notice,
+        timeframe=timeframe or result.preferred,
         time_filters=timeframe is not None,
         scopes=where.scopes,
-        layers=tallied(found.layers, found.chosen),
+        layers=tallied(result.layers, result.chosen),
     )
 
 
@@ -233,10 +232,10 @@ async def _answering(
     dated: bool,
     explained: bool,
 ) -> _Found:
-    """A question in words: by words and meaning at once, for relevance leads."""
+    """Answer a question by words and meaning at once, ranked by relevance."""
     limit = request.limit or engine.settings.recall.limit
     lexemes = lexemes_of(request.keywords, text=request.words)
-    found = await engine.store.search(
+    candidates = await engine.store.search(
         Search(
             filter=where,
             lexemes=lexemes,
@@ -252,7 +251,7 @@ async def _answering(
         )
     ranking = Ranking(
         engine,
-        found,
+        candidates,
         text=request.asked,
         lexemes=lexemes,
         keywords=frozenset(lexemes_of(request.keywords)),
@@ -273,14 +272,14 @@ async def _answering(
         chosen=await read_chosen(engine, ranked, evidence, limit=limit, viewer=where.viewer),
         layers=(*([L1] if forms else []), L2, *([] if matrix is None else [L3])),
         rung=engine.vector_source.rung if vectors else "full text",
-        considered=found.total,
-        notice=await _notice(engine, where, matrix is not None, found),
+        considered=candidates.total,
+        notice=await _notice(engine, where, matrix is not None, candidates),
         preferred=preferred,
     )
 
 
 async def _listed(engine: Engine, request: RecallInput, *, where: Filter) -> _Found:
-    """What a topic or a kind admits is equally right: the best of it. A tag, a scope or a time lists the newest."""
+    """List by filters: the best of a topic or a kind; the newest of a tag, a scope or a time."""
     limit = request.limit or engine.settings.recall.limit
     if request.topic is not None or request.kinds:
         memories = await best_equals(engine, where, limit=limit)
@@ -297,7 +296,7 @@ async def _listed(engine: Engine, request: RecallInput, *, where: Filter) -> _Fo
 async def _keyed(engine: Engine, request: RecallInput, *, where: Filter) -> _Found:
     layered = await Layers(engine, request, where=where).run()
     notice = ""
-    if layered.short is not None:  # nobody misses a layer that wasn't needed
+    if layered.short is not None:  # a layer that wasn't needed deserves no notice
         notice = await _notice(engine, where, L3 in layered.asked, layered.short)
     return _Found(layered.chosen, layered.asked, layered.rung, layered.considered, notice)
 
@@ -307,32 +306,32 @@ async def _embedded(engine: Engine, text: str, *, vectors: bool) -> Matrix | Non
 
 
 def _fitted(engine: Engine, chosen: Sequence[ChosenMemories], *, budget: int | None) -> list[Hit]:
-    """Bounded in size whatever was stored, and within the token budget to the token."""
+    """Cut the memories to the size of an answer and, to the token, to the token budget."""
     room = engine.settings.recall.longest_answer
     tokens_left = budget
     hits: list[Hit] = []
-    for one in chosen:
-        short = shortened(one.memory, min(engine.settings.recall.longest_hit, room))
+    for choice in chosen:
+        short = shortened(choice.memory, min(engine.settings.recall.longest_hit, room))
         if tokens_left is not None:
             short = recounted(short)
         content, tokens = short.content, short.tokens
         if tokens_left is not None and tokens > tokens_left:
             if hits or tokens_left == 0:
-                continue  # a shorter one further down may still fit
+                continue  # a shorter one may still fit
             content = truncate_to_tokens(content, tokens_left)
             tokens = count_tokens(content)
         if not content:
             continue
         hits.append(
             Hit(
-                one.memory,
-                score=one.score,
-                why=one.evidence.why,
+                choice.memory,
+                score=choice.score,
+                why=choice.evidence.why,
                 content=content,
-                truncated=content != one.memory.content,
+                truncated=content != choice.memory.content,
                 tokens=tokens,
-                similarity=one.evidence.similarity,
-                layer=one.evidence.layer,
+                similarity=choice.evidence.similarity,
+                layer=choice.evidence.layer,
             )
         )
         room -= len(content)
@@ -380,7 +379,7 @@ async def _expanded(
 
 
 def _tokens(hit: Hit) -> int:
-    around_it = (*hit.before, *hit.after, *(one.memory for one in hit.links))
+    around_it = (*hit.before, *hit.after, *(linked.memory for linked in hit.links))
     return hit.tokens + sum(memory.tokens for memory in around_it)
 
 
@@ -388,7 +387,10 @@ async def _notice(engine: Engine, where: Filter, embedded: bool, found: Candidat
     if embedded and found.embedded >= found.total:
         return ""
     places, home = await engine.store_registry.places(), engine.store_registry.home
-    modes = [home, *(one.mode for name, one in places.items() if not where.scopes or name in where.scopes)]
+    modes = [
+        home,
+        *(place.mode for name, place in places.items() if not where.scopes or name in where.scopes),
+    ]
     bare = await stores_without_vectors(engine, modes)
     if not embedded:
         return f"Recalled by full text only. {bare.get(home) or engine.vector_source.reason}".strip()
@@ -436,17 +438,17 @@ async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
     async def asked(scopes: tuple[str, ...]) -> Recalled:
         return await recall(context.engine, request, agent=context.agent, scopes=scopes)
 
-    found, left = await as_asked(context, asked, everywhere=request.everywhere)
+    result, unreachable = await as_asked(context, asked, everywhere=request.everywhere)
     return RecallResult(
-        hits=[HitView.of(hit, context.engine.clock()) for hit in found.hits],
-        count=len(found.hits),
-        considered=found.considered,
-        tokens=found.tokens,
-        rung=found.rung,
-        notice=" ".join(filter(None, (found.notice, left))),
-        timeframe=timeframe_view(context, found.timeframe, filters=found.time_filters),
-        scopes=list(found.scopes),
-        layers=[LayerView(layer=one.layer, found=one.found) for one in found.layers],
+        hits=[HitView.of(hit, context.engine.clock()) for hit in result.hits],
+        count=len(result.hits),
+        considered=result.considered,
+        tokens=result.tokens,
+        rung=result.rung,
+        notice=" ".join(filter(None, (result.notice, unreachable))),
+        timeframe=timeframe_view(context, result.timeframe, filters=result.time_filters),
+        scopes=list(result.scopes),
+        layers=[LayerView(layer=report.layer, found=report.found) for report in result.layers],
         digest=await _digest(context, request) if request.digest and not request.asked else None,
     )
 

@@ -1,4 +1,4 @@
-"""Stores the outcome of a conversation as reported by a caller: a summary and one memory for each point."""
+"""Stores the outcome of a conversation that a caller reports: a summary and one memory for each point."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ TAGS: Mapping[str, tuple[str, ...]] = {
     "errors_resolved": ("resolved",),
     "open_questions": (OPEN_QUESTION,),
 }
-REFLECTION_OF = "mindhold.reflection_of"  # in the metadata of what is written at the end of a conversation
+REFLECTION_OF = (
+    "mindhold.reflection_of"  # in the metadata of memories that are written at the end of a conversation
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """What it became: ids with the summary's first, and how many of each sort are new."""
+    """What was stored: ids, the summary's first, and how many of each sort are new."""
 
     ids: tuple[str, ...]
     stored: Mapping[str, int]
     duplicates: int
-    quarantined: int = 0  # kept, but never given to anybody: they read like instructions to their reader
+    quarantined: int = 0  # stored but never shown: they read like instructions to their reader
 
 
 async def reflect(
@@ -59,9 +61,9 @@ async def reflect(
     scope: str | None = None,
     held_in: str | None = None,
 ) -> Reflection:
-    """Each point its own memory, part of the summary. `points` are by the names in KINDS; blank ones are passed over.
+    """Store each point as a memory that is part of the summary. `points` are keyed by KINDS; blank ones are skipped.
 
-    `held_in` is the conversation that it was said in, where that is another: of that, too, somebody has spoken now.
+    `held_in` is the conversation of the call, if it is another one: it counts as reflected too.
     Raises InvalidInput, ContentTooLarge, ScopeNotFound, Refused; then nothing is stored.
     """
     conversation = clean_conversation_name(engine, conversation) if conversation else None
@@ -72,7 +74,7 @@ async def reflect(
         if text.strip() or name == SUMMARY
     ]
     for _, request in requests:
-        prepare(engine, request)  # one that can't be stored is found before any is
+        prepare(engine, request)  # so that an invalid one fails before anything is stored
     about = [clean_conversation_name(engine, name) for name in (conversation, held_in) if name]
     results = await run_uncancelled(
         _store(engine, [request for _, request in requests], agent=agent, about=about)
@@ -94,10 +96,10 @@ async def reflect(
 async def stored_together(
     engine: Engine, requests: Sequence[RememberInput], *, agent: str, to: str | None = None
 ) -> list[WriteResult]:
-    """All of them, tied to that memory or else to the first of them, or none."""
+    """Store all of the requests or none, and link them to memory `to`, or else to the first of them."""
     results: list[WriteResult] = []
     try:
-        for start in range(0, len(requests), BATCH):  # a batch is stored whole or not at all
+        for start in range(0, len(requests), BATCH):  # a batch is stored completely or not at all
             results += await write_many(engine, requests[start : start + BATCH], agent=agent)
             for result in results:
                 if result.error is not None:
@@ -112,7 +114,7 @@ async def stored_together(
 
 
 async def attach(engine: Engine, parts: Sequence[str], *, to: str) -> None:
-    """Make them part of one."""
+    """Link memories as parts of another one."""
     now = engine.clock()
     links: list[Change] = [Connect(Link(part, to, Relation.PART_OF, now)) for part in parts if part != to]
     if links:
@@ -120,7 +122,7 @@ async def attach(engine: Engine, parts: Sequence[str], *, to: str) -> None:
 
 
 def ids_of(results: Sequence[WriteResult]) -> tuple[str, ...]:
-    """The ids of their memories, each once, in order."""
+    """Return the ids of the stored memories, each once, in order."""
     return tuple(dict.fromkeys(result.memory.id for result in results if result.memory))
 
 
@@ -128,7 +130,7 @@ async def _store(
     engine: Engine, requests: Sequence[RememberInput], *, agent: str, about: Sequence[str]
 ) -> list[WriteResult]:
     results = await stored_together(engine, requests, agent=agent)
-    # What somebody says of it stands; what was written by itself before stays as it is.
+    # A reported reflection replaces the automatic one; what was written automatically before stays.
     for conversation in dict.fromkeys(about):
         event = ConversationEvent(ids_of(results), reflected=True)
         await save_conversation_event(engine, conversation, event, agent=agent)
@@ -136,7 +138,7 @@ async def _store(
 
 
 async def take_back(engine: Engine, results: Sequence[WriteResult]) -> None:
-    """Erase what is new of them, as far as the store lets us."""
+    """Erase the new memories of these results, as far as the store allows."""
     now = engine.clock()
     new = [result for result in results if result.outcome is WriteOutcome.STORED and result.memory]
     retired = [old for result in new for old in result.superseded]
@@ -243,7 +245,7 @@ async def _reflect(context: Context, request: ReflectInput) -> ReflectResult:
     }
     if request.scope and request.create_scope:
         await open_project(context.engine, request.scope, create=True)
-    made = await reflect(
+    reflection = await reflect(
         context.engine,
         points,
         agent=context.agent,
@@ -260,11 +262,11 @@ async def _reflect(context: Context, request: ReflectInput) -> ReflectResult:
         )
         await keep_effect(context.engine, effect, agent=context.agent)
     return ReflectResult(
-        ids=list(made.ids),
-        stored=sum(made.stored.values()),
-        duplicates=made.duplicates,
-        quarantined=made.quarantined,
-        counts=ReflectCounts(**made.stored),
+        ids=list(reflection.ids),
+        stored=sum(reflection.stored.values()),
+        duplicates=reflection.duplicates,
+        quarantined=reflection.quarantined,
+        counts=ReflectCounts(**reflection.stored),
         conversation=conversation,
         effectiveness_recorded=request.effectiveness is not None,
     )

@@ -30,8 +30,8 @@ from mindhold.operations import Context, Input, Output, created_ids, full_ids, o
 from mindhold.projects.placement import open_project
 
 MOST_AT_ONCE = 10_000
-RESOLVES = "resolves"  # resolved_by, from the other side
-NEW = "new"  # stands for an id that a dry run doesn't give
+RESOLVES = "resolves"  # resolved_by, seen from the fix
+NEW = "new"  # in place of the id that a dry run doesn't have
 SMALL_TALK_NOTICE = "It looks like small talk; nothing was stored."
 
 
@@ -43,7 +43,7 @@ class Unreadable(RememberInput):
 
     @classmethod
     def because(cls, error: InvalidInput) -> Unreadable:
-        """The item that fails with this error."""
+        """Return the item that fails with this error."""
         item = cls()
         item._error = error
         return item
@@ -114,7 +114,7 @@ class RememberResult(Output):
 
     @property
     def ties(self) -> list[dict[str, str]]:
-        """The linked memories and the relation to each. Links lead from the new memory, but from an error to its fix."""
+        """The linked memories, and the relation to each. Links start at the new memory, except from an error to its fix."""
         relations = (
             {Relation.RESOLVED_BY.value: RESOLVES}.get(link.relation, link.relation) for link in self.links
         )
@@ -163,7 +163,7 @@ async def _remember_many(context: Context, request: RememberManyInput) -> Rememb
             results = await repeated(context, whole.known[0], RememberResult)
         else:
             results, errors = await _remember_all(context, items)
-            if not all(errors):  # where nothing was stored, all of it may be tried anew
+            if not all(errors):  # if nothing was stored, the whole call may be repeated
                 await whole.settle(0, kept_answer(results))
     return RememberManyResult(
         results=results,
@@ -199,14 +199,14 @@ def _with_defaults(item: RememberInput, request: RememberManyInput) -> RememberI
 
 
 def _words(request: Input) -> str:
-    """What an idempotency key stands for."""
+    """Return the content that an idempotency key identifies."""
     return request.model_dump_json(exclude={"idempotency_key", "dry_run"})
 
 
 async def _remember_all(
     context: Context, items: list[RememberInput]
 ) -> tuple[list[RememberResult], list[MindholdError | None]]:
-    """A result each, and the error of those that failed."""
+    """Return a result for each item, and the errors of those that failed."""
     keyed = {
         number: (item.idempotency_key, _words(item))
         for number, item in enumerate(items)
@@ -257,7 +257,10 @@ async def _remember_all(
 
 
 class _Resolver:
-    """Makes callers' items what write_many() takes. A scope is opened once; a dry run notes it in `new_scopes` instead."""
+    """Turns callers' items into requests for write_many().
+
+    Each scope is opened once; in a dry run, new ones are only noted in `new_scopes`.
+    """
 
     def __init__(self, context: Context, *, dry_run: bool) -> None:
         self.new_scopes: set[str] = set()
@@ -268,7 +271,7 @@ class _Resolver:
     async def resolve(
         self, items: Mapping[int, RememberInput]
     ) -> tuple[dict[int, RememberInput], dict[int, MindholdError]]:
-        """The requests by number, and the errors of items that can't be one."""
+        """Return the requests by number, and the errors of items that can't be resolved."""
         requests: dict[int, RememberInput] = {}
         errors: dict[int, MindholdError] = {}
         for number, item in items.items():
@@ -279,7 +282,7 @@ class _Resolver:
         return requests, errors
 
     async def _resolved(self, item: RememberInput) -> RememberInput:
-        """Raises InvalidInput, ScopeNotFound, Refused, MemoryNotFound."""
+        """Resolve one item. Raises InvalidInput, ScopeNotFound, Refused, MemoryNotFound."""
         if isinstance(item, Unreadable):
             raise item.error
         if item.session_only and (item.anchor or item.permanent):
@@ -290,7 +293,9 @@ class _Resolver:
         metadata = checked_caller_metadata(item.metadata)
         conversation = item.conversation or self._context.conversation
         if item.session_only:
-            conversation = conversation or f"{ALONE}{engine.new_id()}"  # nobody will end it: a day does
+            conversation = (
+                conversation or f"{ALONE}{engine.new_id()}"
+            )  # a conversation that nobody ends: it expires after a day
             metadata = {**metadata, SESSION_ONLY: clean_conversation_name(engine, conversation)}
         changes: dict[str, Any] = {}
         if conversation != item.conversation:
@@ -317,11 +322,11 @@ class _Resolver:
 
 
 async def _note_stored(context: Context, results: Iterable[tuple[RememberInput, WriteResult]]) -> None:
-    """Note which conversations stored something. The messages of a log are not noted: they are the conversation."""
+    """Note which conversations stored something; messages of a log aren't noted, they are the conversation itself."""
     stored: dict[tuple[str, bool], list[str]] = {}
     for request, result in results:
         memory = result.memory
-        ends = SESSION_ONLY in request.metadata  # whatever it is, somebody must see to its end
+        ends = SESSION_ONLY in request.metadata  # working memory is always noted, so that it ends
         if result.outcome is WriteOutcome.DUPLICATE and memory and is_working(memory) and not ends:
             await keep_working_memory(context.engine, memory)
         if (
@@ -333,12 +338,12 @@ async def _note_stored(context: Context, results: Iterable[tuple[RememberInput, 
             ids = stored.setdefault((request.conversation, bool(result.parts)), [])
             ids.extend(result.parts or (memory.id,))
     for (conversation, document), ids in stored.items():
-        # The parts of a long text don't have the conversation's name.
+        # The parts of a long text don't carry the conversation's name.
         await note_activity(context.engine, conversation, ids, agent=context.agent, exactly=document)
 
 
 def _notice(result: WriteResult, *, unembedded: str) -> str:
-    """What the caller should know of it; `unembedded` is why it has no vector, if it has none."""
+    """Return what the caller should know about the result; `unembedded` is why it has no vector."""
     if result.outcome is WriteOutcome.NOISE:
         return SMALL_TALK_NOTICE
     if result.outcome is not WriteOutcome.STORED:
@@ -357,7 +362,7 @@ def _remember_result(context: Context, request: RememberInput, result: WriteResu
     stored = result.outcome is WriteOutcome.STORED
     would = stored and request.dry_run
     links = [LinkView.of(link) for link in result.links]
-    if result.proposed and memory:  # there is no id yet
+    if result.proposed and memory:  # it has no id yet
         ends = ({"origin": NEW} if link.origin == memory.id else {"target": NEW} for link in links)
         links = [link.model_copy(update=end) for link, end in zip(links, ends, strict=True)]
         memory = replace(memory, id=NEW)

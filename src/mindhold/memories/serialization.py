@@ -15,24 +15,24 @@ from mindhold.model.scope import LONGEST_NAME, Scope
 
 LONGEST_ID = 64
 MOST_MERGED = 1_000
-UTMOST = 1 + log(LARGEST_NUMBER)  # the utility of what is all-important, and used as often as can be counted
-HEAVIEST = 2.0  # a weight is a likeness, and rounding may take it past 1
+UTMOST = 1 + log(LARGEST_NUMBER)  # the utility of a memory of full importance with the most uses
+HEAVIEST = 2.0  # a weight is a similarity, and rounding may take it past 1
 
 JsonObject = dict[str, Any]
 R = TypeVar("R", Memory, Version, Link, Scope, Provenance)
 
 
 def memory_line(memory: Memory) -> JsonObject:
-    """`embedded_by` stays out: vectors are derived."""
+    """Convert a memory, without `embedded_by`, since vectors are derived."""
     line = _plain("memory", memory)
     del line["embedded_by"]
     return line
 
 
 def memory_from(line: JsonObject, *, now: datetime) -> Memory:
-    """Of a record from before there were dates of review the life begins now; it counts as judged and compared.
+    """Read a memory. Records from before there were review dates get `now`, and count as evaluated and compared.
 
-    Raises KeyError, ValueError, TypeError on what no export wrote.
+    Raises KeyError, ValueError, TypeError for anything that no export wrote.
     """
     fields = _fields(line)
     for name in ("review", "decayed", "verified", "examined"):
@@ -66,12 +66,12 @@ def memory_from(line: JsonObject, *, now: datetime) -> Memory:
 
 
 def version_line(version: Version) -> JsonObject:
-    """A version as an object."""
+    """Convert a version."""
     return _plain("version", version)
 
 
 def version_from(line: JsonObject) -> Version:
-    """Raises KeyError, ValueError, TypeError."""
+    """Read a version. Raises KeyError, ValueError, TypeError."""
     fields = _fields(line)
     fields.update(kind=Kind(fields["kind"]), tier=Tier(fields["tier"]))
     _tuples(fields, "tags", "keywords")
@@ -86,12 +86,12 @@ def version_from(line: JsonObject) -> Version:
 
 
 def link_line(link: Link) -> JsonObject:
-    """A link as an object."""
+    """Convert a link."""
     return _plain("link", link)
 
 
 def link_from(line: JsonObject) -> Link:
-    """Raises KeyError, ValueError, TypeError."""
+    """Read a link. Raises KeyError, ValueError, TypeError."""
     fields = _fields(line)
     fields["relation"] = Relation(fields["relation"])
     _times(fields, "created")
@@ -105,12 +105,12 @@ def link_from(line: JsonObject) -> Link:
 
 
 def scope_line(scope: Scope) -> JsonObject:
-    """A scope as an object."""
+    """Convert a scope."""
     return _plain("scope", scope)
 
 
 def scope_from(line: JsonObject) -> Scope:
-    """Raises KeyError, ValueError, TypeError."""
+    """Read a scope. Raises KeyError, ValueError, TypeError."""
     fields = _fields(line)
     _tuples(fields, "keywords")
     _times(fields, "created")
@@ -122,7 +122,7 @@ def _plain(kind: str, record: Memory | Version | Link | Scope) -> JsonObject:
 
 
 def _values(record: Memory | Version | Link | Scope | Provenance) -> JsonObject:
-    # Not asdict(): copying what is about to be written took most of an export's time.
+    # Not asdict(): its deep copies took most of an export's time.
     return {name: _value(getattr(record, name)) for name in _types()[type(record).__name__]}
 
 
@@ -172,21 +172,21 @@ def _check_shares(**shares: float) -> None:
 
 @cache
 def _types() -> dict[str, dict[str, tuple[type, ...]]]:
-    """By class, the types that each field may have, containers by their outside."""
+    """Return by class the types that each field may have; of containers only the outer type."""
     return {kind.__name__: _types_of(kind) for kind in (Memory, Version, Link, Scope, Provenance)}
 
 
 def _types_of(kind: type[Any]) -> dict[str, tuple[type, ...]]:
-    found = {}
+    types = {}
     for name, hint in get_type_hints(kind).items():
         options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
         plain = tuple(get_origin(option) or option for option in options)
-        found[name] = (*plain, int) if float in plain else plain
-    return found
+        types[name] = (*plain, int) if float in plain else plain
+    return types
 
 
 def _checked(record: R) -> R:
-    """The record, if its fields are of their types and its numbers within reach. Raises TypeError, ValueError."""
+    """Return the record if its fields have their types and its numbers are in range. Raises TypeError, ValueError."""
     for name, types in _types()[type(record).__name__].items():
         value = getattr(record, name)
         wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from mindhold.engine import Engine
 
 
-LEDGER_NAMESPACE = "ledger:"  # before the day
+LEDGER_NAMESPACE = "ledger:"  # followed by the day
 KEPT = timedelta(days=90)
 MOST_CALLS = 100_000
-MOST_MEMORIES = 100  # that one line names
+MOST_MEMORIES = 100  # memory ids in one line
 LONGEST_NAME = 100
 UNDER_WAY, OK, FAILED = "under way", "ok", "failed"
 LANGUAGE, EMBEDDING, ESTIMATE = "language", "embedding", "estimate"  # kinds of lines
-# What a call is made for.
+# Purposes of calls.
 EXTRACT, CONDENSE_PURPOSE, ASK, JUDGE, REFLECT, CONTRADICTIONS, CHECK, HISTORY, SUMMARY, OTHER = (
     "extract",
     "condense",
@@ -47,18 +47,18 @@ EXTRACT, CONDENSE_PURPOSE, ASK, JUDGE, REFLECT, CONTRADICTIONS, CHECK, HISTORY, 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpend:
-    """Calls together. What is under way counts with all that it may still cost, what has no price with nothing."""
+    """Totals of calls. A running call counts with the most that it may cost, one without a price with nothing."""
 
     calls: int = 0
     failed: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     dollars: float = 0.0
-    unpriced: int = 0  # calls of models whose price nobody here knows
+    unpriced: int = 0  # calls of models whose price is unknown
 
     @property
     def tokens(self) -> int:
-        """Both ways together."""
+        """Input and output tokens."""
         return self.tokens_in + self.tokens_out
 
 
@@ -71,30 +71,33 @@ class LedgerEntry:
     model: str
     purpose: str
     tokens_in: int
-    tokens_out: int  # the most that there may be, until it is known
-    dollars: float | None  # None: nobody here knows the price
+    tokens_out: int  # the maximum, until it is known
+    dollars: float | None  # None: the price is unknown
     memories: tuple[str, ...] = ()
     outcome: str = UNDER_WAY
 
 
 class Metered:
-    """A language model whose calls are in the ledger and within the day's budget; of a ladder, each rung's by itself."""
+    """A language model, or several levels of fallback, whose calls are in the ledger and within the daily budget."""
 
     def __init__(self, engine: Engine, rungs: Sequence[ModelLevel], *, purpose: str) -> None:
         self._engine = engine
         self._rungs = rungs
         self._purpose = purpose
-        self.name = rungs[0].model.name  # the one that answered last, once one did
-        self.calls = 0  # that were sent
+        self.name = rungs[0].model.name  # the model that answered last
+        self.calls = 0  # calls that were sent
         self.line: LedgerEntry | None = None  # of the last answer
 
     async def complete(
         self, prompt: str, *, system: str, most_tokens: int, memories: Sequence[str] = ()
     ) -> str:
-        """The answer's text; `memories` are those that it is about. Raises ModelError, also when the budget is spent."""
-        # Capture knows by the mark that a conversation is our own, should a program keep it.
+        """Return the model's answer; `memories` are those that the call is about.
+
+        Raises ModelError, also if the budget is spent.
+        """
+        # By the mark capture recognises our own calls in other programs' logs.
         marked = f"{prompt}\n\n{OWN_CALL_MARK}"
-        asked = count_tokens(system) + count_tokens(marked)
+        tokens_in = count_tokens(system) + count_tokens(marked)
 
         async def ask(rung: ModelLevel) -> str:
             most = LedgerEntry(
@@ -102,7 +105,7 @@ class Metered:
                 key="",
                 model=rung.model.name[:LONGEST_NAME],
                 purpose=self._purpose,
-                tokens_in=asked,
+                tokens_in=tokens_in,
                 tokens_out=most_tokens,
                 dollars=None,
                 memories=tuple(memories)[:MOST_MEMORIES],
@@ -131,25 +134,25 @@ async def _answer(model: LanguageModel, prompt: str, *, system: str, most: int, 
 
 
 class _Attempts:
-    """A Meter of one call: a line for each attempt, which has its place in the budget before it is sent."""
+    """The meter of one call: a ledger line for each attempt, which reserves its budget before it is sent."""
 
     def __init__(self, engine: Engine, rung: ModelLevel, most: LedgerEntry) -> None:
         self._engine = engine
         self._rung = rung
-        self._most = most  # what one may cost
-        self._line: LedgerEntry | None = None  # of the one that is under way
-        self._counted = (0, 0)  # by the service
+        self._most = most  # the most that one attempt may cost
+        self._line: LedgerEntry | None = None  # of the running attempt
+        self._counted = (0, 0)  # tokens by the service's count
         self.sent = 0
 
     async def sending(self) -> None:
-        """Raises ModelSpent."""
+        """Reserve the budget of an attempt. Raises ModelSpent."""
         line = replace(self._most, day=day_of(self._engine.clock()), key=self._engine.new_id())
         await self._reserve(line)
         self._line = line
         self.sent += 1
 
     async def failed(self, error: ModelError) -> None:
-        """What nobody knows the end of stays counted with the most that it may have cost."""
+        """Record a failed attempt; with an unknown outcome it stays counted with the most that it may have cost."""
         line, self._line = self._line, None
         if line is None:
             return
@@ -161,22 +164,22 @@ class _Attempts:
         await self._settle(_priced(replace(line, tokens_out=tokens_out, outcome=FAILED), self._rung))
 
     async def counted(self, *, sent: int, answered: int) -> None:
-        """What a model thinks without showing it is billed too."""
+        """Note the service's token counts, which include hidden reasoning."""
         self._counted = (sent, answered)
 
     async def answered(self, tokens_out: int) -> LedgerEntry | None:
-        """The line of the attempt that succeeded; of the service's count and ours the larger one holds."""
+        """Settle and return the line of the successful attempt; the larger of the service's and our count is used."""
         if self._line is None:
             return None
-        sent, answered = self._counted
-        tokens_in = max(self._line.tokens_in, sent)
-        line = replace(self._line, tokens_in=tokens_in, tokens_out=max(tokens_out, answered), outcome=OK)
+        service_in, service_out = self._counted
+        tokens_in = max(self._line.tokens_in, service_in)
+        line = replace(self._line, tokens_in=tokens_in, tokens_out=max(tokens_out, service_out), outcome=OK)
         line = _priced(line, self._rung)
         await self._settle(line)
         return line
 
     async def _reserve(self, line: LedgerEntry) -> None:
-        """Written first and counted then, so that of calls at the same time none is overlooked."""
+        """Write the line first, then count: concurrent calls then see each other."""
         engine, llm = self._engine, self._engine.settings.llm
         try:
             await _write(engine, line)
@@ -189,7 +192,7 @@ class _Attempts:
         raise refused
 
     async def _settle(self, line: LedgerEntry) -> None:
-        with suppress(StoreError):  # then it stays counted with the most that it may have cost
+        with suppress(StoreError):  # it then stays counted with the most that it may have cost
             await _write(self._engine, line)
 
     async def _drop(self, line: LedgerEntry) -> None:
@@ -198,12 +201,12 @@ class _Attempts:
 
 
 def metered(engine: Engine, model: LanguageModel, *, purpose: str) -> Metered:
-    """The model, within the day's budget."""
+    """Return the model, limited to the daily budget."""
     return Metered(engine, levels_of(model), purpose=purpose)
 
 
 async def note_estimate(engine: Engine, *, model: str, purpose: str, tokens_in: int) -> None:
-    """What somebody else's program will ask a model, as far as we know. It counts for no budget. Forgetful rather than failing."""
+    """Record the estimated tokens of another program's model call. It isn't in the budget; store errors are ignored."""
     now = engine.clock()
     value = {"kind": ESTIMATE, "model": model[:LONGEST_NAME], "purpose": purpose, "tokens_in": tokens_in}
     with suppress(StoreError):
@@ -219,34 +222,34 @@ async def note_estimate(engine: Engine, *, model: str, purpose: str, tokens_in: 
 
 
 async def note_memories(engine: Engine, line: LedgerEntry | None, ids: Sequence[str]) -> None:
-    """What a call was for, where that is only known afterwards. Forgetful rather than failing."""
+    """Add to a call's line the memories that it led to; store errors are ignored."""
     if line is None or not ids:
         return
     with suppress(StoreError):
         entry = await engine.ledger.entry(LEDGER_NAMESPACE + line.day, line.key, now=engine.clock())
         if entry is not None:
-            named = list(dict.fromkeys((*entry.value.get("memories", ()), *ids)))[:MOST_MEMORIES]
-            await engine.ledger.put_entry(replace(entry, value={**entry.value, "memories": named}))
+            memory_ids = list(dict.fromkeys((*entry.value.get("memories", ()), *ids)))[:MOST_MEMORIES]
+            await engine.ledger.put_entry(replace(entry, value={**entry.value, "memories": memory_ids}))
 
 
 async def spent_today(engine: Engine, kind: str = LANGUAGE) -> ModelSpend:
-    """From midnight UTC on, by everybody."""
+    """Return what everybody has spent since midnight UTC."""
     return await spent_on_day(engine.ledger, clock=engine.clock, kind=kind)
 
 
 async def spent_on_day(ledger: Entries, *, clock: Clock, kind: str) -> ModelSpend:
-    """On the clock's day."""
+    """Return what was spent on the clock's day."""
     lines = await ledger_entries(ledger, day_of(clock()), now=clock())
     return sum_entries(line for line in lines if line.get("kind", LANGUAGE) == kind)
 
 
 async def ledger_entries(ledger: Entries, day: str, *, now: datetime) -> list[Mapping[str, Any]]:
-    """All that was written down on a day."""
+    """Return all ledger lines of a day."""
     return [line.value for line in await ledger.entries(LEDGER_NAMESPACE + day, now=now, limit=MOST_CALLS)]
 
 
 def sum_entries(lines: Iterable[Mapping[str, Any]]) -> ModelSpend:
-    """A line of a language model is one call; one of a service holds many."""
+    """Add up ledger lines; a language model's line is one call, a service's line holds many."""
     calls = failed = tokens_in = tokens_out = unpriced = 0
     dollars = 0.0
     for line in lines:
@@ -260,7 +263,7 @@ def sum_entries(lines: Iterable[Mapping[str, Any]]) -> ModelSpend:
 
 
 def day_of(moment: datetime) -> str:
-    """Days change at midnight UTC."""
+    """Return the day in UTC."""
     return f"{moment.astimezone(UTC):%Y-%m-%d}"
 
 
@@ -270,7 +273,7 @@ def _priced(line: LedgerEntry, rung: ModelLevel) -> LedgerEntry:
 
 
 def _over(spent: ModelSpend, line: LedgerEntry, tokens: int, dollars: float) -> ModelSpent | None:
-    """What a call that is among the spent already is refused for."""
+    """Return why the call is over the budget; `spent` includes it already."""
     if spent.tokens > tokens:
         return ModelSpent(
             f"Today's {tokens:,} tokens for language models don't suffice for this call.",
@@ -281,7 +284,7 @@ def _over(spent: ModelSpend, line: LedgerEntry, tokens: int, dollars: float) -> 
             f"What {line.model} costs is not known here, and llm.daily_dollars bounds what may be spent.",
             advice="Set llm.price_in and llm.price_out, or llm.daily_dollars to 0.",
         )
-    if dollars and line.dollars and spent.dollars > dollars:  # what is free of charge goes on
+    if dollars and line.dollars and spent.dollars > dollars:  # calls without a cost may go on
         return ModelSpent(
             f"Today's ${dollars:,.2f} for language models don't suffice for this call.",
             advice="Wait for tomorrow (UTC), or raise llm.daily_dollars.",
@@ -309,7 +312,7 @@ LedgerEntries = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class SpendingShare:
-    """What a day, a purpose or a model has of it."""
+    """The share of a day, a purpose or a model."""
 
     name: str
     spend: ModelSpend
@@ -318,17 +321,17 @@ class SpendingShare:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Days that nothing was asked on are absent; the newest comes first, of the others the dearest."""
+    """Spending by day, newest first and without empty days; by purpose and by model, highest first."""
 
     days: tuple[SpendingShare, ...]
     purposes: tuple[SpendingShare, ...]
     models: tuple[SpendingShare, ...]
     total: SpendingShare
-    today: ModelSpend  # of language models, which have the budget
+    today: ModelSpend  # of language models, which the budget limits
 
 
 async def spending(engine: Engine, *, days: int) -> Spending:
-    """Of so many days (UTC), today's included. Raises the store's errors."""
+    """Return the spending of so many days (UTC), including today. Raises the store's errors."""
     now = engine.clock()
     by_day: dict[str, LedgerEntries] = {}
     for back in range(days):
@@ -357,7 +360,7 @@ def _shares(lines: LedgerEntries, name_of: Callable[[Mapping[str, Any]], str]) -
 
 
 def _share(name: str, lines: LedgerEntries) -> SpendingShare:
-    ids = dict.fromkeys(one for line in lines for one in line.get("memories", ()))
+    ids = dict.fromkeys(memory_id for line in lines for memory_id in line.get("memories", ()))
     return SpendingShare(name, sum_entries(lines), tuple(ids))
 
 
@@ -390,7 +393,7 @@ class ShareView(Output):
 
     @classmethod
     def of(cls, share: SpendingShare) -> ShareView:
-        """As it is told."""
+        """Return the share as a view."""
         spent = share.spend
         return cls(
             name=share.name,
@@ -427,13 +430,13 @@ class SpendResult(Output):
 
 async def _spend(context: Context, request: SpendInput) -> SpendResult:
     """What models have cost, and for what."""
-    found = await spending(context.engine, days=request.days)
+    report = await spending(context.engine, days=request.days)
     return SpendResult(
-        days=[ShareView.of(one) for one in found.days],
-        purposes=[ShareView.of(one) for one in found.purposes],
-        models=[ShareView.of(one) for one in found.models],
-        total=ShareView.of(found.total),
-        today=_budget(context, found.today),
+        days=[ShareView.of(share) for share in report.days],
+        purposes=[ShareView.of(share) for share in report.purposes],
+        models=[ShareView.of(share) for share in report.models],
+        total=ShareView.of(report.total),
+        today=_budget(context, report.today),
     )
 
 
@@ -442,12 +445,12 @@ SPEND = operation("spend", _spend, reads=True, owner_only=True)
 
 def _budget(context: Context, spent: ModelSpend) -> BudgetView:
     llm = context.engine.settings.llm
-    left = max(0.0, llm.daily_dollars - spent.dollars) if llm.daily_dollars else None
+    dollars_left = max(0.0, llm.daily_dollars - spent.dollars) if llm.daily_dollars else None
     return BudgetView(
         tokens=spent.tokens,
         daily_tokens=llm.daily_tokens,
         tokens_left=max(0, llm.daily_tokens - spent.tokens),
         dollars=round(spent.dollars, 9),
         daily_dollars=llm.daily_dollars,
-        dollars_left=None if left is None else round(left, 9),
+        dollars_left=None if dollars_left is None else round(dollars_left, 9),
     )

@@ -101,13 +101,13 @@ class StatsResult(Output):
 async def _stats(context: Context, _given: StatsInput) -> StatsResult:
     """How much is remembered."""
     engine, store = context.engine, context.engine.store
-    await write_activity(engine)  # conversations that are a moment old count too
+    await write_activity(engine)  # so that the newest conversations count too
     report = await status(engine, agent=context.agent)
     active = Filter(viewer=context.agent, scopes=report.reached)
-    whole = [one for one in await backups(engine) if one.whole]
-    said = await feedback_report(engine, agent=context.agent)
-    spent, sent = await spent_today(engine), await spent_today(engine, EMBEDDING)
-    size = report.store.bytes_used if context.owner else 0  # of what others keep, too
+    whole = [item for item in await backups(engine) if item.whole]
+    feedback = await feedback_report(engine, agent=context.agent)
+    spent, services = await spent_today(engine), await spent_today(engine, EMBEDDING)
+    size = report.store.bytes_used if context.owner else 0  # it includes what others store
     return StatsResult(
         total=report.memories,
         by_status=dict(report.by_status),
@@ -125,11 +125,11 @@ async def _stats(context: Context, _given: StatsInput) -> StatsResult:
         conversations=await count_conversations(engine, agent=context.agent),
         feedback={
             name: ToolFeedback(
-                relevant=one.whole.relevant, sufficient=one.whole.sufficient, count=one.whole.count
+                relevant=item.whole.relevant, sufficient=item.whole.sufficient, count=item.whole.count
             )
-            for name, one in said.tools.items()
+            for name, item in feedback.tools.items()
         },
-        tasks=TaskFeedback(succeeded=said.tasks.succeeded, count=said.tasks.count),
+        tasks=TaskFeedback(succeeded=feedback.tasks.succeeded, count=feedback.tasks.count),
         last_backup=whole[0].created if whole else None,
         last_consolidated=await last_consolidated(engine),
         bytes_used=size,
@@ -145,10 +145,10 @@ async def _stats(context: Context, _given: StatsInput) -> StatsResult:
             daily_tokens=engine.settings.llm.daily_tokens,
         ),
         services_today=ServiceSpendView(
-            calls=sent.calls,
-            failed=sent.failed,
-            tokens=sent.tokens,
-            dollars=round(sent.dollars, 9),
+            calls=services.calls,
+            failed=services.failed,
+            tokens=services.tokens,
+            dollars=round(services.dollars, 9),
             daily_tokens=engine.vector_source.terms.daily_tokens if engine.vector_source.terms else 0,
         ),
         notice=unreachable_notice(report.storage),

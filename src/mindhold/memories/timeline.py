@@ -1,4 +1,4 @@
-"""Memories of a period by day, with a digest when there are many, and what a time phrase means."""
+"""Memories of a period by day, with a digest if there are many, and the meaning of time phrases."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ from mindhold.text.timeframe import Timeframe
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """The memories of one day in the person's zone, oldest first."""
+    """The memories of one day in the user's zone, oldest first."""
 
     date: date
     memories: tuple[Memory, ...]
 
 
 async def memories_by_day(engine: Engine, where: Filter, *, limit: int) -> list[Day]:
-    """The newest `limit` memories that match, by day from old to new."""
-    found = await engine.store.find(where, order=Order.NEWEST, limit=limit)
-    return by_day(engine, list(reversed(found)))
+    """Return the newest `limit` matching memories, by day from old to new."""
+    memories = await engine.store.find(where, order=Order.NEWEST, limit=limit)
+    return by_day(engine, list(reversed(memories)))
 
 
 def by_day(engine: Engine, memories: Sequence[Memory]) -> list[Day]:
-    """Grouped by the local day that each is about."""
+    """Group memories by the local day that they are about."""
     days: dict[date, list[Memory]] = {}
     for memory in memories:
         days.setdefault(memory.occurred.astimezone(engine.zone()).date(), []).append(memory)
     return [Day(day, tuple(items)) for day, items in days.items()]
 
 
-AT_EACH_END = 10  # of more than there is room for
+AT_EACH_END = 10  # memories from each end, if there are too many
 
 
 @dataclass(frozen=True, slots=True)
 class TimelinePeriod:
-    """Days from old to new; `total` is how many memories there are, and with a digest not all of them are here."""
+    """Days from old to new; `total` counts all memories. With a digest, `days` has only some of them."""
 
     days: tuple[Day, ...]
     total: int
@@ -64,17 +64,20 @@ class TimelinePeriod:
 
 
 async def period(engine: Engine, where: Filter, *, limit: int) -> TimelinePeriod:
-    """All that match if they are no more than that and fit into an answer; texts are bounded as in a recall."""
+    """Return all matching memories if they fit the limit and an answer; else both ends and a digest.
+
+    Long texts are shortened as in a recall.
+    """
     total = await engine.store.count(where)
     if total <= limit:
-        found = _bounded(engine, await engine.store.find(where, order=Order.OLDEST, limit=limit))
-        if sum(len(memory.content) for memory in found) <= engine.settings.recall.longest_answer:
-            return TimelinePeriod(tuple(by_day(engine, found)), total)
+        memories = _bounded(engine, await engine.store.find(where, order=Order.OLDEST, limit=limit))
+        if sum(len(memory.content) for memory in memories) <= engine.settings.recall.longest_answer:
+            return TimelinePeriod(tuple(by_day(engine, memories)), total)
     each = max(1, min(AT_EACH_END, total // 2))
     first = await engine.store.find(where, order=Order.OLDEST, limit=each)
-    known = {memory.id for memory in first}
+    first_ids = {memory.id for memory in first}
     last = await engine.store.find(where, order=Order.NEWEST, limit=each)
-    ends = [*first, *(memory for memory in reversed(last) if memory.id not in known)]
+    ends = [*first, *(memory for memory in reversed(last) if memory.id not in first_ids)]
     return TimelinePeriod(
         tuple(by_day(engine, _bounded(engine, ends))), total, await digest_of(engine, where)
     )
@@ -137,20 +140,20 @@ async def _timeline(context: Context, request: TimelineInput) -> TimelineResult:
     exact = request.since is not None or request.until is not None
     if request.overview:
         _check_time(context, request)
-    asked = request.model_copy(update={"when": None}) if request.overview and exact else request
-    where = await filter_for(context, asked, everywhere=request.everywhere)
+    effective = request.model_copy(update={"when": None}) if request.overview and exact else request
+    where = await filter_for(context, effective, everywhere=request.everywhere)
 
     async def told(scopes: tuple[str, ...]) -> tuple[tuple[Day, ...], int | None, MemoryDigest | None]:
         own = replace(where, scopes=where.scopes or scopes)
         if not request.overview:
             return tuple(await memories_by_day(context.engine, own, limit=request.limit)), None, None
-        found = await period(context.engine, own, limit=request.limit)
-        return found.days, found.total, found.digest
+        overview = await period(context.engine, own, limit=request.limit)
+        return overview.days, overview.total, overview.digest
 
-    (days, total, digest), left = await as_asked(context, told, everywhere=not where.scopes)
+    (days, total, digest), notice = await as_asked(context, told, everywhere=not where.scopes)
     now = context.engine.clock()
     limited = where.since is not None or where.until is not None
-    frame = Timeframe(where.since, where.until, asked.when or "") if limited else None
+    frame = Timeframe(where.since, where.until, effective.when or "") if limited else None
     count = sum(len(day.memories) for day in days)
     some = f"{count} of {total} are here: the first and the last." if digest else ""
     return TimelineResult(
@@ -162,8 +165,8 @@ async def _timeline(context: Context, request: TimelineInput) -> TimelineResult:
         timeframe=timeframe_view(context, frame, filters=True),
         total=total,
         digest=DigestView.of(digest, context.engine.zone()) if digest else None,
-        note=" ".join(filter(None, (LIMITS_WIN if asked is not request and request.when else "", some))),
-        notice=left,
+        note=" ".join(filter(None, (LIMITS_WIN if effective is not request and request.when else "", some))),
+        notice=notice,
     )
 
 
@@ -175,7 +178,7 @@ def _check_time(context: Context, given: TimelineInput) -> None:
         raise InvalidInput(
             "No time is named.", advice='Give a phrase such as "last week", or the limits of a range.'
         )
-    limits = [checked_moment(context.engine, one) for one in (given.since, given.until) if one]
+    limits = [checked_moment(context.engine, moment) for moment in (given.since, given.until) if moment]
     if limits != sorted(set(limits)):
         raise InvalidInput("The range ends before it begins.", advice="Exchange its limits.")
 

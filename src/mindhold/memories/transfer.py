@@ -1,4 +1,4 @@
-"""The export and import operations, and exports for people, scope by scope."""
+"""The export and import operations, and readable exports, scope by scope."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ from mindhold.projects.scopes import scope_name
 from mindhold.projects.summary import SUMMARY_OF
 
 PAGE = 200
-# What was forgotten is in no export for people, or reading one would undo it.
+# Readable exports leave out forgotten memories; importing one would bring them back.
 TOLD = tuple(status for status in Status if status is not Status.FORGOTTEN)
 
 
 async def walk(engine: Engine, *, agent: str, scopes: Sequence[str] = ()) -> AsyncIterator[list[ExportPart]]:
-    """All of it, or those scopes, in bounded batches."""
+    """Yield the parts of an export of all scopes, or of those, in bounded batches."""
     yield [ExportHead(engine.clock())]
     count = 0
     for scope in await engine.store.scopes():
@@ -79,20 +79,20 @@ async def walk(engine: Engine, *, agent: str, scopes: Sequence[str] = ()) -> Asy
 
 
 async def _conversations(engine: Engine, where: Filter) -> AsyncIterator[list[ExportPart]]:
-    """Each when its first message is met, in order of time."""
-    told: set[str] = set()
+    """Yield each conversation in the order of its first message."""
+    exported: set[str] = set()
     turns = replace(where, turns=True)
     async for page in _pages(engine, turns):
         for memory in page:
             conversation = memory.provenance.conversation
             mark = fingerprint(conversation or "")
-            if mark in told:
+            if mark in exported:
                 continue
-            told.add(mark)
+            exported.add(mark)
             yield [ExportConversation(session_of(memory))]
             async for batch in _pages(engine, replace(turns, conversation=conversation)):
                 texts = await whole_texts(engine, batch, agent=where.viewer)
-                yield [_item(one, CONVERSATIONS, texts.get(one.id, one.content)) for one in batch]
+                yield [_item(turn, CONVERSATIONS, texts.get(turn.id, turn.content)) for turn in batch]
             yield [ExportConversationEnd()]
 
 
@@ -101,9 +101,9 @@ async def _chosen(
 ) -> AsyncIterator[list[ExportPart]]:
     async for batch in engine.store.scan(where, batch=PAGE):
         items = [
-            _item(one, section, await _text_of(engine, one, where))
-            for one in batch
-            if belongs(one) and not _is_later_part(one)
+            _item(memory, section, await _text_of(engine, memory, where))
+            for memory in batch
+            if belongs(memory) and not _is_later_part(memory)
         ]
         if items:
             yield list(items)
@@ -132,7 +132,7 @@ def _is_fact(memory: Memory) -> bool:
 
 
 def _is_later_part(memory: Memory) -> bool:
-    """Of a long text: it is told with the first."""
+    """Whether it is a later part of a long text, which is exported with the first."""
     return _is_document(memory) and bool(memory.provenance.position)
 
 
@@ -175,7 +175,7 @@ ENDINGS = {JSON: JsonForm.ending, MARKDOWN: MarkdownForm.ending, CSV: CsvForm.en
 
 
 def form_of(engine: Engine, name: str) -> ExportFormat:
-    """The way to write that goes by that name."""
+    """Return the format of that name."""
     if name == MARKDOWN:
         return MarkdownForm(engine.zone())
     return CsvForm() if name == CSV else JsonForm()
@@ -184,23 +184,27 @@ def form_of(engine: Engine, name: str) -> ExportFormat:
 async def export_readable(
     engine: Engine, path: Path, form: ExportFormat, *, agent: str, scopes: Sequence[str] = ()
 ) -> Exported:
-    """Write atomically: the file is there whole, or not at all. Raises StoreFull, StoreReadOnly."""
+    """Export into a file atomically: it is complete or not there. Raises StoreFull, StoreReadOnly."""
 
     async def write(stream: TextIO) -> Exported:
-        memories = told = 0
+        memories = scope_count = 0
         async for batch in walk(engine, agent=agent, scopes=scopes):
             await run_uncancelled(asyncio.to_thread(stream.writelines, map(form.written, batch)))
-            told += sum(isinstance(part, Scope) for part in batch)
+            scope_count += sum(isinstance(part, Scope) for part in batch)
             memories += sum(part.memories for part in batch if isinstance(part, ExportEnd))
-        return Exported(str(path), memories, links=0, versions=0, scopes=told)
+        return Exported(str(path), memories, links=0, versions=0, scopes=scope_count)
 
     return await in_one_piece(path, write)
 
 
 def named_by_time(engine: Engine, folder: Path, ending: str, *, scope: str | None) -> Path:
-    """A name that is free: `full_export_2026-11-16-103000.json`, or with a scope's name before."""
-    whose = "full" if scope is None else "".join(one if one.isalnum() else "-" for one in scope)[:40]
-    stem = f"{whose}_export_{engine.clock():%Y-%m-%d-%H%M%S}"
+    """Return an unused path such as `full_export_2026-11-16-103000.json`, with the scope's name if there is one."""
+    prefix = (
+        "full"
+        if scope is None
+        else "".join(character if character.isalnum() else "-" for character in scope)[:40]
+    )
+    stem = f"{prefix}_export_{engine.clock():%Y-%m-%d-%H%M%S}"
     path, number = folder / f"{stem}{ending}", 1
     while path.exists():
         number += 1
@@ -294,14 +298,16 @@ async def _export_state(context: Context, given: ExportInput) -> ExportResult:
         Path(given.path).expanduser() if given.path else context.engine.settings.export_dir / STATE_FILE_NAME
     )
     scope = given.scope or await scope_of_state(context.engine, path, create=False)
-    written, kept = await export_state(context.engine, path, scope=scope, agent=context.agent)
+    written, kept_count = await export_state(context.engine, path, scope=scope, agent=context.agent)
     return ExportResult(
         path=written.path,
         memories=written.memories,
         links=0,
         versions=0,
         scopes=1,
-        notice=f"{kept:,} that only the file had stay in it. {PRIVACY_NOTICE}" if kept else PRIVACY_NOTICE,
+        notice=f"{kept_count:,} that only the file had stay in it. {PRIVACY_NOTICE}"
+        if kept_count
+        else PRIVACY_NOTICE,
     )
 
 
@@ -315,7 +321,9 @@ async def _import(context: Context, request: ImportInput) -> ImportResult:
     try:
         if request.memory_mcp or is_state(path):
             scope = request.scope or request.usual_scope
-            done = await import_state(context.engine, path, scope=scope, agent=context.agent, progress=told)
+            imported = await import_state(
+                context.engine, path, scope=scope, agent=context.agent, progress=told
+            )
         elif request.scope is not None:
             raise InvalidInput(
                 "An export says itself which scopes its memories are of.",
@@ -323,17 +331,17 @@ async def _import(context: Context, request: ImportInput) -> ImportResult:
             )
         else:
             with path.open(encoding="utf-8") as lines:
-                done = await import_lines(context.engine, lines, agent=context.agent, progress=told)
+                imported = await import_lines(context.engine, lines, agent=context.agent, progress=told)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{request.path} can't be read: {error}.", advice="Check the path.") from error
     return ImportResult(
-        memories=done.memories,
-        skipped=done.skipped,
-        links=done.links,
-        versions=done.versions,
-        scopes=done.scopes,
-        redacted=done.redacted,
-        contradictions=done.contradictions,
+        memories=imported.memories,
+        skipped=imported.skipped,
+        links=imported.links,
+        versions=imported.versions,
+        scopes=imported.scopes,
+        redacted=imported.redacted,
+        contradictions=imported.contradictions,
         notice=context.engine.vector_source.reason,
     )
 

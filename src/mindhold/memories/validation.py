@@ -1,4 +1,4 @@
-"""Checks, cleans and redacts what callers give before anything is written."""
+"""Checks, cleans and redacts callers' input before anything is written."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ LONGEST_SOURCE = 2_000
 LONGEST_DESCRIPTION = 2_000
 LONGEST_METADATA = 64_000
 DEEPEST_METADATA = 20
-LARGEST_NUMBER = 2**31 - 1  # of positions, lines and counts
-FIRST_YEAR, LAST_YEAR = 2, 9998  # with room on both sides, so that a moment can be told in any zone
+LARGEST_NUMBER = 2**31 - 1  # the largest position, line or count
+FIRST_YEAR, LAST_YEAR = 2, 9998  # with a margin on both sides, so that every zone can express the moment
 
 
 def safe_text(engine: Engine, text: str) -> str:
-    """Without control characters and, unless switched off, without secrets and personal data."""
+    """Remove control characters and, unless switched off, secrets and personal data."""
     cleaned = clean(text)
     return redact(cleaned).text if engine.settings.intake.redact else cleaned
 
 
 def checked_content(engine: Engine, text: str) -> str:
-    """Safe and bounded, and not empty. Raises ContentTooLarge, InvalidInput."""
+    """Return safe, bounded and non-empty content. Raises ContentTooLarge, InvalidInput."""
     longest = engine.settings.intake.longest
     if len(text) > longest:
         raise ContentTooLarge(
@@ -48,43 +48,43 @@ def checked_content(engine: Engine, text: str) -> str:
 
 
 def bare_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """As they are kept: a sharp before one is how people write it, and no part of it."""
+    """Return tags as they are stored: without a leading `#`."""
     return tuple(tag.strip().lstrip("#＃").strip() for tag in tags)
 
 
 def checked_labels(engine: Engine, labels: Iterable[str], *, what: str) -> tuple[str, ...]:
-    """Trimmed, safe, without repeats whatever the case. Raises InvalidInput."""
-    kept: dict[str, str] = {}
+    """Return labels trimmed and safe, without duplicates in any case. Raises InvalidInput."""
+    unique: dict[str, str] = {}
     for label in filter(None, bare_tags(labels) if what == "tag" else labels):
         safe = " ".join(safe_text(engine, label).split())
         if len(safe) > LONGEST_LABEL:
             raise InvalidInput(f"A {what} has over {LONGEST_LABEL} characters.", advice="Use a shorter one.")
         if safe:
-            kept.setdefault(safe.casefold(), safe)
-    if len(kept) > MOST_LABELS:
-        raise InvalidInput(f"{len(kept)} {what}s are too many.", advice=f"Give at most {MOST_LABELS}.")
-    return tuple(kept.values())
+            unique.setdefault(safe.casefold(), safe)
+    if len(unique) > MOST_LABELS:
+        raise InvalidInput(f"{len(unique)} {what}s are too many.", advice=f"Give at most {MOST_LABELS}.")
+    return tuple(unique.values())
 
 
 def checked_topic(engine: Engine, topic: str) -> str:
-    """One label, or none. Raises InvalidInput."""
+    """Return one label, or none. Raises InvalidInput."""
     return "".join(checked_labels(engine, [topic], what="topic"))
 
 
 def checked_share(value: float, *, what: str) -> float:
-    """A number between 0 and 1. Raises InvalidInput."""
+    """Return a number between 0 and 1. Raises InvalidInput."""
     if not math.isfinite(value) or not 0.0 <= value <= 1.0:
         raise InvalidInput(f"{what} is {value}; it must be between 0 and 1.", advice="Correct the number.")
     return float(value)
 
 
 def checked_moment(engine: Engine, moment: datetime) -> datetime:
-    """In UTC; one without a zone is the person's own. Raises InvalidInput."""
+    """Return a moment in UTC; without a zone it is in the user's. Raises InvalidInput."""
     return in_utc(moment if moment.tzinfo is not None else moment.replace(tzinfo=engine.zone()))
 
 
 def in_utc(moment: datetime) -> datetime:
-    """The same moment. Raises InvalidInput for one that not every zone has a date for."""
+    """Return the moment in UTC. Raises InvalidInput for one that not every zone can express."""
     try:
         placed = moment.astimezone(UTC)
     except OverflowError:
@@ -97,7 +97,7 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def checked_metadata(engine: Engine, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """JSON of a bounded size and depth, safe. Raises InvalidInput."""
+    """Return safe JSON of bounded size and depth. Raises InvalidInput."""
     if not metadata:
         return {}
     if _depth(metadata) > DEEPEST_METADATA:
@@ -118,7 +118,7 @@ def checked_metadata(engine: Engine, metadata: Mapping[str, Any]) -> Mapping[str
 
 
 def checked_provenance(engine: Engine, provenance: Provenance) -> Provenance:
-    """Safe and bounded. Raises InvalidInput."""
+    """Return safe and bounded provenance. Raises InvalidInput."""
     return replace(
         provenance,
         dialect=_source(engine, provenance.dialect) or "",
@@ -129,18 +129,18 @@ def checked_provenance(engine: Engine, provenance: Provenance) -> Provenance:
 
 
 def imported_scope(engine: Engine, scope: Scope) -> Scope:
-    """Of another's export: a secret in a name is taken out of it, so that the rest comes in. Raises InvalidInput."""
+    """Check a scope of an export: secrets are removed from its name, so that the rest can be imported. Raises InvalidInput."""
     parent = None if scope.parent is None else imported_scope_name(engine, scope.parent)
     return checked_scope(engine, replace(scope, name=imported_scope_name(engine, scope.name), parent=parent))
 
 
 def imported_scope_name(engine: Engine, name: str) -> str:
-    """Of what an export holds. Raises InvalidInput."""
+    """Return a safe scope name from an export. Raises InvalidInput."""
     return checked_scope_name(engine, safe_text(engine, name))
 
 
 def checked_scope(engine: Engine, scope: Scope) -> Scope:
-    """Safe and bounded. Raises InvalidInput."""
+    """Return a safe and bounded scope. Raises InvalidInput."""
     return replace(
         scope,
         name=checked_scope_name(engine, scope.name),
@@ -152,14 +152,14 @@ def checked_scope(engine: Engine, scope: Scope) -> Scope:
 
 
 def checked_scope_name(engine: Engine, name: str) -> str:
-    """Printable and bounded. Raises InvalidInput, also for one with a secret in it: under another name nobody would find it."""
+    """Return a printable, bounded name. Raises InvalidInput, also if it contains a secret: redacted, nobody would find it."""
     cleaned = validate_scope_name(name)
     if safe_text(engine, cleaned) != cleaned:
         raise InvalidInput(
             "The name of a scope or project can't hold a secret or personal data.",
             advice="Choose another name.",
         )
-    if cleaned in (".", ".."):  # in a path they mean another place
+    if cleaned in (".", ".."):  # in a path these mean another folder
         raise InvalidInput(
             f"{cleaned!r} can't be a scope's name.", advice="Give it a word or two, such as 'work'."
         )
@@ -167,7 +167,7 @@ def checked_scope_name(engine: Engine, name: str) -> str:
 
 
 def checked_description(engine: Engine, text: str) -> str:
-    """Of a scope. Raises InvalidInput."""
+    """Return a safe description of a scope. Raises InvalidInput."""
     if len(text) > LONGEST_DESCRIPTION:
         raise InvalidInput(
             f"The description has {len(text):,} characters; at most {LONGEST_DESCRIPTION:,} are kept.",
@@ -179,13 +179,13 @@ def checked_description(engine: Engine, text: str) -> str:
 def everything_said(
     content: str, *, labels: Iterable[str], provenance: Provenance, metadata: Mapping[str, Any]
 ) -> str:
-    """The content and whatever else comes back with a hit: what is looked at for instructions to the reader."""
+    """Return the content and all else that comes back with a hit, to be scanned for instructions to the reader."""
     source = (provenance.source, provenance.file, provenance.conversation)
     return "\n".join(filter(None, (content, *labels, *source, *_strings(metadata))))
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every string and every key, of what was not checked yet and may be nested too deeply."""
+    """Yield every string and key of a value that is unchecked and may be nested too deeply."""
     waiting = [(value, 1)]
     while waiting:
         current, level = waiting.pop()
@@ -198,14 +198,14 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _cleaned(value: Any) -> Any:
-    """Every string and every key without control characters; the depth is known to be small."""
+    """Remove control characters from every string and key; the depth is known to be small."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
         result: dict[Any, Any] = {}
         for key, item in value.items():
             name = clean(key) if isinstance(key, str) else key
-            while name in result:  # two keys may look the same once cleaned; neither value may be lost
+            while name in result:  # two keys may be the same once cleaned; neither value may be lost
                 name = f"{name}'"
             result[name] = _cleaned(item)
         return result
@@ -224,7 +224,7 @@ def _source(engine: Engine, text: str | None) -> str | None:
 
 
 def _depth(value: Any) -> int:
-    """Without recursion, for what is nested too deeply for it."""
+    """Return the nesting depth, without recursion, since it may be too deep for that."""
     deepest, waiting = 0, [(value, 1)]
     while waiting:
         current, level = waiting.pop()
@@ -239,7 +239,7 @@ def _depth(value: Any) -> int:
 
 
 def checked_caller_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What the caller gave along. Raises InvalidInput for a name that would be taken for one of ours."""
+    """Return the caller's metadata. Raises InvalidInput for a reserved name."""
     for name in metadata:
         if name.startswith(OURS):
             raise InvalidInput(

@@ -21,7 +21,7 @@ from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.projects.scopes import visible_scopes
 from mindhold.text.injection import suspicion
 
-# Changes that need no amendment.
+# Changes that upkeep makes without an amendment.
 _BY_UPKEEP: dict[str, Callable[[VersionText, VersionText], bool]] = {
     "importance": lambda before, after: after.importance < before.importance,
     "tier": lambda before, after: Tier.PERMANENT not in (before.tier, after.tier),
@@ -32,7 +32,7 @@ WITHHELD = "(It read like instructions to its reader and is not shown.)"
 
 @dataclass(frozen=True, slots=True)
 class VersionText:
-    """What can be amended of a memory."""
+    """The fields of a memory that can be amended."""
 
     content: str
     kind: Kind
@@ -48,19 +48,19 @@ class VersionText:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEdition:
-    """One version: what it said, from when to when, by whom, and what the amendment that made it changed."""
+    """One version: its text, its period, its author, and the fields that its amendment changed."""
 
     number: int
     said: VersionText
     since: datetime
-    until: datetime | None  # None: it is the present one
+    until: datetime | None  # None: it is the present version
     by: str
     changed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionHistory:
-    """Oldest first. `earlier` is how many more there were before the first that is told."""
+    """Versions, oldest first. `earlier` counts the versions before the first one here."""
 
     memory: Memory
     editions: tuple[MemoryEdition, ...]
@@ -69,33 +69,33 @@ class VersionHistory:
 
 
 async def versions(engine: Engine, memory_id: str, *, agent: str, limit: int) -> VersionHistory:
-    """The last `limit` versions, as far as an answer has room. Raises MemoryNotFound, also for one that is hidden."""
+    """Return the last `limit` versions that fit into an answer. Raises MemoryNotFound, also for a hidden memory."""
     memory = await engine.store.get(memory_id, viewer=agent)
     if memory.status in HIDDEN or memory.trust < LEAST_TRUST:
         raise MemoryNotFound(memory_id)
     links = await engine.store.links_of([memory_id], relations=(Relation.SUPERSEDED_BY,), viewer=agent)
     editions = editions_of(memory, await engine.store.versions_of(memory_id))
     room = engine.settings.recall.longest_answer
-    told: list[MemoryEdition] = []
+    fitting: list[MemoryEdition] = []
     for edition in reversed(editions[-limit:]):
         room -= len(edition.said.content)
-        if told and room < 0:
+        if fitting and room < 0:
             break
-        told.append(edition)
+        fitting.append(edition)
     later = tuple(link.target for link in links if link.origin == memory_id)
-    return VersionHistory(memory, tuple(reversed(told)), len(editions) - len(told), later)
+    return VersionHistory(memory, tuple(reversed(fitting)), len(editions) - len(fitting), later)
 
 
 def editions_of(memory: Memory, kept: list[Version]) -> list[MemoryEdition]:
-    """A version is kept with the time and the name of who ended it; the next one is that person's."""
+    """Return the versions with periods and authors: a stored version names the time and the author of the next one."""
     editions: list[MemoryEdition] = []
     since, by, before = memory.created, memory.agent, None
     for version in kept:
-        said = _of(version)
+        text = _of(version)
         editions.append(
-            MemoryEdition(version.number, said, since, version.amended, by, _changed(before, said))
+            MemoryEdition(version.number, text, since, version.amended, by, _changed(before, text))
         )
-        since, by, before = version.amended, version.amended_by, said
+        since, by, before = version.amended, version.amended_by, text
     now = _of(memory)
     number = editions[-1].number + 1 if editions else 1
     return [*editions, MemoryEdition(number, now, since, None, by, _changed(before, now))]
@@ -118,16 +118,17 @@ def _of(record: Memory | Version) -> VersionText:
 
 
 def _changed(before: VersionText | None, after: VersionText) -> tuple[str, ...]:
-    """Upkeep lowers importance, cools and anchors without an amendment: what it may have done is not told as one's change.
+    """Return the fields that the amendment changed.
 
-    Unless nothing else differs: each version is an amendment's, which changed something.
+    Upkeep lowers importance, cools and anchors without an amendment; fields that it may have changed are left out, unless
+    nothing else differs, since each amendment changed something.
     """
     if before is None:
         return ()
     names = (field.name for field in fields(VersionText))
     differing = [name for name in names if getattr(before, name) != getattr(after, name)]
-    said = [name for name in differing if name not in _BY_UPKEEP or not _BY_UPKEEP[name](before, after)]
-    return tuple(said or differing)
+    amended = [name for name in differing if name not in _BY_UPKEEP or not _BY_UPKEEP[name](before, after)]
+    return tuple(amended or differing)
 
 
 class VersionsInput(Input):
@@ -219,16 +220,16 @@ class ReconstructResult(Output):
 async def _versions(context: Context, request: VersionsInput) -> VersionsResult:
     """All that a memory has said, and who changed it when."""
     memory_id = await full_id(context, request.id)
-    found = await versions(context.engine, memory_id, agent=context.agent, limit=request.limit)
+    history = await versions(context.engine, memory_id, agent=context.agent, limit=request.limit)
     return VersionsResult(
         id=memory_id,
-        status=found.memory.status,
-        created=found.memory.created,
-        versions=[_edition(one) for one in found.editions],
-        count=len(found.editions) + found.earlier,
-        earlier=found.earlier,
-        supersedes=found.memory.supersedes,
-        superseded_by=list(found.superseded_by),
+        status=history.memory.status,
+        created=history.memory.created,
+        versions=[_edition(edition) for edition in history.editions],
+        count=len(history.editions) + history.earlier,
+        earlier=history.earlier,
+        supersedes=history.memory.supersedes,
+        superseded_by=list(history.superseded_by),
     )
 
 
@@ -240,13 +241,15 @@ async def _reconstruct(context: Context, request: ReconstructInput) -> Reconstru
     chain = await reconstruct(
         context.engine, request.topic, agent=context.agent, scope=request.scope, budget=request.token_budget
     )
-    told, left = bool(chain.steps), chain.left_out
+    has_steps, left_out = bool(chain.steps), chain.left_out
     notices = [
-        "No decision has that topic; these are the nearest by meaning." if chain.by_meaning and told else "",
-        f"{left} {'earlier ' if told else ''}decision{'' if left == 1 else 's'} did not fit the budget."
-        if left
+        "No decision has that topic; these are the nearest by meaning."
+        if chain.by_meaning and has_steps
         else "",
-        "" if told or left else "No decision is remembered on that.",
+        f"{left_out} {'earlier ' if has_steps else ''}decision{'' if left_out == 1 else 's'} did not fit the budget."
+        if left_out
+        else "",
+        "" if has_steps or left_out else "No decision is remembered on that.",
     ]
     return ReconstructResult(
         topic=request.topic,
@@ -263,18 +266,18 @@ RECONSTRUCT = operation("reconstruct", _reconstruct, reads=True)
 
 
 def _edition(edition: MemoryEdition) -> EditionView:
-    said = edition.said
+    text = edition.said
     return EditionView(
         number=edition.number,
-        content=said.content,
-        kind=said.kind,
-        topic=said.topic,
-        tags=list(said.tags),
-        keywords=list(said.keywords),
-        importance=round(said.importance, 4),
-        anchor=said.anchor,
-        tier=said.tier,
-        occurred=said.occurred,
+        content=text.content,
+        kind=text.kind,
+        topic=text.topic,
+        tags=list(text.tags),
+        keywords=list(text.keywords),
+        importance=round(text.importance, 4),
+        anchor=text.anchor,
+        tier=text.tier,
+        occurred=text.occurred,
         since=edition.since,
         until=edition.until,
         by=edition.by,
@@ -301,19 +304,19 @@ def _step(step: DecisionStep) -> StepView:
         superseded_by=list(step.superseded_by),
         contradicts=list(step.contradicts),
         contradicted_by=list(step.contradicted_by),
-        linked=[LinkedView.of(one.link, one.memory) for one in step.beside],
+        linked=[LinkedView.of(linked.link, linked.memory) for linked in step.beside],
     )
 
 
 MOST_DECISIONS = 200
 MOST_BY_MEANING = 20
-MOST_BESIDE = 5  # errors, procedures and the like that are told with one decision
+MOST_BESIDE = 5  # linked errors, procedures and the like that are shown with one decision
 STATUSES = (Status.ACTIVE, Status.SUPERSEDED, Status.ARCHIVED)
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionStep:
-    """One decision. The ids are those of what stands in that relation to it; `beside` is told with its words."""
+    """One decision, with the ids of memories by their relation to it; `beside` holds other linked memories in full."""
 
     memory: Memory
     supersedes: tuple[str, ...]
@@ -321,44 +324,44 @@ class DecisionStep:
     contradicts: tuple[str, ...]
     contradicted_by: tuple[str, ...]
     beside: tuple[LinkedMemory, ...]
-    versions: int  # earlier wordings of it
+    versions: int  # earlier versions of it
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Oldest first. `left_out` are earlier decisions that there was no room for."""
+    """Decisions, oldest first. `left_out` counts earlier ones that didn't fit."""
 
     steps: tuple[DecisionStep, ...]
     left_out: int
     tokens: int
-    by_meaning: bool  # no decision has that topic: these are about it
+    by_meaning: bool  # no decision has that topic: these were found by meaning
 
 
 async def reconstruct(engine: Engine, topic: str, *, agent: str, scope: str | None, budget: int) -> Chain:
-    """The newest decisions that fit the budget, in order of time. Raises InvalidInput, ScopeNotFound."""
+    """Return the newest decisions that fit the budget, in order of time. Raises InvalidInput, ScopeNotFound."""
     if not topic.strip():
         raise InvalidInput("There is no topic to reconstruct.", advice="Name one, or say what it is about.")
-    found, total, by_meaning = await _decisions(engine, topic, agent=agent, scope=scope)
+    decisions, total, by_meaning = await _decisions(engine, topic, agent=agent, scope=scope)
     allowance = Allowance(
         tokens=budget,
         characters=engine.settings.recall.longest_answer,
         longest=engine.settings.recall.longest_hit,
     )
     fitting: list[Memory] = []
-    for memory in found:  # the newest first: how it is now matters most
+    for memory in decisions:  # newest first: the present state matters most
         if (short := allowance.fitted(memory)) is None:
             break
         fitting.append(short)
     fitting.reverse()
     steps = await _steps(engine, fitting, agent=agent, allowance=allowance)
-    told = sum(step.memory.tokens + sum(one.memory.tokens for one in step.beside) for step in steps)
-    return Chain(steps, total - len(steps), told, by_meaning)
+    tokens = sum(step.memory.tokens + sum(linked.memory.tokens for linked in step.beside) for step in steps)
+    return Chain(steps, total - len(steps), tokens, by_meaning)
 
 
 async def _decisions(
     engine: Engine, topic: str, *, agent: str, scope: str | None
 ) -> tuple[list[Memory], int, bool]:
-    """The newest first, and how many there are."""
+    """Return the decisions newest first, their number, and whether they were found by meaning."""
     where = Filter(
         viewer=agent,
         scopes=await visible_scopes(engine, scope),
@@ -367,10 +370,10 @@ async def _decisions(
         statuses=STATUSES,
         minimum_trust=LEAST_TRUST,
     )
-    named = await engine.store.find(where, order=Order.NEWEST, limit=MOST_DECISIONS)
-    if named:
-        total = len(named) if len(named) < MOST_DECISIONS else await engine.store.count(where)
-        return sorted(named, key=_moment, reverse=True), total, False
+    decisions = await engine.store.find(where, order=Order.NEWEST, limit=MOST_DECISIONS)
+    if decisions:
+        total = len(decisions) if len(decisions) < MOST_DECISIONS else await engine.store.count(where)
+        return sorted(decisions, key=_moment, reverse=True), total, False
     request = RecallInput(
         query=topic,
         scope=scope,
@@ -395,7 +398,7 @@ async def _steps(
         for memory_id, memory in others.items()
         if memory.status not in HIDDEN and memory.trust >= LEAST_TRUST
     }
-    kept = await engine.store.versions_among(ids) if ids else {}
+    versions = await engine.store.versions_among(ids) if ids else {}
     inside = set(ids)
     steps = []
     for memory in memories:
@@ -410,7 +413,7 @@ async def _steps(
                 contradicts=_named(own, memory.id, Relation.CONTRADICTS, outward=True),
                 contradicted_by=_named(own, memory.id, Relation.CONTRADICTS, outward=False),
                 beside=_fitted(beside, memory.id, visible, allowance),
-                versions=len(kept.get(memory.id, ())),
+                versions=len(versions.get(memory.id, ())),
             )
         )
     return tuple(steps)
@@ -419,15 +422,15 @@ async def _steps(
 def _fitted(
     links: Sequence[Link], memory_id: str, known: dict[str, Memory], allowance: Allowance
 ) -> tuple[LinkedMemory, ...]:
-    """Causes, solutions and what else a person linked before what was linked by itself."""
-    taken: list[LinkedMemory] = []
+    """Return linked memories that fit: specific relations first, and links by people before automatic ones."""
+    fitting: list[LinkedMemory] = []
     for link in sorted(links, key=lambda one: (one.relation is Relation.RELATED, one.automatic, -one.weight)):
         far = known[_far(link, memory_id)]
-        if len(taken) == MOST_BESIDE:
+        if len(fitting) == MOST_BESIDE:
             break
         if (short := allowance.fitted(far)) is not None:
-            taken.append(LinkedMemory(link, short))
-    return tuple(taken)
+            fitting.append(LinkedMemory(link, short))
+    return tuple(fitting)
 
 
 def _far(link: Link, memory_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The shapes in which operations answer, etags of memories, and the cursors of pages."""
+"""The shapes of operations' answers, etags of memories, and page cursors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 
 
 LONGEST_METADATA = 1_000
-PLACES = ("dialect", "source", "conversation", "position", "file", "line")  # of provenance, where it is known
+PLACES = (
+    "dialect",
+    "source",
+    "conversation",
+    "position",
+    "file",
+    "line",
+)  # fields of provenance, shown if known
 
 
 class View(Output):
@@ -38,7 +45,7 @@ class View(Output):
 
     @classmethod
     def fill(cls, record: object, **values: Any) -> Self:
-        """The record's view; `values` are the fields that differ from it."""
+        """Make the view of a record; `values` are the fields that differ from it."""
         for name in cls.model_fields:
             if name not in values:
                 values[name] = _plain(getattr(record, name))
@@ -46,7 +53,7 @@ class View(Output):
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: lists and objects, and numbers in four places."""
+    """Convert a value to JSON: lists and objects, and numbers rounded to four places."""
     if isinstance(value, float):
         return round(value, 4)
     if isinstance(value, tuple):
@@ -55,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def _today(memory: Memory, now: datetime) -> dict[str, Any]:
-    """What is shown of a memory otherwise than it is stored: the confidence is today's."""
+    """Return the fields that are shown differently than stored: today's confidence, and provenance without blanks."""
     source = {name: getattr(memory.provenance, name) for name in PLACES}
     return {
         "confidence": round(confidence_at(memory, now), 4),
@@ -64,9 +71,9 @@ def _today(memory: Memory, now: datetime) -> dict[str, Any]:
 
 
 def origin_of(kind: str, provenance: Mapping[str, Any]) -> str:
-    """Where it is from, as it was told; else what it is."""
-    if told := provenance.get("source"):
-        return str(told)
+    """Return the source that the caller named, or else the kind."""
+    if source := provenance.get("source"):
+        return str(source)
     return "conversation" if kind == Kind.EPISODE and provenance.get("dialect") == LOG_DIALECT else kind
 
 
@@ -119,7 +126,7 @@ class MemoryView(View):
 
     @classmethod
     def of(cls, memory: Memory, now: datetime) -> MemoryView:
-        """The memory as its view; its confidence is today's."""
+        """Return the memory as a view, with today's confidence."""
         return cls.fill(memory, **_today(memory, now))
 
 
@@ -139,7 +146,7 @@ class LinkView(View):
 
     @classmethod
     def of(cls, link: Link) -> LinkView:
-        """The link as its view."""
+        """Return the link as a view."""
         return cls.fill(link)
 
 
@@ -154,7 +161,7 @@ class LinkedView(View):
 
     @classmethod
     def of(cls, link: Link, memory: Memory) -> LinkedView:
-        """What is hidden is named without its words."""
+        """Return the linked memory as a view; a hidden one without its words."""
         content = "" if memory.status in HIDDEN else memory.content
         return cls.fill(memory, link=LinkView.of(link), content=content)
 
@@ -168,7 +175,7 @@ class TurnView(View):
 
     @classmethod
     def of(cls, memory: Memory) -> TurnView:
-        """The memory as a turn."""
+        """Return the memory as a turn."""
         return cls.fill(memory)
 
 
@@ -236,7 +243,7 @@ class HitView(View):
 
     @classmethod
     def of(cls, hit: Hit, now: datetime) -> HitView:
-        """The hit as its view."""
+        """Return the hit as a view."""
         memory, metadata = hit.memory, dict(hit.memory.metadata)
         return cls.fill(
             memory,
@@ -276,7 +283,7 @@ class VersionView(View):
 
     @classmethod
     def of(cls, version: Version) -> VersionView:
-        """The version as its view."""
+        """Return the version as a view."""
         return cls.fill(version, importance=version.importance)
 
 
@@ -290,7 +297,7 @@ class ReceiptView(View):
 
     @classmethod
     def of(cls, receipt: Receipt) -> ReceiptView:
-        """The receipt as its view."""
+        """Return the receipt as a view."""
         return cls.fill(receipt, empty=not any(receipt.remaining.values()))
 
 
@@ -304,7 +311,7 @@ class FindingView(View):
 
     @classmethod
     def of(cls, finding: StoreFinding) -> FindingView:
-        """The finding as its view."""
+        """Return the finding as a view."""
         return cls.fill(finding)
 
 
@@ -329,7 +336,7 @@ class JobView(View):
 
     @classmethod
     def of(cls, job: Job, progress: Progress | None = None) -> JobView:
-        """The job as its view, with how far it is."""
+        """Return the job as a view, with its progress."""
         return cls.fill(
             job,
             progress=None if progress is None else round(progress.share, 4),
@@ -339,7 +346,7 @@ class JobView(View):
 
 
 def etag_of(memory: Memory, shown: Output) -> str:
-    """When it was last updated, which is what an amendment may expect, and a sum of all that is shown."""
+    """Return the time of the last update, which an amendment may expect, and a checksum of everything shown."""
     return f"{moment_of(memory)}-{sha256(shown.model_dump_json().encode()).hexdigest()[:8]}"
 
 
@@ -350,14 +357,14 @@ _TIMED = (Order.NEWEST, Order.OLDEST, Order.DUE, Order.CHANGED)
 
 
 def next_cursor(memories: Sequence[Memory], order: Order, *, limit: int) -> str | None:
-    """What continues after this page; None where it is the last one."""
+    """Return the cursor of the next page; None after the last one."""
     if len(memories) < limit or not memories:
         return None
     return encode_cursor(order.value, PagePosition.of(memories[-1], order))
 
 
 def page_start(order: Order, *, cursor: str | None, after: str | None = None) -> str | PagePosition | None:
-    """Where `find` begins; `after` is an id, or a cursor as well. Raises InvalidInput."""
+    """Return where `find` starts; `after` is an id or a cursor. Raises InvalidInput."""
     if cursor is not None and after is not None:
         raise InvalidInput("`cursor` and `after` were both given.", advice="Give one of them.")
     if cursor is not None:
@@ -368,7 +375,7 @@ def page_start(order: Order, *, cursor: str | None, after: str | None = None) ->
 
 
 def position_of(cursor: str, order: Order) -> PagePosition:
-    """The place that a cursor of that order stands for. Raises InvalidInput."""
+    """Return the position of a cursor in that order. Raises InvalidInput."""
     value, last = decode_cursor(order.value, cursor)
     if order in _TIMED:
         return PagePosition(_moment(value), last)
@@ -380,23 +387,23 @@ def position_of(cursor: str, order: Order) -> PagePosition:
 
 
 def encode_cursor(listing: str, spot: PagePosition) -> str:
-    """A cursor of the listing of that name."""
+    """Return a cursor of the named listing."""
     value = spot.value.astimezone(UTC).isoformat() if isinstance(spot.value, datetime) else spot.value
     text = json.dumps([CURSOR_VERSION, listing, value, spot.id], ensure_ascii=True, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def decode_cursor(listing: str, cursor: str) -> tuple[Any, str]:
-    """The value, as JSON has it, and the id. Raises InvalidInput for what is no cursor, or one of another listing."""
-    read = _read(cursor)
-    if read is None or read[0] != CURSOR_VERSION:
+    """Return the JSON value and the id of a cursor. Raises InvalidInput for an invalid cursor, or one of another listing."""
+    fields = _read(cursor)
+    if fields is None or fields[0] != CURSOR_VERSION:
         raise unreadable_cursor()
-    if read[1] != listing:
+    if fields[1] != listing:
         raise InvalidInput(
             "The cursor is of a listing in another order.",
             advice="Begin again without a cursor, or ask in the order that it was given for.",
         )
-    return read[2], read[3]
+    return fields[2], fields[3]
 
 
 def unreadable_cursor() -> InvalidInput:
@@ -410,12 +417,12 @@ def _read(cursor: str) -> tuple[int, str, Any, str] | None:
         return None
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        read = json.loads(text)
+        fields = json.loads(text)
     except (binascii.Error, ValueError, RecursionError):
         return None
-    if not isinstance(read, list) or len(read) != 4:
+    if not isinstance(fields, list) or len(fields) != 4:
         return None
-    version, listing, value, last = read
+    version, listing, value, last = fields
     if type(version) is not int or not isinstance(listing, str) or not isinstance(last, str):
         return None
     if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
