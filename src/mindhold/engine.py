@@ -97,7 +97,7 @@ class NoUseCounter(UseCounter):
 
 
 class IdleTracker:
-    """Knows how long nobody has called this process. The process's own questions don't count."""
+    """Tracks how long nobody has called this process. The process's own checks don't count."""
 
     def __init__(self) -> None:
         self._under_way = 0
@@ -105,7 +105,7 @@ class IdleTracker:
 
     @contextmanager
     def busy(self, clock: Clock) -> Iterator[None]:
-        """A call lasts as long as the block."""
+        """Count the block as a call."""
         self._under_way += 1
         self._last = clock()
         try:
@@ -115,13 +115,13 @@ class IdleTracker:
             self._last = clock()
 
     def idle_for(self, now: datetime, at_least: timedelta) -> bool:
-        """Whether nobody called for so long. The first question starts the count: a new process is about to be called."""
+        """Whether nobody called for so long. The first check starts the count: a new process is about to be called."""
         if self._last is None or self._last > now:
             self._last = now
         return not self._under_way and now - self._last >= at_least
 
 
-LEAST_TRUST = 0.5  # what is trusted less is kept, and given to no model that didn't ask for it
+LEAST_TRUST = 0.5  # memories below it are stored, but shown to a model only on request
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Engine:
     use_counter: UseCounter
     settings: Settings
     transcripts: Transcripts
-    ledger: Entries  # of the whole store, also where the caller's store is scoped
+    ledger: Entries  # of the whole store, even if the caller's store is limited to scopes
     store_registry: StoreRegistry  # the stores that projects live in; `store` routes to them
     backend_sites: BackendSites = field(default_factory=NoBackendSites)
     history: HistoryIndex = field(default_factory=lambda: NoHistory(withheld=False))
@@ -145,17 +145,23 @@ class Engine:
     rlm: RlmServer | None = None
     sidecar: Sidecar = NO_SIDECAR  # Redis
     llm: LanguageModel | None = None  # for background work
-    classifier: Classifier | None = None  # of contradictions; None: none are looked for
+    classifier: Classifier | None = None  # detects contradictions; None: they aren't searched for
     history_behind: asyncio.Event = field(
         default_factory=asyncio.Event
     )  # set: transcripts wait to be indexed
     urgent_job: asyncio.Event = field(default_factory=asyncio.Event)  # set: somebody waits for a job
-    change_notifier: ChangeNotifier = field(default_factory=ChangeNotifier)  # of writes and of jobs' progress
+    change_notifier: ChangeNotifier = field(
+        default_factory=ChangeNotifier
+    )  # notifies of writes and of jobs' progress
     idle_tracker: IdleTracker = field(default_factory=IdleTracker)
     allowed_scopes: tuple[str, ...] = ()  # the scopes that the caller is bound to; empty: all
-    summary_locks: NamedLocks = field(default_factory=NamedLocks)  # by project: one writer of its summary
-    activity: ActivityBuffer = field(default_factory=ActivityBuffer)  # of conversations, until it is written
-    home_agent: str = DEFAULT_AGENT  # the agent that the home's own settings name; a call may be another's
+    summary_locks: NamedLocks = field(
+        default_factory=NamedLocks
+    )  # by project: one writer of its summary at a time
+    activity: ActivityBuffer = field(
+        default_factory=ActivityBuffer
+    )  # of conversations, until it is written to the store
+    home_agent: str = DEFAULT_AGENT  # the agent in the home's own settings; a call may be another agent's
     tells_hooks: bool = True  # False: the store is not the home's own, so it must not fill the hook caches
 
     def with_settings(self, **changes: Any) -> Engine:

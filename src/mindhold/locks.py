@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mindhold.engine import Engine
 
 CLAIM = "claim:"
-HELD = timedelta(minutes=10)  # by a process that died: then another one may claim the work
+HELD = timedelta(minutes=10)  # after a process died, others may claim its work only then
 RENEW_SECONDS = 60.0
 BRIEFLY_HELD, BRIEF_RENEW_SECONDS = timedelta(seconds=5), 1.0  # of a claim that others wait for
 WAIT_TRIES, WAIT_SECONDS = 80, 0.1  # how often a waiting caller looks, and the pause between two looks
@@ -79,17 +79,17 @@ async def claim(
         yield True
     finally:
         renewal.cancel()
-        await asyncio.wait({renewal})  # and not itself: that would swallow a cancellation of the caller
-        with suppress(StoreError):  # then it ends by itself
+        await asyncio.wait({renewal})  # not `await`: that would swallow a cancellation of the caller
+        with suppress(StoreError):  # it then expires by itself
             await _swap(engine, name, owner, new=None)
 
 
 @asynccontextmanager
 async def wait_for_claim(engine: Engine, work: str) -> AsyncIterator[bool]:
-    """Claim work as soon as nobody else has it; yields False where that takes too long. Raises the store's errors."""
+    """Claim work as soon as nobody else has it; yields False if that takes too long. Raises the store's errors."""
     for _ in range(WAIT_TRIES):
-        async with claim(engine, work, pause=_brief_renewal_pause, held=BRIEFLY_HELD) as mine:
-            if mine:
+        async with claim(engine, work, pause=_brief_renewal_pause, held=BRIEFLY_HELD) as acquired:
+            if acquired:
                 yield True
                 return
         await asyncio.sleep(WAIT_SECONDS)
@@ -110,7 +110,7 @@ async def _renew(
 
 
 async def _swap(engine: Engine, name: str, owner: str, *, new: str | None) -> bool:
-    """Replace the owner's note; whether it was still the owner's."""
+    """Replace the owner's note; return whether it was still the owner's."""
     note = await engine.store.cursor(name)
     if note is None or note.split()[1] != owner:
         return False

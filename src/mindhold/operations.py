@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Effect(StrEnum):
-    """What an operation may touch."""
+    """What an operation may change."""
 
     READS = "reads"
     WRITES = "writes"
@@ -38,23 +38,23 @@ class Output(BaseModel):
 
 
 def no_progress(_step: str, _done: int, _total: int | None) -> None:
-    """For callers that don't show progress."""
+    """Ignore progress."""
 
 
 def do_nothing() -> None:
-    """For callers that needn't be told."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Who calls, on which engine, and whom to tell how far a long operation is."""
+    """The engine and the caller of an operation, and the callback for its progress."""
 
     engine: Engine
     agent: str
     progress: Callable[[str, int, int | None], None] = no_progress
-    model: LanguageModel | None = None  # the caller's own, when it offers one
-    conversation: str | None = None  # the one that the call is made in, when the door knows
-    owner: bool = True  # whether the caller may know what concerns everybody
+    model: LanguageModel | None = None  # the caller's own model, if it offers one
+    conversation: str | None = None  # the conversation of the call, if the interface knows it
+    owner: bool = True  # whether the caller may see what concerns everybody
 
 
 I = TypeVar("I", bound=Input)  # noqa: E741
@@ -76,7 +76,7 @@ class Operation(Generic[I, O]):
     default_scope: bool = False  # works in the configured scope when the call names none
     erases: bool = False  # may erase memories for good, though it only counts as writing
     changes_memories: bool = True  # whether hook caches are rebuilt after it; only for what writes
-    refreshes_hook_caches: bool = False  # rebuilds all of them where its input says `others`
+    refreshes_hook_caches: bool = False  # rebuilds all of them if its input says `others`
     runs_jobs: bool = False  # works off the job queue, so it doesn't wake those who wait for new jobs
     shown_ids: Callable[[O], Iterable[str]] | None = None  # the memories that a result shows
     stored_ids: Callable[[O], Iterable[str]] | None = None  # the memories that it stored
@@ -123,7 +123,7 @@ def operation(
 
 
 def created_ids(results: Iterable[Any]) -> list[str]:
-    """The ids of the memories that results of storing say were created; all parts of a long one."""
+    """Return the ids of memories that these results created; all parts of a long text."""
     return [
         memory_id
         for result in results
@@ -134,23 +134,23 @@ def created_ids(results: Iterable[Any]) -> list[str]:
 
 
 async def full_id(context: Context, given: str) -> str:
-    """The id that a person's beginning of it stands for. Raises MemoryNotFound, InvalidInput when several do."""
-    wanted = given.strip()
-    if not wanted:
+    """Return the full id for the start of one. Raises MemoryNotFound, InvalidInput if several match."""
+    prefix = given.strip()
+    if not prefix:
         raise InvalidInput("An id is empty.", advice="`mindhold list` shows ids.")
-    found = await context.engine.store.resolve(wanted, viewer=context.agent)
-    if wanted in found:
-        return wanted
-    if not found:
-        raise MemoryNotFound(wanted)
-    if len(found) > 1:
-        raise InvalidInput(f"{wanted!r} begins several ids: {', '.join(found)}.", advice="Give more of it.")
-    return found[0]
+    matches = await context.engine.store.resolve(prefix, viewer=context.agent)
+    if prefix in matches:
+        return prefix
+    if not matches:
+        raise MemoryNotFound(prefix)
+    if len(matches) > 1:
+        raise InvalidInput(f"{prefix!r} begins several ids: {', '.join(matches)}.", advice="Give more of it.")
+    return matches[0]
 
 
 async def full_ids(context: Context, given: list[str]) -> list[str]:
-    """Each in full, without repeats."""
-    return list(dict.fromkeys([await full_id(context, one) for one in given]))
+    """Return the full ids, each once."""
+    return list(dict.fromkeys([await full_id(context, prefix) for prefix in given]))
 
 
 LONGEST_QUOTE = 60
@@ -190,7 +190,7 @@ _COUNTED = dict.fromkeys(("too_short", "too_long"), "it had {}")
 def invalid_input(
     error: ValidationError, *, known: list[str], named: Callable[[list[str]], str] = ".".join
 ) -> InvalidInput:
-    """Our error for pydantic's; `known` are the names that there are, `named` turns a place into the caller's word."""
+    """Translate pydantic's error; `known` are the valid names, `named` turns a location into the caller's term."""
     first = error.errors(include_url=False)[0]
     place = [str(part) for part in first["loc"]]
     name = named(place) or "The input"
@@ -213,7 +213,7 @@ def invalid_input(
 
 def _quoted(given: Any) -> str:
     text = repr(given) if not isinstance(given, list | dict) else f"a {type(given).__name__}"
-    from mindhold.text.redaction import redact  # its patterns are for those who need them
+    from mindhold.text.redaction import redact  # imported late: its patterns take time to load
 
-    text = redact(text).text  # while it is whole
+    text = redact(text).text  # before it is cut
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…"

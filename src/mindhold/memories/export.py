@@ -141,7 +141,7 @@ class CsvForm:
 
 
 def row(cells: list[str]) -> str:
-    """One line, quoted where it must be."""
+    """Return one line, quoted where necessary."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow([harmless_cell(cell) for cell in cells])
     return line.getvalue()

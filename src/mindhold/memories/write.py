@@ -66,12 +66,14 @@ from mindhold.ports.store import Change, Connect, Enqueue, Put
 from mindhold.text.redaction import RedactionFinding
 
 BATCH = 128
-AHEAD = 2  # batches under way at once, so that the embedder never waits
-BREATH = 4  # texts that are prepared before other tasks have their turn
-FEW = 16  # messages of a batch while questions are asked, followed by a pause as long: questions come first
+AHEAD = 2  # batches that run at once, so that the embedder never waits
+BREATH = 4  # texts that are prepared before other tasks get their turn
+FEW = 16  # messages in a batch while questions are asked, followed by a pause as long: questions come first
 LATELY = 1.0  # seconds
-LATER = timedelta(seconds=30)  # delay of the job that makes vectors which were not wanted at once
-RELATED_AT_ONCE = 8  # more requests than this are related by a job, so that bulk runs at the embedder's speed
+LATER = timedelta(seconds=30)  # delay of the job that makes vectors which weren't needed at once
+RELATED_AT_ONCE = (
+    8  # with more requests than this, a job relates them, so that bulk writes run at the embedder's speed
+)
 
 
 class RememberInput(Input):
@@ -123,7 +125,7 @@ class RememberInput(Input):
 
 
 class WriteOutcome(StrEnum):
-    """What became of a request."""
+    """What was done with a request."""
 
     STORED = "stored"
     DUPLICATE = "duplicate"
@@ -133,7 +135,7 @@ class WriteOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What became of one request. `memory` is the one that holds the text now: of a long text the first part."""
+    """What was done with one request. `memory` now holds the text; of a long text it is the first part."""
 
     outcome: WriteOutcome
     memory: Memory | None = None
@@ -143,12 +145,12 @@ class WriteResult:
     redacted: tuple[RedactionFinding, ...] = ()
     suspicious: tuple[str, ...] = ()
     embedded: bool = False
-    unapplied: tuple[str, ...] = ()  # fields that a duplicate asked for and the stored memory has otherwise
-    proposed: bool = False  # by a dry run: the memory is not stored
+    unapplied: tuple[str, ...] = ()  # fields of the request that differ from the stored duplicate
+    proposed: bool = False  # by a dry run: the memory isn't stored
     error: MindholdError | None = None
 
     def stored_memory(self) -> Memory:
-        """The memory that holds the text. Raises the error of a request that failed; not for noise."""
+        """Return the memory that holds the text; not for noise. Raises the error of a failed request."""
         if self.error is not None:
             raise self.error
         assert self.memory is not None
@@ -159,9 +161,9 @@ class WriteResult:
 class Verbatim:
     """The policy for messages: each text is stored as it was said; none is merged, superseded or related.
 
-    Texts that have `names`, one each, are stored once under theirs: a text that is stored already is a duplicate, and another
-    text under the same name is an error. `positions` gives the places of the new ones in their conversations. Without
-    `embed` a job makes the vectors later. `along` gives changes that are written in the same transaction as those memories.
+    Texts with `names`, one each, are stored once per name: the same text again is a duplicate, another text under the same
+    name is an error. `positions` returns the positions of new texts in their conversations. Without `embed` a job makes the
+    vectors later. `along` returns changes that are written in the same transaction.
     """
 
     names: Sequence[str] = ()
@@ -173,7 +175,7 @@ class Verbatim:
 async def write(
     engine: Engine, request: RememberInput, *, agent: str | None = None, verbatim: Verbatim | None = None
 ) -> WriteResult:
-    """Store one. Raises InvalidInput, ContentTooLarge, ScopeNotFound, MemoryNotFound and the store's errors."""
+    """Store one request. Raises InvalidInput, ContentTooLarge, ScopeNotFound, MemoryNotFound and the store's errors."""
     [result] = await write_many(engine, [request], agent=agent, verbatim=verbatim)
     if result.error is not None:
         raise result.error
@@ -189,14 +191,14 @@ async def write_many(
     dry_run: bool = False,
     new_scopes: Collection[str] = (),
 ) -> list[WriteResult]:
-    """Store each request; one result each, in order, and a request that can't be stored has its error in its result.
+    """Store each request; return one result each, in order. A request that can't be stored has its error in its result.
 
-    Requests are taken as they are: ids are whole, metadata may have names of ours. While some batches are embedded and
-    written, the next one is prepared; a log makes room for questions that are asked meanwhile. A dry run writes nothing;
-    `new_scopes` would be made before it. Raises the store's errors; what was written before one stays.
+    Requests have to be resolved: ids are complete, metadata may have reserved names. The next batch is prepared while others
+    are embedded and written; messages make room for questions that are asked meanwhile. A dry run writes nothing, and treats
+    `new_scopes` as existing. Raises the store's errors; what was written before stays.
     """
     pipeline = _Pipeline(engine, requests, agent or engine.settings.agent, verbatim, dry_run=dry_run)
-    if verbatim is None:  # who logs messages opened the project for writing
+    if verbatim is None:  # callers that log messages have opened the project for writing
         pipeline.scopes = {name: Scope(name, created=engine.clock()) for name in new_scopes}
         pipeline.scopes |= {scope.name: scope for scope in await engine.store.scopes()}
     under_way: deque[asyncio.Task[None]] = deque()
@@ -209,7 +211,7 @@ async def write_many(
             items = await pipeline.admit(range(start, end))
             before = under_way[-1] if under_way else None
             under_way.append(asyncio.create_task(pipeline.store(items, before)))
-            await asyncio.sleep(0)  # the embedding begins before this thread turns to other work
+            await asyncio.sleep(0)  # so that the embedding starts before this thread turns to other work
             while len(under_way) > (0 if yields else AHEAD):
                 await under_way.popleft()
             if yields and len(requests) > FEW:
@@ -226,14 +228,14 @@ async def write_many(
 
 @dataclass(slots=True)
 class _Item:
-    """A request that is going to be written."""
+    """A request that will be written."""
 
     number: int
     request: RememberInput
     parts: list[PreparedRecord]
-    digest: str  # what the first part is known by
+    digest: str  # the hash that identifies the first part
     fingerprint: str = ""  # of a named message
-    position: int | None = None  # None: as the request has it
+    position: int | None = None  # None: the position of the request
     puts: list[Put] = field(default_factory=list)
     related: RelatedMemories = field(default_factory=RelatedMemories)
 
@@ -242,24 +244,24 @@ class _Item:
         return self.parts[0].memory
 
     def records(self) -> list[Put]:
-        """What is written: a memory that supersedes others inherits what they had earned."""
+        """Return the records to write; a memory that supersedes others inherits their importance and uses."""
         if not self.related.superseded:
             return self.puts
         [put] = self.puts  # parts of a long text supersede nothing
         return [replace(put, memory=inherit_from(put.memory, self.related.superseded))]
 
     def links(self) -> list[Link]:
-        """Those that the request names, and those to related memories."""
-        first, chosen = self.puts[0].memory, self.request.linked_to
+        """Return the links that the request names, and those to related memories."""
+        first, targets = self.puts[0].memory, self.request.linked_to
         automatic = [
             link
             for link in self.related.links(first.id, now=first.created)
-            if link.relation is not Relation.RELATED or link.target not in chosen
+            if link.relation is not Relation.RELATED or link.target not in targets
         ]
-        return [Link(first.id, target, Relation.RELATED, first.created) for target in chosen] + automatic
+        return [Link(first.id, target, Relation.RELATED, first.created) for target in targets] + automatic
 
     def changes(self) -> list[Change]:
-        """Everything that stores it, but for the jobs of its batch."""
+        """Return all changes that store it, except the jobs of its batch."""
         records = self.records()
         first = records[0].memory
         return [
@@ -273,7 +275,7 @@ class _Item:
         ]
 
     def result(self, *, proposed: bool) -> WriteResult:
-        """What is answered when it is written."""
+        """Return the result after it was written."""
         put = self.records()[0]
         return WriteResult(
             WriteOutcome.STORED,
@@ -300,19 +302,19 @@ class _Pipeline:
         *,
         dry_run: bool,
     ) -> None:
-        self.scopes: dict[str, Scope] | None = None  # None: they are known to be there
+        self.scopes: dict[str, Scope] | None = None  # None: the scopes are known to exist
         self._engine = engine
         self._requests = requests
         self._agent = agent
         self._verbatim = verbatim
         self._dry_run = dry_run
         self._results: dict[int, WriteResult] = {}
-        self._known: dict[tuple[str, str], Memory] = {}  # by scope and hash; what this call stores too
-        self._new: set[str] = set()  # ids
+        self._known: dict[tuple[str, str], Memory] = {}  # by scope and hash; includes what this call stores
+        self._new: set[str] = set()  # ids of this call's memories
         self._relates_now = verbatim is None and (dry_run or len(requests) <= RELATED_AT_ONCE)
 
     async def admit(self, numbers: Iterable[int]) -> list[_Item]:
-        """Check and prepare; noise, duplicates and errors have their results at once, the rest is to be stored."""
+        """Check and prepare requests; return those to store. Noise, duplicates and errors get their results at once."""
         items: list[_Item] = []
         for number in numbers:
             if number % BREATH == BREATH - 1:
@@ -338,10 +340,10 @@ class _Pipeline:
         return items
 
     async def store(self, items: Sequence[_Item], before: asyncio.Task[None] | None) -> None:
-        """Embed the batch, then write it in one transaction, after the batch before; one by one after a conflict."""
+        """Embed the batch, then write it in one transaction after the previous batch; one by one after a conflict."""
         texts = [part.memory.content for item in items for part in item.parts]
-        wanted = texts and (self._verbatim is None or self._verbatim.embed)
-        matrix = await self._engine.vector_source.embed(texts) if wanted else None
+        embeds = texts and (self._verbatim is None or self._verbatim.embed)
+        matrix = await self._engine.vector_source.embed(texts) if embeds else None
         if before is not None:
             await before
         if not items:
@@ -361,7 +363,7 @@ class _Pipeline:
         await self._relate_later(items)
 
     async def finish(self, number: int) -> WriteResult:
-        """The result. A duplicate gets the links that its request names; the rest of it stays as it is."""
+        """Return the result. A duplicate gets the links that its request names; otherwise it stays as it is."""
         result, request = self._results[number], self._requests[number]
         if (
             result.outcome is not WriteOutcome.DUPLICATE
@@ -417,22 +419,22 @@ class _Pipeline:
         await self._look_up(items)
         fresh: list[_Item] = []
         for item in items:
-            known = self._known.get((item.first.scope, item.digest))
-            if known is None:
+            duplicate = self._known.get((item.first.scope, item.digest))
+            if duplicate is None:
                 self._known[item.first.scope, item.digest] = item.first
                 self._new.add(item.first.id)
                 fresh.append(item)
             else:
-                self._results[item.number] = _duplicate(item, known)
+                self._results[item.number] = _duplicate(item, duplicate)
         return fresh
 
     async def _look_up(self, items: Iterable[_Item]) -> None:
-        """Which of them are stored already."""
+        """Find out which items are stored already."""
         digests: dict[str, list[str]] = defaultdict(list)
         for item in items:
             digests[item.first.scope].append(item.digest)
-        for scope, wanted in digests.items():
-            stored = await self._engine.store.by_hash(wanted, scope=scope, agent=self._agent)
+        for scope, hashes in digests.items():
+            stored = await self._engine.store.by_hash(hashes, scope=scope, agent=self._agent)
             self._known.update({(scope, digest): memory for digest, memory in stored.items()})
 
     def _make_puts(self, items: Iterable[_Item], matrix: Matrix | None) -> None:
@@ -449,8 +451,9 @@ class _Pipeline:
                 ]
 
     async def _relate(self, items: Sequence[_Item]) -> None:
-        """What each does to the memories that are stored. In bulk, the ones with the same gist are superseded, and a
-        job does the rest."""
+        """Find what each memory does to stored ones. In bulk only those with the same gist are superseded now; a job does
+        the rest.
+        """
         whole = [item for item in items if len(item.parts) == 1 and item.first.status is Status.ACTIVE]
         if self._relates_now:
             related = await find_related_by_meaning(self._engine, [item.puts[0] for item in whole])
@@ -478,7 +481,7 @@ class _Pipeline:
             await self._engine.store.apply([Enqueue(relate_job(self._engine, ids))])
 
     async def _jobs(self, items: Sequence[_Item], *, embedded: bool) -> list[Change]:
-        """What is queued, or written along, in the same transaction."""
+        """Return the jobs and the additional changes of the same transaction."""
         if self._verbatim is None:
             return [Enqueue(evaluate_job(self._engine))]
         along = self._verbatim.along
@@ -488,11 +491,11 @@ class _Pipeline:
             return changes
         now = self._engine.clock()
         due = now if self._verbatim.embed else now + LATER
-        # By its key at most one such job waits at a time.
+        # Because of its key at most one such job waits at a time.
         return [*changes, Enqueue(Job(id=self._engine.new_id(), name=EMBED, created=now, due=due, key=EMBED))]
 
     async def _store_alone(self, item: _Item, *, embedded: bool) -> None:
-        """One by itself: another process stored the same, or took away a memory that it was related to."""
+        """Store one item after a conflict: another process stored the same, or removed a related memory."""
         while True:
             try:
                 jobs = await self._jobs([item], embedded=embedded)
@@ -501,9 +504,9 @@ class _Pipeline:
             except Conflict as error:
                 self._known.pop((item.first.scope, item.digest), None)
                 await self._look_up([item])
-                known = self._known.get((item.first.scope, item.digest))
+                duplicate = self._known.get((item.first.scope, item.digest))
                 failed = WriteResult(WriteOutcome.FAILED, error=error)
-                self._results[item.number] = failed if known is None else _duplicate(item, known)
+                self._results[item.number] = failed if duplicate is None else _duplicate(item, duplicate)
                 return
             except MemoryNotFound as error:
                 if item.related == RelatedMemories():
@@ -513,7 +516,7 @@ class _Pipeline:
 
 
 def _duplicate(item: _Item, known: Memory) -> WriteResult:
-    """The memory that is stored; an error if another text was stored under the same name."""
+    """Return the stored memory as a duplicate; an error if another text was stored under the same name."""
     if item.fingerprint and item.fingerprint != known.metadata.get(FINGERPRINT):
         error = KeyReused(
             "Under this idempotency key something else was stored in this place.",

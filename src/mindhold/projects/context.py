@@ -32,7 +32,7 @@ INDEXING = frozenset({EMBED, "reindex"})  # jobs that make vectors
 
 @dataclass(frozen=True, slots=True)
 class ProjectStats:
-    """Counts are of messages, a long one once. `facts` is None for callers who are not to know of the store."""
+    """Counts of messages, a long one once. `facts` is None for callers that may not know about the store."""
 
     project: str
     mode: str
@@ -42,12 +42,12 @@ class ProjectStats:
     newest: datetime | None
     dimensions: int | None
     health: Health
-    note: str  # why it is not healthy
+    note: str  # why the index isn't healthy
     facts: StoreFacts | None
 
 
 async def project_stats(engine: Engine, project: str | None, *, agent: str) -> ProjectStats:
-    """Cheap, however many there are. Raises ScopeNotFound."""
+    """Return the statistics of a project; cheap for any number of messages. Raises ScopeNotFound."""
     name = (await open_project(engine, project)).name
     where = messages_where(name, viewer=agent)
     mode = await mode_of(engine, name)
@@ -79,7 +79,7 @@ async def _end(engine: Engine, where: Filter, order: Order) -> Memory | None:
 
 
 async def _dimensions(engine: Engine, newest: Memory | None) -> int | None:
-    """Of a stored vector where there is one: asking a model may load it."""
+    """Return the length of a stored vector if there is one: asking the model may load it."""
     model = engine.vector_source.model
     if model is not None and newest is not None:
         for vector in (await engine.store.vector_of([newest.id], model=model)).values():
@@ -110,8 +110,8 @@ async def _facts(engine: Engine, mode: str) -> StoreFacts | None:
 
 
 USUAL_BUDGET = 8_000
-LEAST_BUDGET = 300  # an answer with nothing in it costs up to that, with a long name
-NOTICES = 40  # tokens of what a door adds: that this is remembered, and what was left out in large numbers
+LEAST_BUDGET = 300  # an empty answer costs up to that, with a long name
+NOTICES = 40  # tokens that an interface may add: that this is remembered content, and what was left out
 
 
 class ProjectContextInput(Input):
@@ -226,7 +226,7 @@ class ProjectStatsResult(Output):
 
 async def _context(context: Context, request: ProjectContextInput) -> ProjectContextResult:
     """Summary, newest messages and what is related, in one answer."""
-    known = await brief(
+    material = await brief(
         context.engine,
         request.project,
         agent=context.agent,
@@ -234,20 +234,20 @@ async def _context(context: Context, request: ProjectContextInput) -> ProjectCon
         recent=request.recent,
         related=request.related,
     )
-    recent = [MessageView.of(one) for one in reversed(known.recent)]  # the newest first
-    related = [FoundView.of(hit) for hit in known.related]
+    recent = [MessageView.of(message) for message in reversed(material.recent)]  # newest first
+    related = [FoundView.of(hit) for hit in material.related]
     empty = ProjectContextResult(
-        project=known.summary.project,
-        summary_version=known.summary.version,
+        project=material.summary.project,
+        summary_version=material.summary.version,
         recent_messages=[],
         rag_results=[],
         tokens=request.token_budget,
         token_budget=request.token_budget,
         left_out=_cut(request.token_budget, shortened=True, messages=len(recent), related=len(related)),
-        storage_backend=await mode_of(context.engine, known.summary.project),
+        storage_backend=await mode_of(context.engine, material.summary.project),
     )
     room = request.token_budget - _cost(empty) - NOTICES
-    summary = _shortened(known.summary.text, room)
+    summary = _shortened(material.summary.text, room)
     costs, others = [_cost(view) for view in recent], [_cost(view) for view in related]
     among = {view.id: place for place, view in enumerate(recent)}
     fit = fit_context(
@@ -265,7 +265,7 @@ async def _context(context: Context, request: ProjectContextInput) -> ProjectCon
             "rag_results": [related[place] for place in fit.related],
             "left_out": _cut(
                 request.token_budget,
-                shortened=summary != known.summary.text,
+                shortened=summary != material.summary.text,
                 messages=len(recent) - fit.recent,
                 related=min(len(apart), request.related) - len(fit.related),
             ),
@@ -279,26 +279,26 @@ PROJECT_CONTEXT = operation("project_context", _context, reads=True)
 
 async def _stats(context: Context, request: ProjectStatsInput) -> ProjectStatsResult:
     """How many messages a project has, and how its index is."""
-    found = await project_stats(context.engine, request.project, agent=context.agent)
-    collection = found.facts.collection if found.facts else None
-    index = found.facts.vector_index if found.facts else None
-    local = found.mode == LOCAL
-    place = found.facts.location if found.facts and context.owner else None
+    stats = await project_stats(context.engine, request.project, agent=context.agent)
+    collection = stats.facts.collection if stats.facts else None
+    index = stats.facts.vector_index if stats.facts else None
+    local = stats.mode == LOCAL
+    place = stats.facts.location if stats.facts and context.owner else None
     return ProjectStatsResult(
-        total_messages=found.total,
-        indexed_messages=found.indexed,
-        unindexed_messages=found.total - found.indexed,
-        storage_backend=found.mode,
+        total_messages=stats.total,
+        indexed_messages=stats.indexed,
+        unindexed_messages=stats.total - stats.indexed,
+        storage_backend=stats.mode,
         embedding_model=plain_model(context.engine.vector_source.model),
-        embedding_dimensions=found.dimensions,
+        embedding_dimensions=stats.dimensions,
         collection_name=None if local else collection,
         vector_index_name=None if local else index,
         chromadb_collection=index if local else None,
         chromadb_location=place if local else None,
-        oldest_message=found.oldest,
-        newest_message=found.newest,
-        index_health=found.health,
-        index_note=found.note,
+        oldest_message=stats.oldest,
+        newest_message=stats.newest,
+        index_health=stats.health,
+        index_note=stats.note,
     )
 
 
@@ -306,7 +306,7 @@ PROJECT_STATS = operation("project_stats", _stats, reads=True)
 
 
 def _cost(view: Output) -> int:
-    """In tokens, as it is sent; with the comma before the next one."""
+    """Return the tokens of the view as JSON, with the comma after it."""
     return count_tokens(view.model_dump_json()) + 1
 
 
@@ -315,23 +315,23 @@ def _json_cost(text: str) -> int:
 
 
 def _shortened(text: str, room: int) -> str:
-    """So much of it that it fits where line ends and quotes are escaped."""
+    """Truncate the text so that it fits as JSON, where line ends and quotes are escaped."""
     limit = room
-    while (told := truncate_to_tokens(text, limit)) and (over := _json_cost(told) - room) > 0:
+    while (short := truncate_to_tokens(text, limit)) and (over := _json_cost(short) - room) > 0:
         limit -= over
-    return told
+    return short
 
 
 def _cut(budget: int, *, shortened: bool, messages: int, related: int) -> str:
-    told = ["the summary was shortened"] if shortened else []
-    told += [f"{messages} of the newest messages left out"] if messages else []
-    told += [f"{related} of the related ones left out"] if related else []
-    return f"Within {budget} tokens: {', '.join(told)}." if told else ""
+    cuts = ["the summary was shortened"] if shortened else []
+    cuts += [f"{messages} of the newest messages left out"] if messages else []
+    cuts += [f"{related} of the related ones left out"] if related else []
+    return f"Within {budget} tokens: {', '.join(cuts)}." if cuts else ""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextFit:
-    """So many of the newest, and the places of the related ones that fit beside them."""
+    """How many of the newest messages fit, and the indexes of the related ones that fit too."""
 
     recent: int
     related: tuple[int, ...]
@@ -345,28 +345,28 @@ def fit_context(
     same: Mapping[int, int] | None = None,
     most: int | None = None,
 ) -> ContextFit:
-    """Both by their costs in tokens: of the newest an unbroken run, of the related each that still fits, best first.
+    """Choose, by their cost in tokens, an unbroken run of the newest messages and the best related ones that fit.
 
-    The newest have half of the room, the related what is left, and the newest what these leave. `same` says which of the
-    related are among the newest, and where: they come once. Of the related there are `most` at most.
+    The newest get half of the room, the related ones the rest, and the newest what these leave. `same` maps related messages
+    to their index among the newest: they are included once. At most `most` related ones are chosen.
     """
     places = same or {}
     run = _run(recent, max(room, 0) // 2)
     spare = room - sum(recent[:run])
-    chosen: list[int] = []
+    selection: list[int] = []
     for place, cost in enumerate(related):
-        if cost <= spare and len(chosen) != most and places.get(place, run) >= run:
-            chosen.append(place)
+        if cost <= spare and len(selection) != most and places.get(place, run) >= run:
+            selection.append(place)
             spare -= cost
     twice = {where: place for place, where in places.items()}
     for cost in recent[run:]:
-        freed = related[twice[run]] if twice.get(run) in chosen else 0
+        freed = related[twice[run]] if twice.get(run) in selection else 0
         if cost > spare + freed:
             break
         spare += freed - cost
-        chosen = [place for place in chosen if place != twice.get(run)]
+        selection = [place for place in selection if place != twice.get(run)]
         run += 1
-    return ContextFit(run, tuple(chosen))
+    return ContextFit(run, tuple(selection))
 
 
 def _run(costs: Sequence[int], room: int) -> int:

@@ -24,7 +24,7 @@ PlacementChange = Callable[[Placement], Placement]
 
 
 class ProjectLease:
-    """On one project, until it is moved or let go of. One `to` where it lives already is for dropping copies."""
+    """The lease on a project, until it is moved or released. To drop copies, `to` is the store that it lives in."""
 
     def __init__(self, engine: Engine, name: str, to: str) -> None:
         self._engine = engine
@@ -33,7 +33,7 @@ class ProjectLease:
         self._watch = MoverWatch()
 
     async def take(self) -> None:
-        """Also from a mover that is gone. Raises Conflict while another is at it."""
+        """Take the lease, also from a process that died. Raises Conflict while another process holds it."""
         first = await self._taken()
         patience = asyncio.get_running_loop().time() + 2 * LEASE.total_seconds()
         while first is not None:
@@ -49,17 +49,17 @@ class ProjectLease:
                 )
 
     async def _taken(self) -> Move | None:
-        """By somebody else; None when it is ours now."""
+        """Try to take the lease; return the other holder's move, or None if it is ours now."""
         now = self._engine.clock()
-        found: list[Move] = []
+        moves: list[Move] = []
 
         def change(places: Placements) -> Placements:
-            found.clear()
+            moves.clear()
             place = places.get(self._name, Placement(self._engine.store_registry.home))
             if place.renaming is not None:
                 raise Conflict(f"The project {self._name!r} is being renamed.", advice="Try again.")
             if place.move is not None and not self._watch.gone(place.move, now=now):
-                found.append(place.move)
+                moves.append(place.move)
                 return places
             self._own = replace(self._own, until=now + LEASE)
             copies = tuple(
@@ -68,23 +68,23 @@ class ProjectLease:
             return {**places, self._name: replace(place, copies=copies, move=self._own)}
 
         await self._engine.store_registry.settle(change)
-        return found[0] if found else None
+        return moves[0] if moves else None
 
     async def keep(self) -> None:
-        """To be called after each step: who erases waits for that, because a step may write what was read before.
+        """Renew the lease. To be called after each step, since erasures wait for the end of a step.
 
-        Raises Conflict when it was too late.
+        Raises Conflict if the lease was lost.
         """
         await self._change(replace(self._own, until=self._engine.clock() + LEASE))
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """It is kept in the background: a step that takes longer than the lease doesn't lose it."""
+        """Renew the lease in the background, so that a long step doesn't lose it."""
 
         async def beat() -> None:
             while True:
                 await asyncio.sleep(_OFTEN.total_seconds())
-                with suppress(StoreError):  # the next one may do
+                with suppress(StoreError):  # the next renewal may succeed
                     await self.keep()
 
         beating = asyncio.create_task(beat())
@@ -95,7 +95,7 @@ class ProjectLease:
             await asyncio.gather(beating, return_exceptions=True)
 
     async def check_copy(self, mode: str) -> None:
-        """Raises Conflict unless the hold is ours, and the project lives elsewhere than there."""
+        """Raise Conflict unless the lease is ours and that store holds only a copy."""
 
         def change(place: Placement) -> Placement:
             if place.mode == mode or mode not in place.copies:
@@ -105,11 +105,11 @@ class ProjectLease:
         await self._engine.store_registry.settle(lambda places: self._held(places, change))
 
     async def freeze(self) -> None:
-        """From now on writers wait, and what they had written before is there to be read."""
+        """Make writers wait; what they wrote before can be read."""
         await self._change(replace(self._own, until=self._engine.clock() + LEASE, frozen=True))
 
     async def flip(self) -> None:
-        """The project lives there now; where it was it is a hidden copy. Raises Conflict when the hold was lost."""
+        """Make the target the project's store; the source becomes a hidden copy. Raises Conflict if the lease was lost."""
         to = self._own.to
 
         def change(place: Placement) -> Placement:
@@ -119,17 +119,17 @@ class ProjectLease:
         await self._engine.store_registry.settle(lambda places: self._held(places, change))
 
     async def forget(self, mode: str) -> None:
-        """There is no copy there any more. Raises Conflict when the hold was lost, or it lives there."""
+        """Remove the note of a copy. Raises Conflict if the lease was lost, or the project lives there."""
 
         def change(place: Placement) -> Placement:
             if place.mode == mode:
                 raise Conflict(f"The project {self._name!r} lives in {mode}.", advice="Move it first.")
-            return replace(place, copies=tuple(one for one in place.copies if one != mode))
+            return replace(place, copies=tuple(copy_mode for copy_mode in place.copies if copy_mode != mode))
 
         await self._engine.store_registry.settle(lambda places: self._held(places, change))
 
     async def let_go(self) -> None:
-        """If it is still ours."""
+        """Release the lease if it is still ours."""
 
         def change(places: Placements) -> Placements:
             place = places.get(self._name)
@@ -163,7 +163,7 @@ KeptVersions = Mapping[str, Sequence[Version]]
 
 @dataclass(slots=True)
 class CopyChecksum:
-    """What was found on one side: counts, and a sum over ids and content hashes in order."""
+    """What one store has: counts, and a hash over ids and content hashes in order."""
 
     memories: int = 0
     versions: int = 0
@@ -172,12 +172,12 @@ class CopyChecksum:
     hashes: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     def add(self, memory_id: str, content_hash: str) -> None:
-        """In order of id."""
+        """Add a memory, in order of ids."""
         self.memories += 1
         self.hashes.update(f"{memory_id} {content_hash}\n".encode())
 
     def counts(self) -> tuple[int, int, int, str]:
-        """To be compared."""
+        """Return what is compared between both stores."""
         return self.memories, self.versions, self.links, self.hashes.hexdigest()
 
 
@@ -186,26 +186,26 @@ class CopyRound:
     """What one round found and did."""
 
     source: CopyChecksum = field(default_factory=CopyChecksum)
-    target: CopyChecksum = field(default_factory=CopyChecksum)  # of what was read there
+    target: CopyChecksum = field(default_factory=CopyChecksum)  # of what was read in the target
     copied: int = 0
     erased: int = 0
     linked: int = 0
-    outside: dict[Edge, Link] = field(default_factory=dict)  # links with one end in the project
+    outside: dict[Edge, Link] = field(default_factory=dict)  # links with only one end in the project
 
     @property
     def changes(self) -> int:
-        """What had to be done."""
+        """How many changes were necessary."""
         return self.copied + self.erased + self.linked
 
     @property
     def verified(self) -> bool:
-        """All of it was read in both, and both have the same."""
+        """Whether both stores were read completely and have the same."""
         return self.source.counts() == self.target.counts()
 
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """What is known of a record in the target: it was read there, and was equal to what this stands for."""
+    """A copied record that was read in the target, and was equal to a source record with this fingerprint."""
 
     print: bytes
     content_hash: str
@@ -214,7 +214,7 @@ class _Copy:
 
 
 class ProjectCopy:
-    """One project on its way from one store to another. `between` is awaited after each step, and may stop it."""
+    """Copies one project between stores. `between` is awaited after each step, and may raise to stop the copy."""
 
     def __init__(
         self,
@@ -235,37 +235,42 @@ class ProjectCopy:
         self._where = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
         self._there: set[str] | None = None  # ids in the target
         self._same: dict[str, _Copy] = {}
-        self._linked: dict[str, tuple[bytes, int]] = {}  # by where they begin: the same, and how many
+        self._linked: dict[
+            str, tuple[bytes, int]
+        ] = {}  # by origin: fingerprint and number of links that are equal
 
     async def round(self, step: str, *, last: bool = False) -> CopyRound:
-        """The last one reads what it copied at once. Raises Conflict where a record is in another scope there."""
-        done, ids = CopyRound(), list[str]()
+        """Copy what differs. The last round also reads back what it copied.
+
+        Raises Conflict if the target has a record in another scope.
+        """
+        report, ids = CopyRound(), list[str]()
         if self._there is None:
             self._there = await self._found_there()
         total = await self._source.count(self._where)
         async for batch in self._source.scan(self._where, batch=BATCH):
             ids += [memory.id for memory in batch]
-            await self._batch(batch, done, again=last)
+            await self._batch(batch, report, again=last)
             await self._between()
             self._told(step, len(ids), max(total, len(ids)))
         extra = sorted(self._there - set(ids))
         for start in range(0, len(extra), BATCH):
             await self._target.erase(extra[start : start + BATCH], references=False)
             await self._between()
-        done.erased = len(extra)
+        report.erased = len(extra)
         self._there = set(ids)
-        await self._links(ids, done, f"{step}: links", again=last)
-        if last and await self._target.count(self._where) != done.target.memories:
-            self._there = None  # look again
-            done.target.memories = -1
-        return done
+        await self._links(ids, report, f"{step}: links", again=last)
+        if last and await self._target.count(self._where) != report.target.memories:
+            self._there = None  # read the target again
+            report.target.memories = -1
+        return report
 
     async def _found_there(self) -> set[str]:
-        found: set[str] = set()
+        ids: set[str] = set()
         async for batch in self._target.scan(self._where, batch=BATCH):
-            found.update(memory.id for memory in batch)
+            ids.update(memory.id for memory in batch)
             await self._between()
-        return found
+        return ids
 
     async def _batch(self, batch: Sequence[Memory], done: CopyRound, *, again: bool) -> None:
         ours = await self._source.versions_among([memory.id for memory in batch])
@@ -297,32 +302,32 @@ class ProjectCopy:
         *,
         copy: bool = True,
     ) -> list[Memory]:
-        """Read what the target has of them; those that differ are copied, and told."""
+        """Compare memories with the target; copy those that differ, and return them."""
         if not doubtful:
             return []
         ids = [memory.id for memory in doubtful]
-        there, theirs = await asyncio.gather(
+        target_memories, theirs = await asyncio.gather(
             self._target.get_many(ids, viewer=EVERYONE), self._target.versions_among(ids)
         )
         stale: list[Memory] = []
         for memory in doubtful:
-            found = there.get(memory.id)
-            if found is not None and found.scope != self._name:
+            other = target_memories.get(memory.id)
+            if other is not None and other.scope != self._name:
                 raise Conflict(
-                    f"Memory {memory.id} is in the scope {found.scope!r} of the other store.",
+                    f"Memory {memory.id} is in the scope {other.scope!r} of the other store.",
                     advice="Export the project and import it there instead.",
                 )
-            same = found is not None and self._equal(memory, found)
-            if found is not None and same and ours.get(memory.id, []) == theirs.get(memory.id, []):
+            same = other is not None and self._equal(memory, other)
+            if other is not None and same and ours.get(memory.id, []) == theirs.get(memory.id, []):
                 number = len(theirs.get(memory.id, ()))
                 self._same[memory.id] = _Copy(
-                    prints[memory.id], found.content_hash, number, found.embedded_by is not None
+                    prints[memory.id], other.content_hash, number, other.embedded_by is not None
                 )
             else:
                 self._same.pop(memory.id, None)
                 stale.append(memory)
         if stale and copy:
-            await self._copy(stale, there, ours, theirs)
+            await self._copy(stale, target_memories, ours, theirs)
             assert self._there is not None
             self._there.update(memory.id for memory in stale)
         return stale
@@ -333,10 +338,10 @@ class ProjectCopy:
         return not self._travels(memory) or copy.embedded_by == memory.embedded_by
 
     def _travels(self, memory: Memory) -> bool:
-        """Whether its vector does: that of another model than the present one would be made anew at once."""
+        """Whether its vector is copied: a vector of another than the present model would be replaced at once."""
         present = self._engine.vector_source.model
-        wanted = memory.embedded_by is not None and present in (None, memory.embedded_by)
-        return wanted and Capability.VECTORS in self._target.capabilities
+        current = memory.embedded_by is not None and present in (None, memory.embedded_by)
+        return current and Capability.VECTORS in self._target.capabilities
 
     async def _copy(
         self,
@@ -349,7 +354,7 @@ class ProjectCopy:
         for model in {memory.embedded_by for memory in stale if self._travels(memory)}:
             own = [memory.id for memory in stale if memory.embedded_by == model]
             vectors |= await self._source.vector_of(own, model=model or "")
-        # Versions are never overwritten: a copy that has others is made anew.
+        # Versions are never overwritten: a copy with other versions is erased and copied again.
         strange = [
             memory.id
             for memory in stale
@@ -358,30 +363,37 @@ class ProjectCopy:
         if strange:
             await self._target.erase(strange, references=False)
         puts = await asyncio.to_thread(self._puts, stale, vectors)
-        known = there.keys() - set(strange)
-        counted = [Revise(put.memory) for put in puts if put.memory.id in known]  # a Put leaves the uses
-        kept = [Keep(version) for memory in stale for version in ours.get(memory.id, ())]
+        existing_ids = there.keys() - set(strange)
+        revisions = [
+            Revise(put.memory) for put in puts if put.memory.id in existing_ids
+        ]  # a Put doesn't change the uses
+        version_changes = [Keep(version) for memory in stale for version in ours.get(memory.id, ())]
         try:
-            await self._apply([*puts, *counted, *kept], stale)
+            await self._apply([*puts, *revisions, *version_changes], stale)
         except MindholdError:
             await self._take_back([memory.id for memory in stale])
             raise
 
     async def _take_back(self, ids: Sequence[str]) -> None:
-        """What was erased since it was read: whoever erased it may not have waited for us that long."""
-        with suppress(MindholdError):  # nobody is there to be told; the one at hand is raised
-            kept = await self._source.get_many(ids, viewer=EVERYONE)
-            await self._target.erase([one for one in ids if one not in kept], references=False)
+        """Erase from the target what was erased from the source since it was read.
+
+        Whoever erased it may not have waited that long for us.
+        """
+        with suppress(MindholdError):  # the error that is being handled is raised instead
+            remaining = await self._source.get_many(ids, viewer=EVERYONE)
+            await self._target.erase(
+                [memory_id for memory_id in ids if memory_id not in remaining], references=False
+            )
 
     async def _apply(self, changes: Sequence[Change], stale: Sequence[Memory]) -> None:
-        """A record that said the same before, and doesn't any more, is made way of: the next round copies it."""
+        """Write the changes; if another record has the same content, erase that one first: the next round copies it."""
         try:
             await self._target.apply(changes)
         except Conflict:
             for agent in {memory.agent for memory in stale}:
                 hashes = [memory.content_hash for memory in stale if memory.agent == agent]
-                held = await self._target.by_hash(hashes, scope=self._name, agent=agent)
-                await self._target.erase([memory.id for memory in held.values()], references=False)
+                duplicates = await self._target.by_hash(hashes, scope=self._name, agent=agent)
+                await self._target.erase([memory.id for memory in duplicates.values()], references=False)
             await self._target.apply([change for change in changes if not isinstance(change, Revise)])
 
     def _puts(self, stale: Sequence[Memory], vectors: Mapping[str, Vector]) -> list[Put]:
@@ -398,48 +410,54 @@ class ProjectCopy:
             done.outside |= {
                 edge: link for edge, link in ours.items() if not (edge[0] in inside and edge[1] in inside)
             }
-            wanted = _by_origin(chunk, ours, inside)
-            doubtful = [one for one in chunk if self._linked.get(one, (b"", 0))[0] != _print(wanted[one])]
-            changes = await self._linked_up(doubtful, wanted, inside)
+            by_origin = _by_origin(chunk, ours, inside)
+            doubtful = [
+                memory_id
+                for memory_id in chunk
+                if self._linked.get(memory_id, (b"", 0))[0] != _print(by_origin[memory_id])
+            ]
+            changes = await self._linked_up(doubtful, by_origin, inside)
             done.linked += changes
             if changes and again:
-                await self._linked_up(doubtful, wanted, inside)
-            done.source.links += sum(len(wanted[one]) for one in chunk)
-            done.target.links += sum(self._linked.get(one, (b"", 0))[1] for one in chunk)
+                await self._linked_up(doubtful, by_origin, inside)
+            done.source.links += sum(len(by_origin[memory_id]) for memory_id in chunk)
+            done.target.links += sum(self._linked.get(memory_id, (b"", 0))[1] for memory_id in chunk)
             await self._between()
             self._told(step, start + len(chunk), len(ids))
 
     async def _linked_up(
         self, doubtful: Sequence[str], wanted: Mapping[str, dict[Edge, Link]], inside: frozenset[str]
     ) -> int:
-        """Make the links that begin at these the same; how many changes that took. Each link once: where it begins."""
+        """Make the links from these memories equal; return the number of changes. Each link belongs to its origin."""
         if not doubtful:
             return 0
-        found = _by_origin(doubtful, await self._edges(self._target, doubtful), inside)
+        in_target = _by_origin(doubtful, await self._edges(self._target, doubtful), inside)
         changes: list[Change] = []
-        for one in doubtful:
-            here, there = wanted[one], found[one]
-            if here == there:
-                self._linked[one] = _print(here), len(here)
+        for memory_id in doubtful:
+            source_links, target_links = wanted[memory_id], in_target[memory_id]
+            if source_links == target_links:
+                self._linked[memory_id] = _print(source_links), len(source_links)
                 continue
-            self._linked.pop(one, None)
-            changes += [Disconnect(*edge) for edge in there.keys() - here.keys()]
-            changes += [Connect(link) for edge, link in here.items() if there.get(edge) != link]
+            self._linked.pop(memory_id, None)
+            changes += [Disconnect(*edge) for edge in target_links.keys() - source_links.keys()]
+            changes += [
+                Connect(link) for edge, link in source_links.items() if target_links.get(edge) != link
+            ]
         if changes:
-            with suppress(MemoryNotFound):  # one end was erased meanwhile: the next round sees it
+            with suppress(MemoryNotFound):  # one end was erased meanwhile: the next round sees that
                 await self._target.apply(changes)
         return len(changes)
 
     async def _edges(self, store: Store, ids: Sequence[str]) -> dict[Edge, Link]:
-        found = await store.links_of(ids, viewer=EVERYONE)
-        return {(link.origin, link.target, link.relation): link for link in found}
+        links = await store.links_of(ids, viewer=EVERYONE)
+        return {(link.origin, link.target, link.relation): link for link in links}
 
 
 def _by_origin(
     ids: Sequence[str], edges: Mapping[Edge, Link], inside: frozenset[str]
 ) -> dict[str, dict[Edge, Link]]:
-    """Those within the project."""
-    grouped: dict[str, dict[Edge, Link]] = {one: {} for one in ids}
+    """Group the links within the project by their origin."""
+    grouped: dict[str, dict[Edge, Link]] = {memory_id: {} for memory_id in ids}
     for edge, link in sorted(edges.items(), key=lambda item: item[0]):
         if edge[0] in grouped and edge[1] in inside:
             grouped[edge[0]][edge] = link
@@ -447,5 +465,5 @@ def _by_origin(
 
 
 def _print(*read: object) -> bytes:
-    """By which it is told that what is read of the source has changed."""
+    """Return a fingerprint of source records, which shows whether they changed."""
     return hashlib.blake2b(repr(read).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -30,14 +30,14 @@ from mindhold.projects.storage import (
     unregister_tenant,
 )
 
-MOST_ROUNDS = 4  # while others write; then they wait
-FEW = 100  # changes that may be left for then
+MOST_ROUNDS = 4  # rounds while others write; then writers wait
+FEW = 100  # with at most so many changes left, writers may be stopped
 MOST_LAST_ROUNDS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationResult:
-    """What a move did, and how it was verified: the same counts and the same sum of hashes on both sides."""
+    """What a migration did. It is verified by equal counts and equal content hashes in both stores."""
 
     project: str
     source: str
@@ -53,8 +53,8 @@ class MigrationResult:
     outside: tuple[Link, ...] = ()  # not moved: they lead out of the project
     kept_in: tuple[str, ...] = ()
     dropped: int = 0
-    spared: int = 0  # in copies that were to be dropped: memories that the project doesn't have
-    embedding: bool = False  # vectors that did not travel are being made by a job
+    spared: int = 0  # memories in dropped copies that the project doesn't have
+    embedding: bool = False  # a job makes the vectors that weren't copied
 
 
 async def migrate(
@@ -66,10 +66,10 @@ async def migrate(
     forget_copy: str | None = None,
     told: CopyProgress = lambda _step, _done, _total: None,
 ) -> MigrationResult:
-    """Goes on where an earlier one was broken off. What was left behind is kept, hidden, until `drop_source`.
+    """Move a project to another store, continuing an interrupted migration; the source is hidden until `drop_source`.
 
-    Without `to` it stays where it is. `forget_copy` says that the store with a copy is gone for good; of the store that
-    the project lives in, that it is left to the other homes that use it.
+    Without `to` it stays where it is. `forget_copy` says that the store with a copy is gone for good; for the store that
+    the project lives in, it leaves the project to the other homes that use it.
 
     Raises InvalidInput, ScopeNotFound, Refused, Conflict, SettingsError, StoreBusy, and the stores' errors.
     """
@@ -78,19 +78,19 @@ async def migrate(
     scope = await movable(engine, name)
     place = await _place(engine, scope.name)
     mode = place.mode if to is None else checked_mode(engine, to)
-    done = MigrationResult(scope.name, source=place.mode, target=mode, moved=False)
+    result = MigrationResult(scope.name, source=place.mode, target=mode, moved=False)
     if forget_copy is not None:
         await _forget_copy(engine, scope.name, place, mode=checked_mode(engine, forget_copy))
         if forget_copy == place.mode:
-            return done
+            return result
     if to == place.mode:
-        await register_tenant(engine, scope.name, mode=mode)  # whose note may have been lost
+        await register_tenant(engine, scope.name, mode=mode)  # our registration may have been lost
     elif place.mode != mode:
-        done = await _moved(engine, scope, place, mode=mode, told=told)
+        result = await _moved(engine, scope, place, mode=mode, told=told)
     if drop_source:
         dropped, spared = await drop_copies(engine, scope.name, told=told)
-        done = replace(done, dropped=dropped, spared=spared)
-    return replace(done, kept_in=(await _place(engine, scope.name)).copies)
+        result = replace(result, dropped=dropped, spared=spared)
+    return replace(result, kept_in=(await _place(engine, scope.name)).copies)
 
 
 async def _moved(
@@ -104,7 +104,7 @@ async def _moved(
     hold = ProjectLease(engine, name, mode)
     await hold.take()
     await _note_begun(engine, hold, name, place=place, mode=mode)
-    left = False
+    unregistered = False
     try:
         if mode != engine.store_registry.home:
             await target.put_scope(replace(scope, parent=None))
@@ -115,15 +115,15 @@ async def _moved(
         await hold.freeze()
         await unregister_tenant(
             engine, name, mode=place.mode, state=COPY, what="moved"
-        )  # from now on nobody joins it there
-        left = True
+        )  # from now on no other home can join it there
+        unregistered = True
         await _last_round(copying, rounds)
         await hold.flip()
         await register_tenant(engine, name, mode=mode)
-        left = False
+        unregistered = False
     finally:
         await hold.let_go()
-        if left and (await _place(engine, name)).mode == place.mode:
+        if unregistered and (await _place(engine, name)).mode == place.mode:
             await register_tenant(engine, name, mode=place.mode)
     embedding = await _queue_missing(engine)
     last = rounds[-1]
@@ -138,14 +138,14 @@ async def _moved(
         vectors=last.target.vectors,
         content_sum=last.target.hashes.hexdigest(),
         rounds=len(rounds),
-        copied=sum(one.copied for one in rounds),
+        copied=sum(copy_round.copied for copy_round in rounds),
         outside=tuple(last.outside[edge] for edge in sorted(last.outside)),
         embedding=embedding,
     )
 
 
 async def _note_begun(engine: Engine, hold: ProjectLease, name: str, *, place: Placement, mode: str) -> None:
-    """In both stores. Raises Refused when other homes use the project; then nothing was begun."""
+    """Register the move in both stores. Raises Refused if other homes use the project; then nothing has started."""
     try:
         await unregister_tenant(engine, name, mode=place.mode, state=LIVES, what="moved")
         await register_tenant(engine, name, mode=mode, state=COPY, alone=True)
@@ -157,7 +157,7 @@ async def _note_begun(engine: Engine, hold: ProjectLease, name: str, *, place: P
 
 
 async def _last_round(copying: ProjectCopy, rounds: list[CopyRound]) -> None:
-    """While writers wait: whatever was acknowledged is seen by it. Raises StoreBusy."""
+    """Copy while writers wait, so that it sees every acknowledged write. Raises StoreBusy."""
     for _ in range(MOST_LAST_ROUNDS):
         rounds.append(await copying.round("verify", last=True))
         if rounds[-1].verified:
@@ -169,9 +169,9 @@ async def _last_round(copying: ProjectCopy, rounds: list[CopyRound]) -> None:
 
 
 async def drop_copies(engine: Engine, name: str, *, told: CopyProgress) -> tuple[int, int]:
-    """Erase the hidden copies of a project, as far as it has the same memories; how many went, and how many didn't.
+    """Erase those memories of hidden copies that the project has; return how many were erased and how many spared.
 
-    Raises Conflict while another moves it, Refused where another home uses what is there.
+    Raises Conflict while another process moves it, Refused if another home uses the copy.
     """
     place = await _place(engine, name)
     if not place.copies:
@@ -182,8 +182,8 @@ async def drop_copies(engine: Engine, name: str, *, told: CopyProgress) -> tuple
     try:
         async with hold.kept():
             for mode in (await _place(engine, name)).copies:
-                gone, left = await _drop_copy(engine, name, hold, mode=mode, told=told)
-                dropped, spared = dropped + gone, spared + left
+                erased, remaining = await _drop_copy(engine, name, hold, mode=mode, told=told)
+                dropped, spared = dropped + erased, spared + remaining
     finally:
         await hold.let_go()
     return dropped, spared
@@ -199,8 +199,12 @@ async def _drop_copy(
     total = await store.count(everything)
     dropped = spared = 0
     async for batch in store.scan(everything):
-        there = await live.get_many([memory.id for memory in batch], viewer=EVERYONE)
-        doubles = [one.id for one in batch if one.id in there and there[one.id].scope == name]
+        live_memories = await live.get_many([memory.id for memory in batch], viewer=EVERYONE)
+        doubles = [
+            memory_copy.id
+            for memory_copy in batch
+            if memory_copy.id in live_memories and live_memories[memory_copy.id].scope == name
+        ]
         spared += len(batch) - len(doubles)
         await hold.check_copy(mode)
         if doubles:
@@ -209,7 +213,7 @@ async def _drop_copy(
     if spared:
         return dropped, spared
     if mode != engine.store_registry.home:
-        with suppress(ScopeNotFound, Conflict):  # the home store has every scope
+        with suppress(ScopeNotFound, Conflict):  # the home store keeps every scope
             await store.drop_scope(name)
     await hold.forget(mode)
     await unregister_tenant(engine, name, mode=mode, state=None, what="dropped")
@@ -235,7 +239,7 @@ async def _forget_copy(engine: Engine, name: str, place: Placement, *, mode: str
 
 
 async def _leave(engine: Engine, name: str, place: Placement) -> None:
-    """To the other homes that use it: what is there stays."""
+    """Leave the project to the other homes that use it; its memories stay there."""
     if place.copies or place.mode == engine.store_registry.home:
         raise Refused(
             f"{name!r} lives in {place.mode}, and is no copy.",
@@ -251,7 +255,7 @@ async def _leave(engine: Engine, name: str, place: Placement) -> None:
     await engine.store.drop_entry(PATHS, name)
     await leave(engine, name, mode=place.mode)
     await engine.store_registry.settle(
-        lambda places: {one: its for one, its in places.items() if one != name}
+        lambda places: {other: other_place for other, other_place in places.items() if other != name}
     )
 
 
@@ -260,7 +264,7 @@ async def _place(engine: Engine, name: str) -> Placement:
 
 
 async def _refuse_lost(engine: Engine, name: str, place: Placement, *, mode: str) -> None:
-    """The database behind a mode may be another one than it was: what isn't there must not replace the copy."""
+    """Refuse if the source lacks the project, for example after a change of settings: the copy must survive."""
     source, target = await engine.store_registry.house(place.mode), await engine.store_registry.house(mode)
     everything = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
     if name not in {scope.name for scope in await source.scopes()}:
@@ -268,32 +272,32 @@ async def _refuse_lost(engine: Engine, name: str, place: Placement, *, mode: str
             f"There is no project {name!r} in {place.mode} ({(await source.facts()).location}).",
             advice=f"It lived there: look whether `{place.mode}.*` in the settings names the right database.",
         )
-    kept = await target.count(everything)
-    if kept and not await source.count(everything):
+    copy_count = await target.count(everything)
+    if copy_count and not await source.count(everything):
         raise Refused(
             f"{name!r} has no memories in {place.mode} ({(await source.facts()).location}), "
-            f"but the copy in {mode} has {kept}, which would be erased.",
+            f"but the copy in {mode} has {copy_count}, which would be erased.",
             advice=f"Look whether `{place.mode}.*` in the settings names the right database. "
             "If all of it is to go, delete the project: `mindhold scopes delete`.",
         )
 
 
 async def _refuse_strangers(engine: Engine, name: str, *, mode: str) -> None:
-    """A project of that name that isn't ours would be overwritten."""
+    """Refuse if the target has another project of that name, which would be overwritten."""
     target = await engine.store_registry.house(mode)
-    there = await target.count(Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS))
-    others = name in {one.name for one in await target.scopes()} and await other_tenants(
+    count = await target.count(Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS))
+    others = name in {scope.name for scope in await target.scopes()} and await other_tenants(
         engine, name, mode=mode
     )
-    if there or others:
+    if count or others:
         raise Refused(
-            f"The store {mode} has {there} memories of another project {name!r}.",
+            f"The store {mode} has {count} memories of another project {name!r}.",
             advice=f"Rename this one first: `mindhold scopes rename {name!r} NEW`.",
         )
 
 
 async def _queue_missing(engine: Engine) -> bool:
-    """Whether there are vectors to be made, which a job does."""
+    """Queue the job that makes missing vectors; return whether there are any."""
     model = engine.vector_source.model
     if model is None or not await engine.store.unembedded(model, limit=1):
         return False
@@ -340,7 +344,7 @@ class MigrateProjectResult(Output):
 
 async def _migrate(context: Context, request: MigrateProjectInput) -> MigrateProjectResult:
     """Move a project to another store, verified."""
-    done = await migrate(
+    result = await migrate(
         context.engine,
         request.project,
         request.to,
@@ -349,23 +353,23 @@ async def _migrate(context: Context, request: MigrateProjectInput) -> MigratePro
         told=context.progress,
     )
     return MigrateProjectResult(
-        project=done.project,
-        source=done.source,
-        target=done.target,
-        moved=done.moved,
-        memories=done.memories,
-        versions=done.versions,
-        links=done.links,
-        vectors=done.vectors,
-        content_sum=done.content_sum,
-        copied=done.copied,
-        rounds=done.rounds,
-        outside_links=len(done.outside),
-        outside=[f"{link.origin} {link.relation} {link.target}" for link in done.outside[:MOST_SHOWN]],
-        kept_in=list(done.kept_in),
-        dropped=done.dropped,
-        spared=done.spared,
-        notice=_notice(done),
+        project=result.project,
+        source=result.source,
+        target=result.target,
+        moved=result.moved,
+        memories=result.memories,
+        versions=result.versions,
+        links=result.links,
+        vectors=result.vectors,
+        content_sum=result.content_sum,
+        copied=result.copied,
+        rounds=result.rounds,
+        outside_links=len(result.outside),
+        outside=[f"{link.origin} {link.relation} {link.target}" for link in result.outside[:MOST_SHOWN]],
+        kept_in=list(result.kept_in),
+        dropped=result.dropped,
+        spared=result.spared,
+        notice=_notice(result),
     )
 
 

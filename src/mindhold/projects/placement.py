@@ -40,26 +40,25 @@ PROJECT = "project"
 async def open_project(
     engine: Engine, name: str | None, *, create: bool = False, writing: bool = False, kind: str = PROJECT
 ) -> Scope:
-    """The project's scope; whatever the case of its name. No name means the engine's scope.
+    """Return the project's scope, ignoring case; without a name, the engine's scope.
 
-    Raises ScopeNotFound, Refused for `writing` into one that is deactivated, InvalidInput for a name that can't be one. Who may
-    create one wants to write.
+    Raises ScopeNotFound, InvalidInput for an invalid name, and Refused for `writing` or `create` if it is deactivated.
     """
-    wanted = validate_scope_name(engine.settings.scope if name is None else name)
-    found = await _found(engine, wanted)
-    if found is None and create:
+    valid_name = validate_scope_name(engine.settings.scope if name is None else name)
+    scope = await _found(engine, valid_name)
+    if scope is None and create:
         try:
-            return await create_scope(engine, wanted, kind=kind)
-        except Conflict:  # somebody else was faster
-            found = await _found(engine, wanted)
-    if found is None:
-        raise ScopeNotFound(wanted)
-    if (create or writing) and not found.active:
+            return await create_scope(engine, valid_name, kind=kind)
+        except Conflict:  # somebody else created it first
+            scope = await _found(engine, valid_name)
+    if scope is None:
+        raise ScopeNotFound(valid_name)
+    if (create or writing) and not scope.active:
         raise Refused(
-            f"The scope {found.name!r} is deactivated.",
-            advice=f"`mindhold scopes activate {found.name}` opens it again.",
+            f"The scope {scope.name!r} is deactivated.",
+            advice=f"`mindhold scopes activate {scope.name}` opens it again.",
         )
-    return found
+    return scope
 
 
 async def _found(engine: Engine, name: str) -> Scope | None:
@@ -73,11 +72,11 @@ MOST_PROJECTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PlacedProject:
-    """A scope with a storage mode. `copies` are stores in which hidden copies are, `moving` where it is on its way to."""
+    """A scope and its store. `copies` are stores with hidden copies, `moving` is the store that it is moved to."""
 
     scope: Scope
     mode: str
-    memories: int | None  # None where its store doesn't answer
+    memories: int | None  # None if its store doesn't answer
     path: str | None = None
     identity: str | None = None
     copies: tuple[str, ...] = ()
@@ -87,20 +86,20 @@ class PlacedProject:
 async def create_project(
     engine: Engine, name: str, *, mode: str | None = None, path: str | None = None, description: str = ""
 ) -> PlacedProject:
-    """Where it lives is chosen now, and changed by migrating only. One that others have there already is joined.
+    """Create a project in a store, which only a migration changes later; an existing one of other homes is joined.
 
-    Raises InvalidInput, Conflict when the name or the path is taken, SettingsError, and the store's errors.
+    Raises InvalidInput, Conflict if the name or the path is taken, SettingsError, and the store's errors.
     """
     cleaned = checked_scope_name(engine, name)
-    chosen = checked_mode(engine, mode or engine.store_registry.home)
+    valid_mode = checked_mode(engine, mode or engine.store_registry.home)
     folder = None if path is None else await _free_folder(engine, path)
     await refuse_clash(engine, cleaned)
-    house = await engine.store_registry.house(chosen)  # which may take a while
+    store = await engine.store_registry.house(valid_mode)  # this may take a while
     joined = None
-    if chosen != engine.store_registry.home:
-        joined = {scope.name: scope for scope in await house.scopes()}.get(cleaned)
-        await register_tenant(engine, cleaned, mode=chosen)
-    await _place_and_make(engine, cleaned, Placement(chosen), description=description, joined=joined)
+    if valid_mode != engine.store_registry.home:
+        joined = {scope.name: scope for scope in await store.scopes()}.get(cleaned)
+        await register_tenant(engine, cleaned, mode=valid_mode)
+    await _place_and_make(engine, cleaned, Placement(valid_mode), description=description, joined=joined)
     if folder is not None:
         await engine.store.put_entry(Entry(PATHS, cleaned, folder, engine.clock()))
     return await show_project(engine, cleaned, agent=EVERYONE)
@@ -117,9 +116,10 @@ async def change_project(
     keywords: Sequence[str] | None = None,
     path: str | None = None,
 ) -> PlacedProject:
-    """What isn't given stays. A path says that its folder is there now, whatever it was; an empty one, that it has none.
+    """Change a project; None leaves a setting as it is. `path` is its folder now, an empty one means none.
 
-    Raises InvalidInput, ScopeNotFound, NotFound for no folder, Conflict when that is another project's, Refused of Global.
+    Raises InvalidInput, ScopeNotFound, NotFound without such a folder, Conflict if it belongs to another project, and
+    Refused for a path of Global.
     """
     scope = await open_project(engine, name)
     if path is not None and scope.name == GLOBAL:
@@ -136,10 +136,10 @@ async def change_project(
 
 
 async def delete_project(engine: Engine, project: PlacedProject, *, confirm: str) -> DroppedScope:
-    """What became of its memories, whoever's they are: they are exported first.
+    """Export all memories of a project, of every agent, then delete it; return what became of them.
 
     Raises InvalidInput unless `confirm` is its name, Refused for Global and for one that others use too,
-    Conflict for one with scopes in it or on its way to another store, and the stores' errors.
+    Conflict for one with child scopes or a running migration, and the stores' errors.
     """
     name = project.scope.name
     if name != GLOBAL and confirm != name:
@@ -153,8 +153,8 @@ async def delete_project(engine: Engine, project: PlacedProject, *, confirm: str
 async def _place_and_make(
     engine: Engine, name: str, place: Placement, *, description: str, joined: Scope | None
 ) -> None:
-    """The place first, so that nobody writes into it anywhere else. Raises Conflict for a name that is taken by now."""
-    ours: list[bool] = []
+    """Register the placement, then create the scope, so that nobody writes it elsewhere. Raises Conflict if it exists."""
+    is_new: list[bool] = []
 
     def placed(places: Placements) -> Placements:
         if places.get(name, place) != place:
@@ -162,13 +162,13 @@ async def _place_and_make(
                 f"The project {name!r} is in {places[name].mode} already, or being made there.",
                 advice="Use it, or choose another name.",
             )
-        ours[:] = [name not in places]
+        is_new[:] = [name not in places]
         return {**places, name: place}
 
     def unplaced(places: Placements) -> Placements:
         if places.get(name) != place:
             return places
-        return {other: one for other, one in places.items() if other != name}
+        return {other: other_place for other, other_place in places.items() if other != name}
 
     await refuse_clash(engine, name)
     await engine.store_registry.settle(placed)
@@ -181,46 +181,48 @@ async def _place_and_make(
             keywords=joined.keywords if joined else (),
         )
     except MindholdError as error:
-        if ours[0] and not (isinstance(error, Conflict) and await _made_there(engine, name, place, joined)):
+        if is_new[0] and not (isinstance(error, Conflict) and await _made_there(engine, name, place, joined)):
             await engine.store_registry.settle(unplaced)
         raise
 
 
 async def _made_there(engine: Engine, name: str, place: Placement, joined: Scope | None) -> bool:
-    """Whether another process made it meanwhile, after it had its place."""
+    """Whether another process created it meanwhile, after it was placed."""
     store = await engine.store_registry.house(place.mode)
     return joined is None and name in {scope.name for scope in await store.scopes()}
 
 
 async def list_projects(engine: Engine, *, agent: str) -> list[PlacedProject]:
-    """Scopes of that kind, and others that live elsewhere."""
+    """Return scopes of kind project, and all others that are in another store."""
     places = await engine.store_registry.places(fresh=True)
-    chosen = [scope for scope in await engine.store.scopes() if scope.kind == PROJECT or scope.name in places]
-    return await _projects(engine, chosen, places, agent=agent)
+    projects = [
+        scope for scope in await engine.store.scopes() if scope.kind == PROJECT or scope.name in places
+    ]
+    return await _projects(engine, projects, places, agent=agent)
 
 
 async def show_project(engine: Engine, name: str, *, agent: str) -> PlacedProject:
-    """Raises ScopeNotFound."""
+    """Return one project. Raises ScopeNotFound."""
     scope = await open_project(engine, name)
     places = await engine.store_registry.places(fresh=True)
     return (await _projects(engine, [scope], places, agent=agent))[0]
 
 
 async def mode_of(engine: Engine, scope: str) -> str:
-    """The storage mode of a scope."""
+    """Return the storage mode of a scope."""
     place = (await engine.store_registry.places()).get(scope)
     return engine.store_registry.home if place is None else place.mode
 
 
 def checked_mode(engine: Engine, mode: str) -> str:
-    """Raises InvalidInput."""
+    """Return the mode. Raises InvalidInput."""
     if mode not in MODES:
         raise InvalidInput(f"There is no storage mode {mode!r}.", advice=f"Choose one of {', '.join(MODES)}.")
     return mode
 
 
 async def movable(engine: Engine, name: str) -> Scope:
-    """The scope that is to be moved. Raises ScopeNotFound, Refused for Global."""
+    """Return the scope to move. Raises ScopeNotFound, Refused for Global."""
     scope = await open_project(engine, name)
     if scope.name == GLOBAL:
         raise Refused("Global lives in the home store, always.", advice="`store.mode` says which that is.")
@@ -228,7 +230,7 @@ async def movable(engine: Engine, name: str) -> Scope:
 
 
 def identity_of(path: str) -> str:
-    """The git common directory, which worktrees share; where there is none, the real path. Raises NotFound."""
+    """Return the git common directory, which worktrees share, or else the real path. Raises NotFound."""
     real = _real(path)
     if real is None:
         raise NotFound(f"There is no folder {path}.", advice="Give the project's folder.")
@@ -236,16 +238,16 @@ def identity_of(path: str) -> str:
 
 
 def _real(path: str) -> Path | None:
-    """The folder itself; None for what is none, or can't be the name of one."""
+    """Return the real folder; None if it doesn't exist or the name is invalid."""
     try:
         real = Path(path).expanduser().resolve()
         return real if real.is_dir() else None
-    except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, a user whom nobody knows
+    except (OSError, ValueError, RuntimeError):  # a name that is too long or has a NUL, or an unknown user
         return None
 
 
 async def _free_folder(engine: Engine, path: str, *, besides: str | None = None) -> dict[str, str]:
-    """What is noted of a folder. Raises NotFound, Conflict when it is another project's."""
+    """Return what is stored about a folder. Raises NotFound, Conflict if it belongs to another project."""
     identity = await asyncio.to_thread(identity_of, path)
     for other, value in (await _paths(engine)).items():
         if other != besides and value.get("identity") == identity:
@@ -260,22 +262,22 @@ async def _projects(
     counts: dict[str, int | None] = {}
     for mode in {places.get(scope.name, Placement(engine.store_registry.home)).mode for scope in scopes}:
         names = [
-            one.name
-            for one in scopes
-            if places.get(one.name, Placement(engine.store_registry.home)).mode == mode
+            member.name
+            for member in scopes
+            if places.get(member.name, Placement(engine.store_registry.home)).mode == mode
         ]
         counts |= await _counts(engine, names, agent=agent)
     projects = []
     for scope in scopes:
         place = places.get(scope.name, Placement(engine.store_registry.home))
-        noted = paths.get(scope.name, {})
+        folder = paths.get(scope.name, {})
         projects.append(
             PlacedProject(
                 scope,
                 mode=place.mode,
                 memories=counts[scope.name],
-                path=noted.get("path"),
-                identity=noted.get("identity"),
+                path=folder.get("path"),
+                identity=folder.get("identity"),
                 copies=tuple(mode for mode in place.copies if place.move is None or mode != place.move.to),
                 moving=None if place.move is None or place.move.to == place.mode else place.move.to,
             )
@@ -284,7 +286,7 @@ async def _projects(
 
 
 async def _counts(engine: Engine, names: Sequence[str], *, agent: str) -> dict[str, int | None]:
-    where = Filter(viewer=agent, scopes=tuple(names))  # as scopes are counted: not what was forgotten
+    where = Filter(viewer=agent, scopes=tuple(names))  # counted like scopes: without forgotten memories
     try:
         counts = await engine.store.tally(where, "scope")
     except (StoreError, SettingsError):

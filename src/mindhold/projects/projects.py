@@ -38,12 +38,12 @@ class ProjectSettings(Output):
 class ProjectView(Output):
     """One project. Where its folder is, is told to the owner alone."""
 
-    id: str = Field(description="Its id.", examples=["shop"])  # its name, by which it is asked for
+    id: str = Field(description="Its id.", examples=["shop"])  # its name, which identifies it
     name: str = Field(description="Its name.", examples=["shop"])
     storage_mode: str = Field(description="Where the project's memory is stored.", examples=["local"])
     memories: int | None = Field(
         description="Number of memories.", examples=[1523]
-    )  # None where its store doesn't answer
+    )  # None if its store doesn't answer
     created: datetime = Field(description="When it was created.", examples=["2026-11-02T08:15:00Z"])
     settings: ProjectSettings
     description: str = Field(default="", description="A short description.", examples=["What we sell"])
@@ -56,12 +56,12 @@ class ProjectView(Output):
     identity: str | None = Field(
         default=None, examples=["/home/me/src/shop/.git"]
     )  # the git common directory, or the real path
-    copies: list[str] = []  # stores in which hidden copies of it were left
+    copies: list[str] = []  # stores with hidden copies of it
     moving_to: str | None = None
 
     @classmethod
     def of(cls, project: PlacedProject, *, owner: bool = True) -> ProjectView:
-        """The project as its view."""
+        """Return the project as a view."""
         scope, path = project.scope, project.path if owner else None
         return cls(
             id=scope.name,
@@ -174,14 +174,14 @@ class DeleteProjectResult(Output):
 
 async def _create(context: Context, request: CreateProjectInput) -> ProjectView:
     """Make a project in a store of your choice."""
-    made = await create_project(
+    project = await create_project(
         context.engine,
         request.name,
         mode=request.storage_mode,
         path=request.path,
         description=request.description,
     )
-    return ProjectView.of(made)
+    return ProjectView.of(project)
 
 
 CREATE_PROJECT = operation("create_project", _create, writes=True, owner_only=True)
@@ -198,12 +198,12 @@ OPEN_FOLDER = operation("open_folder", _open_folder, writes=True, owner_only=Tru
 
 async def _list(context: Context, _given: ListProjectsInput) -> ListProjectsResult:
     """Every project, and where it lives."""
-    found = await list_projects(context.engine, agent=context.agent)
-    houses = context.engine.store_registry
+    projects = await list_projects(context.engine, agent=context.agent)
+    registry = context.engine.store_registry
     return ListProjectsResult(
-        projects=[ProjectView.of(project, owner=context.owner) for project in found],
-        home=houses.home,
-        storage_modes=list(houses.modes),
+        projects=[ProjectView.of(project, owner=context.owner) for project in projects],
+        home=registry.home,
+        storage_modes=list(registry.modes),
     )
 
 
@@ -212,8 +212,8 @@ LIST_PROJECTS = operation("list_projects", _list, reads=True)
 
 async def _show(context: Context, request: ShowProjectInput) -> ProjectView:
     """One project, and where it lives."""
-    found = await show_project(context.engine, request.name, agent=context.agent)
-    return ProjectView.of(found, owner=context.owner)
+    project = await show_project(context.engine, request.name, agent=context.agent)
+    return ProjectView.of(project, owner=context.owner)
 
 
 SHOW_PROJECT = operation("show_project", _show, reads=True)

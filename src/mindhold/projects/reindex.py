@@ -1,4 +1,4 @@
-"""Recomputes the vectors of a project in a job that works in turns, can be resumed and cancelled."""
+"""Recomputes the vectors of a project in a job that works in turns and can be resumed and cancelled."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from mindhold.projects.placement import mode_of, open_project
 from mindhold.projects.storage import stores_without_vectors
 
 REINDEX = "reindex"
-CURRENT = "reindex"  # the drawer: by project and whose, the job that is at it or was last
-FORCE, VIEWER = "force", "viewer"  # in the payload
+CURRENT = "reindex"  # the namespace: the latest job by project and viewer
+FORCE, VIEWER = "force", "viewer"  # keys of the payload
 TURN = 2.0  # seconds
 BATCH = 64
-FEW = 8  # of them while questions are asked, and then a pause as long: those come first
+FEW = 8  # memories in a batch while questions are asked, followed by a pause as long: questions come first
 LATELY = 1.0  # seconds
 PAGE = 512
 ALIVE = tuple(status for status in ANY_STATUS if status is not Status.FORGOTTEN)
@@ -48,7 +48,7 @@ Stage = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class ReindexStart:
-    """What was asked for. No job: there was nothing to do. Of `messages` so many get a vector, beside other memories."""
+    """The job, or None if there is nothing to do. Of `messages`, `wanted` get a vector, besides other memories."""
 
     job: Job | None
     messages: int
@@ -58,20 +58,20 @@ class ReindexStart:
 
 @dataclass(frozen=True, slots=True)
 class ReindexStatus:
-    """How far a job is."""
+    """The progress of a job."""
 
     job: Job
     stage: Stage
     done: int
     total: int
     share: float
-    seconds: int  # that are left, as far as can be told
+    seconds: int  # estimated seconds that are left
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReindexTurn:
-    """What a turn came to."""
+    """The outcome of a turn."""
 
     embedded: int
     finished: bool
@@ -80,7 +80,7 @@ class ReindexTurn:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a job is to do, as its payload says."""
+    """What a job has to do, from its payload."""
 
     scope: str
     viewer: str
@@ -106,9 +106,9 @@ class _Work:
 async def begin_reindex(
     engine: Engine, project: str | None, *, agent: str, owner: bool, force: bool = False
 ) -> ReindexStart:
-    """Queue it, or answer the one that is under way. A forced one takes the place of one that isn't.
+    """Queue the job, or return the running one. A job with `force` replaces a running one without.
 
-    Raises ScopeNotFound, ModelError, Conflict where an unforced one was asked for at the same moment, and the store's errors.
+    Raises ScopeNotFound, ModelError, Conflict if one without `force` was queued at the same moment, and the store's errors.
     """
     scope = (await open_project(engine, project)).name
     work = _Work(scope, EVERYONE if owner else agent, force)
@@ -124,27 +124,27 @@ async def begin_reindex(
             return ReindexStart(None, (await _messages(engine, work, model))[0], 0, 0)
         current = await _queued(engine, work, Progress(0, count, {"model": model}))
         engine.urgent_job.set()
-    its = _Work.of(current)
-    if work.force and not its.force:
+    current_work = _Work.of(current)
+    if work.force and not current_work.force:
         raise Conflict(
             f"The job {current.id} was begun at the same moment, which makes only the vectors that are missing.",
             advice="Ask for `force` again.",
         )
-    messages, wanted = await _messages(engine, its, model)
-    return ReindexStart(current, messages, wanted, (await _standing(engine, current)).seconds)
+    messages, to_embed = await _messages(engine, current_work, model)
+    return ReindexStart(current, messages, to_embed, (await _standing(engine, current)).seconds)
 
 
 async def reindex_status(
     engine: Engine, project: str | None, job_id: str, *, agent: str, owner: bool
 ) -> ReindexStatus:
-    """Raises ScopeNotFound, JobNotFound."""
+    """Return the progress of a job. Raises ScopeNotFound, JobNotFound."""
     return await _standing(engine, await _job(engine, project, job_id, agent=agent, owner=owner))
 
 
 async def cancel_reindex(
     engine: Engine, project: str | None, job_id: str, *, agent: str, owner: bool
 ) -> ReindexStatus:
-    """What has a vector by then keeps it. Raises ScopeNotFound, JobNotFound, Conflict for one that has ended."""
+    """Cancel a job; vectors that were made stay. Raises ScopeNotFound, JobNotFound, Conflict if the job has ended."""
     job = await _job(engine, project, job_id, agent=agent, owner=owner)
     standing = await _standing(engine, job)
     if standing.stage == "cancelled":
@@ -153,14 +153,14 @@ async def cancel_reindex(
 
 
 async def reindex(engine: Engine, job: Job, *, seconds: float = TURN) -> ReindexTurn:
-    """One turn. Raises ModelError, and the store's errors; what was done until then stays done."""
+    """Run one turn of a job. Raises ModelError, and the store's errors; what was done before stays."""
     work = _Work.of(job)
     try:
         model = await _usable_model(engine, (await open_project(engine, work.scope)).name)
     except ScopeNotFound:  # deleted or renamed meanwhile
         return ReindexTurn(0, finished=True, cancelled=True)
     progress = await progress_of(engine, job.id)
-    if progress is None or progress.more.get("model") != model:  # another one by now: all from the beginning
+    if progress is None or progress.more.get("model") != model:  # the model changed: start over
         progress = Progress(0, await _count(engine, work, model), {"model": model})
     turn = _Turn(engine, job, work, model, progress)
     begun = time.monotonic()
@@ -170,7 +170,7 @@ async def reindex(engine: Engine, job: Job, *, seconds: float = TURN) -> Reindex
 
 
 class _Turn:
-    """One at work."""
+    """One running turn."""
 
     def __init__(self, engine: Engine, job: Job, work: _Work, model: str, progress: Progress) -> None:
         self._engine = engine
@@ -182,25 +182,27 @@ class _Turn:
         self._spot = _read_spot(progress.more.get("spot"))
 
     async def run(self, *, until: float) -> ReindexTurn:
-        """At least a batch."""
+        """Embed batches until the time is up, at least one."""
         may = await sendable(self._engine, self._model)
-        embedded, looked = 0, False
-        while not looked or time.monotonic() < until:
-            looked = True
+        embedded, started = 0, False
+        while not started or time.monotonic() < until:
+            started = True
             if await self._is_given_up():
                 return ReindexTurn(embedded, finished=True, cancelled=True)
             batch = await self._next()
             if batch is None:
                 return ReindexTurn(embedded, finished=True)
-            wanted = [memory for memory in batch if self._is_wanted(memory) and may(memory)]
+            to_embed = [memory for memory in batch if self._is_wanted(memory) and may(memory)]
             begun = time.monotonic()
-            put = await self._embed(wanted) if wanted else 0
+            stored = await self._embed(to_embed) if to_embed else 0
             if self._engine.vector_source.asked_within(LATELY):
                 await asyncio.sleep(time.monotonic() - begun)
-            if wanted and not put and not self._walks:  # all of them changed meanwhile, or it takes none
+            if (
+                to_embed and not stored and not self._walks
+            ):  # all of them changed meanwhile, or the store takes none
                 return ReindexTurn(embedded, finished=True)
-            embedded += put
-            await self._note(batch, len(wanted))
+            embedded += stored
+            await self._note(batch, len(to_embed))
         return ReindexTurn(embedded, finished=False)
 
     @property
@@ -209,7 +211,7 @@ class _Turn:
 
     @property
     def _walks(self) -> bool:
-        """Whether it goes through all of the project in order, and doesn't ask for what lacks a vector."""
+        """Whether it goes through the whole project in order, instead of asking for memories without a vector."""
         return (
             self._work.force or self._work.viewer != EVERYONE or self._engine.vector_source.terms is not None
         )
@@ -218,12 +220,12 @@ class _Turn:
         return self._work.force or memory.embedded_by != self._model
 
     async def _next(self) -> Sequence[Memory] | None:
-        """None at the end."""
+        """Return the next batch; None at the end."""
         store = self._engine.store
         if not self._walks:
             return await store.unembedded(self._model, limit=self._size, scopes=[self._work.scope]) or None
         if not self._ahead:
-            # What is saved meanwhile has its vector, and stands at the end or is passed by.
+            # Memories that are saved meanwhile get their vectors anyway.
             self._ahead = await store.find(self._work.where, order=Order.OLDEST, limit=PAGE, after=self._spot)
             if not self._ahead:
                 return None
@@ -249,11 +251,11 @@ class _Turn:
         if await is_to_stop(self._engine, self._job.id):
             return True
         current = await _current(self._engine, self._work)
-        return current is not None and current.id != self._job.id  # two were asked for at one moment
+        return current is not None and current.id != self._job.id  # two jobs were queued at the same moment
 
 
 async def _usable_model(engine: Engine, scope: str) -> str:
-    """Raises ModelError where there is none, or it may not be asked, or the project's store keeps no vectors."""
+    """Return the model. Raises ModelError without one, if it may not be called, or if the store keeps no vectors."""
     model = engine.vector_source.model
     if model is None:
         raise ModelMissing(
@@ -270,14 +272,14 @@ async def _usable_model(engine: Engine, scope: str) -> str:
 
 
 async def _messages(engine: Engine, work: _Work, model: str) -> tuple[int, int]:
-    """How many there are, and how many of them it is about."""
+    """Return how many messages there are, and how many of them the job embeds."""
     tally = await engine.store.tally(replace(work.where, turns=True), "embedded_by")
-    there = sum(tally.values())
-    return there, there if work.force else there - tally.get(model, 0)
+    total = sum(tally.values())
+    return total, total if work.force else total - tally.get(model, 0)
 
 
 async def _count(engine: Engine, work: _Work, model: str) -> int:
-    """How many memories it is about. Raises ModelMismatch where a service may be sent none of those."""
+    """Return how many memories the job embeds. Raises ModelMismatch if a service may be sent none of them."""
     if engine.vector_source.terms is None:
         if work.force:
             return await engine.store.count(work.where)
@@ -298,7 +300,7 @@ async def _count(engine: Engine, work: _Work, model: str) -> int:
 
 
 async def _current(engine: Engine, work: _Work) -> Job | None:
-    """The job that is at it, if one is."""
+    """Return the job that waits or runs, if there is one."""
     entry = await engine.ledger.entry(CURRENT, work.place, now=engine.clock())
     if entry is None:
         return None
@@ -311,7 +313,7 @@ async def _current(engine: Engine, work: _Work) -> Job | None:
 
 
 async def _queued(engine: Engine, work: _Work, progress: Progress) -> Job:
-    """A new one, or that of somebody who asked at the same moment."""
+    """Queue a new job; return it, or the one that another caller queued at the same moment."""
     now, key = engine.clock(), f"{REINDEX}:{work.place}"
     job = Job(f"{REINDEX}_{engine.new_id()}", REINDEX, created=now, due=now, payload=work.payload, key=key)
     await note_progress(engine, job.id, progress)
@@ -339,7 +341,7 @@ async def _job(engine: Engine, project: str | None, job_id: str, *, agent: str, 
 
 
 def may_see(job: Job, *, scope: str | None, agent: str, owner: bool) -> bool:
-    """Whether a job is one of the scope's, or of any, that the caller may know of."""
+    """Whether the caller may see a job; with a scope, only jobs of that scope."""
     if scope is not None and job.payload.get(SCOPE_KEY) != scope:
         return False
     return owner or (job.name == REINDEX and job.payload.get(VIEWER) == agent)
@@ -348,18 +350,18 @@ def may_see(job: Job, *, scope: str | None, agent: str, owner: bool) -> bool:
 async def _standing(engine: Engine, job: Job) -> ReindexStatus:
     progress = await progress_of(engine, job.id) or Progress(0, 0)
     stage = await stage_of(engine, job, progress)
-    if stage == "cancelled" and job.finished is None:  # its turn may still be under way
+    if stage == "cancelled" and job.finished is None:  # its turn may still be running
         job = replace(job, finished=await stopped_at(engine, job.id))
     share = 1.0 if stage == "done" else progress.share
-    left = 0
+    seconds_left = 0
     if stage in ("waiting", "running"):
         model = str(progress.more.get("model", ""))
-        left = await seconds_for(engine, model, max(0, progress.total - progress.done))
-    return ReindexStatus(job, stage, progress.done, progress.total, share, left, job.error)
+        seconds_left = await seconds_for(engine, model, max(0, progress.total - progress.done))
+    return ReindexStatus(job, stage, progress.done, progress.total, share, seconds_left, job.error)
 
 
 async def stage_of(engine: Engine, job: Job, progress: Progress | None) -> Stage:
-    """Where a job is in its life, as those see it who asked for it: between two turns it runs."""
+    """Return the stage of a job as callers see it: between two turns it counts as running."""
     if job.state is JobState.DONE:
         return "cancelled" if (job.result or {}).get("cancelled") else "done"
     if job.state is JobState.DEAD:
@@ -371,7 +373,7 @@ async def stage_of(engine: Engine, job: Job, progress: Progress | None) -> Stage
 
 
 def _written_spot(spot: PagePosition) -> str:
-    """As no id: an erasure empties the entries that name what is gone."""
+    """Encode a position without a plain id: an erasure empties entries that contain an erased id."""
     assert isinstance(spot.value, datetime)
     return f"{spot.value.isoformat()} {base64.b64encode(spot.id.encode()).decode()}"
 
@@ -440,7 +442,7 @@ class ReindexStatusResult(Output):
 
     @classmethod
     def of(cls, standing: ReindexStatus) -> ReindexStatusResult:
-        """As it stands."""
+        """Return the status as a result."""
         return cls(
             job_id=standing.job.id,
             status=standing.stage,
@@ -473,10 +475,10 @@ REINDEX_PROJECT = operation("reindex_project", _begin, writes=True)
 
 async def _look(context: Context, request: ReindexJobInput) -> ReindexStatusResult:
     """How far the making of a project's vectors is."""
-    found = await reindex_status(
+    status = await reindex_status(
         context.engine, request.project, request.job_id, agent=context.agent, owner=context.owner
     )
-    return ReindexStatusResult.of(found)
+    return ReindexStatusResult.of(status)
 
 
 REINDEX_STATUS = operation("reindex_status", _look, reads=True)
@@ -484,10 +486,10 @@ REINDEX_STATUS = operation("reindex_status", _look, reads=True)
 
 async def _cancel(context: Context, request: ReindexJobInput) -> ReindexStatusResult:
     """Give up the making of a project's vectors, waiting or under way."""
-    found = await cancel_reindex(
+    status = await cancel_reindex(
         context.engine, request.project, request.job_id, agent=context.agent, owner=context.owner
     )
-    return ReindexStatusResult.of(found)
+    return ReindexStatusResult.of(status)
 
 
 CANCEL_REINDEX = operation("cancel_reindex", _cancel, writes=True)

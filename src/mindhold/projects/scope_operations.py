@@ -45,7 +45,7 @@ class ScopeView(Output):
     )
     memories: int | None = Field(
         description="Number of memories.", examples=[42]
-    )  # None where its store doesn't answer
+    )  # None if its store doesn't answer
     sees: list[str] = Field(examples=[["work", "Global"]])
     children: list[str] = Field(description="Its child scopes.", examples=[["shop"]])
     keywords: list[str] = Field(description="Keywords for search.", examples=[["office"]])
@@ -56,7 +56,7 @@ class ScopeView(Output):
 
     @classmethod
     def of(cls, report: ScopeReport) -> ScopeView:
-        """The report as its view."""
+        """Return the report as a view."""
         scope = report.scope
         return cls(
             name=scope.name,
@@ -225,7 +225,7 @@ RETIRED, DELETED, REVIVED = "retired", "deleted", "revived"
 
 @dataclass(frozen=True, slots=True)
 class RetiredScope:
-    """What became of a scope. `backup` is a file in the folder of backups; `dropped` is there where it was removed."""
+    """What became of a scope. `backup` is a file in the backup folder; `dropped` is set if it was deleted."""
 
     name: str
     memories: int
@@ -235,9 +235,9 @@ class RetiredScope:
 
 
 async def retire_scope(engine: Engine, name: str, *, agent: str, delete: bool = False) -> RetiredScope:
-    """Put aside what is in it, then switch it off: only who names it finds it. With `delete` it goes for good.
+    """Back up a scope, then switch it off, so that it is only found by name. With `delete` it is removed for good.
 
-    Raises ScopeNotFound, Refused for Global, Conflict for one with children that is to be deleted, StoreFull.
+    Raises ScopeNotFound, Refused for Global, Conflict for deleting one with children, StoreFull.
     """
     scope = await find_scope(engine, name)
     if name == GLOBAL:
@@ -250,13 +250,13 @@ async def retire_scope(engine: Engine, name: str, *, agent: str, delete: bool = 
     if dropped is None:
         await change_scope(engine, name, active=False)
         await blank_hook_caches(engine)
-    counted = f"{memories} memor{'y' if memories == 1 else 'ies'}"
-    done = f"deleted with its {counted}" if delete else f"switched off with its {counted}"
+    count_text = f"{memories} memor{'y' if memories == 1 else 'ies'}"
+    action = f"deleted with its {count_text}" if delete else f"switched off with its {count_text}"
     written = await write_audit_record(
         engine,
         RETIREMENT,
         who=agent,
-        operations=(f"the scope {scope.name} was put aside and {done}",),
+        operations=(f"the scope {scope.name} was put aside and {action}",),
         counts={DELETED if delete else RETIRED: memories},
         scope=name,
         files=(aside,),
@@ -265,7 +265,7 @@ async def retire_scope(engine: Engine, name: str, *, agent: str, delete: bool = 
 
 
 async def revive_scope(engine: Engine, name: str, *, agent: str) -> None:
-    """Switch it on again. Raises ScopeNotFound."""
+    """Switch a scope on again. Raises ScopeNotFound."""
     if (await find_scope(engine, name)).active:
         return
     await change_scope(engine, name, active=True)
@@ -308,22 +308,22 @@ class ReviveScopeInput(Input):
 async def _retire(context: Context, request: RetireScopeInput) -> RetireScopeResult:
     """Put a scope aside and switch it off, or remove it."""
     places = await document_places(context.engine, [request.name]) if request.delete else []
-    done = await retire_scope(context.engine, request.name, agent=context.agent, delete=request.delete)
+    retired = await retire_scope(context.engine, request.name, agent=context.agent, delete=request.delete)
     receipt, notice = None, ""
-    if done.dropped is not None:
-        receipt, notice = await erase_from_deleted_documents(context.engine, done.dropped.receipt, places)
+    if retired.dropped is not None:
+        receipt, notice = await erase_from_deleted_documents(context.engine, retired.dropped.receipt, places)
     back = (
-        f"`mindhold restore {done.backup} --merge` brings it back."
+        f"`mindhold restore {retired.backup} --merge` brings it back."
         if request.delete
         else f"Only who names it finds it; `mindhold scopes revive {request.name}` brings it back."
     )
-    exported = done.dropped.export if done.dropped else None
+    exported = retired.dropped.export if retired.dropped else None
     return RetireScopeResult(
-        name=done.name,
-        memories=done.memories,
+        name=retired.name,
+        memories=retired.memories,
         deleted=request.delete,
-        backup=done.backup,
-        audit=done.audit,
+        backup=retired.backup,
+        audit=retired.audit,
         export=str(exported) if exported else None,
         receipt=ReceiptView.of(receipt) if receipt else None,
         note=back,

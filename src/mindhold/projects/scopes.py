@@ -32,15 +32,18 @@ from mindhold.text.keywords import is_word_character
 
 
 async def visible_scopes(engine: Engine, name: str | None) -> tuple[str, ...]:
-    """The scopes that a call in `name` sees, that one first, whatever the case of its name. Raises ScopeNotFound."""
+    """Return the scopes that a call in `name` sees, that one first, ignoring case. Raises ScopeNotFound."""
     scopes = await engine.store.scopes()
-    wanted = _called(name or engine.settings.scope, scopes).name
+    own_name = _called(name or engine.settings.scope, scopes).name
     active = {scope.name for scope in scopes if scope.active}
-    return tuple(name for name in lineage(wanted, scopes) if name in active or name == wanted)
+    return tuple(name for name in lineage(own_name, scopes) if name in active or name == own_name)
 
 
 async def active_scopes(engine: Engine, among: Sequence[str] = ()) -> tuple[str, ...]:
-    """All scopes (or these) without those that were switched off, which answer only who names them; none: all there are."""
+    """Return all scopes, or those of `among`, that aren't switched off; empty means all.
+
+    Scopes that are switched off are found only by name.
+    """
     scopes = await engine.store.scopes()
     off = {scope.name for scope in scopes if not scope.active}
     if not off:
@@ -49,7 +52,7 @@ async def active_scopes(engine: Engine, among: Sequence[str] = ()) -> tuple[str,
 
 
 async def find_scope(engine: Engine, name: str) -> Scope:
-    """The one of exactly that name. Raises ScopeNotFound."""
+    """Return the scope of exactly that name. Raises ScopeNotFound."""
     for scope in await engine.store.scopes():
         if scope.name == name:
             return scope
@@ -57,12 +60,12 @@ async def find_scope(engine: Engine, name: str) -> Scope:
 
 
 async def scope_name(engine: Engine, name: str) -> str:
-    """The name as the scope has it, whatever the case of this one. Raises ScopeNotFound."""
+    """Return the scope's name as it is stored, ignoring case. Raises ScopeNotFound."""
     return _called(name, await engine.store.scopes()).name
 
 
 def _called(name: str, scopes: Sequence[Scope]) -> Scope:
-    """No two names differ in case alone."""
+    """Return the scope of that name, ignoring case; no two names differ in case alone."""
     for scope in scopes:
         if scope.name == name:
             return scope
@@ -72,9 +75,9 @@ def _called(name: str, scopes: Sequence[Scope]) -> Scope:
     raise ScopeNotFound(name)
 
 
-MOST_NAMED = 5  # scopes that a doubtful answer names
-READ = 20_000  # characters: what a text is about is said by then
-# Chinese, Japanese, Korean, and what else is written without spaces or with endings grown on: there a word has no edge.
+MOST_NAMED = 5  # scopes that an ambiguous answer names
+READ = 20_000  # characters that are read of a text to find its scope
+# Chinese, Japanese, Korean and other scripts without spaces between words: there, words have no boundaries.
 _EDGELESS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -83,38 +86,38 @@ _EDGELESS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ScopeChoice:
-    """The scope, and why it is that one; no reason where it is simply the one that the call is made in."""
+    """The chosen scope and why; without a reason if it is simply the scope of the call."""
 
     scope: str
     reason: str = ""
 
 
 def choose_scope(text: str, tags: Sequence[str], *, scopes: Sequence[Scope], active: str) -> ScopeChoice:
-    """The scope of a text that came without one. One that is switched off is never it.
+    """Choose the scope of a text that came without one; never one that is switched off.
 
-    Who works in another scope than Global has chosen. Of scopes within each other the innermost is meant; of others that a text
-    speaks of at once, none.
+    An active scope other than Global wins. Of nested scopes that the text mentions the innermost is chosen; if it mentions
+    several others, none of them.
     """
     if active != GLOBAL:
         return ScopeChoice(active, "the active scope")
     spoken = _Spoken(text, tags)
-    said = {
+    mentions = {
         scope.name: word
         for scope in scopes
         if scope.active and scope.name != GLOBAL and (word := spoken.word_of(scope))
     }
-    innermost = [name for name in said if all(other in lineage(name, scopes) for other in said)]
+    innermost = [name for name in mentions if all(other in lineage(name, scopes) for other in mentions)]
     if len(innermost) == 1:
         [name] = innermost
-        return ScopeChoice(name, f"it speaks of {said[name]!r}")
-    if said:
-        several = ", ".join(sorted(said)[:MOST_NAMED])
+        return ScopeChoice(name, f"it speaks of {mentions[name]!r}")
+    if mentions:
+        several = ", ".join(sorted(mentions)[:MOST_NAMED])
         return ScopeChoice(active, f"it speaks of several scopes: {several}")
     return ScopeChoice(active)
 
 
 class _Spoken:
-    """A text and its tags, in the form in which names are looked for."""
+    """A text and its tags, normalised for the search for names."""
 
     def __init__(self, text: str, tags: Iterable[str]) -> None:
         self._folded = _folded(text[:READ])
@@ -122,7 +125,7 @@ class _Spoken:
         self._tags = {_joined(tag) for tag in tags}
 
     def word_of(self, scope: Scope) -> str:
-        """The name or the keyword by which the scope is spoken of; empty when it isn't."""
+        """Return the name or keyword of the scope that the text mentions; empty if there is none."""
         return next((word for word in (scope.name, *scope.keywords) if self._says(word)), "")
 
     def _says(self, word: str) -> bool:
@@ -140,7 +143,7 @@ def _folded(text: str) -> str:
 
 
 def _words(folded: str) -> list[str]:
-    """Whole words; the signs that hang on a letter, as in C++ and C#, belong to them."""
+    """Split into whole words; signs that follow a letter, as in C++ and C#, are part of the word."""
     characters: list[str] = []
     within = False
     for character in folded:
@@ -150,22 +153,22 @@ def _words(folded: str) -> list[str]:
 
 
 def _joined(label: str) -> str:
-    """`project_alpha`, `Project Alpha` and `#ProjectAlpha` are one tag to who wrote them."""
+    """Normalise a tag: `project_alpha`, `Project Alpha` and `#ProjectAlpha` are the same."""
     return "".join(_words(_folded(label.lstrip("#＃"))))
 
 
 LOT = 2_000  # memories that are erased at once
-LONGEST_FILE = 40  # characters of a scope's name in that of a file, which may have 255 bytes
-PATHS = "projects"  # the drawer with the projects' folders
-CAPTURES = ("capture:state", "capture:condensed")  # those with what is noted of a project's captures
+LONGEST_FILE = 40  # characters of a scope's name in a file name, which may have 255 bytes
+PATHS = "projects"  # the namespace of the projects' folders
+CAPTURES = ("capture:state", "capture:condensed")  # the namespaces of a project's captures
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeReport:
-    """A scope, what is in it and what a call in it sees."""
+    """A scope, what is in it, and which scopes a call in it sees."""
 
     scope: Scope
-    memories: int | None  # None where its store doesn't answer
+    memories: int | None  # None if its store doesn't answer
     sees: tuple[str, ...]
     children: tuple[str, ...]
     kinds: dict[str, int]
@@ -173,7 +176,7 @@ class ScopeReport:
 
 @dataclass(frozen=True, slots=True)
 class DroppedScope:
-    """What became of a deleted scope's memories; `export` holds them."""
+    """What became of a deleted scope's memories; `export` is the file that holds them."""
 
     name: str
     export: Path | None
@@ -190,7 +193,7 @@ async def create_scope(
     parent: str | None = None,
     keywords: Sequence[str] = (),
 ) -> Scope:
-    """Raises InvalidInput, Conflict when it exists, ScopeNotFound for the parent."""
+    """Create a scope. Raises InvalidInput, Conflict if it exists, ScopeNotFound for the parent."""
     scope = checked_scope(
         engine,
         Scope(name, engine.clock(), description=description, kind=kind, keywords=tuple(keywords)),
@@ -212,7 +215,7 @@ async def change_scope(
     active: bool | None = None,
     keywords: Sequence[str] | None = None,
 ) -> Scope:
-    """Describe, nest (parent Global lifts it to the top), switch, or name the words that speak of it.
+    """Change the description, parent (Global lifts it to the top), state or keywords of a scope.
 
     Raises InvalidInput, ScopeNotFound, Conflict for a cycle.
     """
@@ -235,7 +238,7 @@ async def change_scope(
 
 
 async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
-    """Memories, children and keys follow. Raises InvalidInput, ScopeNotFound, Conflict, Refused for Global."""
+    """Rename a scope, with its memories, children and keys. Raises InvalidInput, ScopeNotFound, Conflict, Refused for Global."""
     if old == GLOBAL:
         raise Refused("Global can't be renamed.")
     cleaned = checked_scope_name(engine, new)
@@ -250,7 +253,7 @@ async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
 
 
 async def report_scopes(engine: Engine, *, agent: str) -> tuple[list[ScopeReport], str]:
-    """Every scope with its counts, and words about stores that don't answer."""
+    """Return every scope with its counts, and a notice about stores that don't answer."""
     scopes = await engine.store.scopes()
 
     async def counted(names: tuple[str, ...]) -> dict[str, int]:
@@ -262,7 +265,7 @@ async def report_scopes(engine: Engine, *, agent: str) -> tuple[list[ScopeReport
 
 
 async def report_scope(engine: Engine, name: str, *, agent: str) -> ScopeReport:
-    """One scope, with its kinds. Raises ScopeNotFound."""
+    """Return one scope with its kinds. Raises ScopeNotFound."""
     scope = await find_scope(engine, name)
     kinds = await engine.store.tally(Filter(viewer=agent, scopes=(name,)), "kind")
     report = _report(scope, await engine.store.scopes(), memories=sum(kinds.values()))
@@ -282,9 +285,10 @@ def _report(scope: Scope, scopes: Sequence[Scope], *, memories: int | None) -> S
 async def delete_scope(
     engine: Engine, name: str, *, agent: str, export: Path | None = None, always: bool = False
 ) -> DroppedScope:
-    """Export what is in it (`always`: also if that is nothing), erase that, take it from the keys, drop the scope.
+    """Export a scope's memories (with `always`, even if there are none), erase them, and delete the scope.
 
-    Raises ScopeNotFound, Conflict for one with children, Refused for one that holds what the agent doesn't see.
+    It is removed from keys too. Raises ScopeNotFound, Conflict for one with children, Refused for one with memories that the
+    agent doesn't see.
     """
     if name == GLOBAL:
         raise Refused("Global always exists.", advice="`mindhold forget` removes what is in it.")
@@ -321,7 +325,7 @@ async def delete_scope(
 
 
 async def _erased(engine: Engine, ids: Sequence[str]) -> Receipt:
-    """In lots, so that others may write in between."""
+    """Erase in batches, so that others may write in between."""
     removed, remaining = Counter[str](), Counter[str]()
     for start in range(0, len(ids), LOT):
         receipt = await engine.store.erase(ids[start : start + LOT])
@@ -331,7 +335,7 @@ async def _erased(engine: Engine, ids: Sequence[str]) -> Receipt:
 
 
 def _export_file(engine: Engine, name: str) -> Path:
-    """A new one, also for two whose names are alike in letters."""
+    """Return a new path, unique even for names that differ only in special characters."""
     safe = "".join(char if char.isalnum() else "-" for char in name)[:LONGEST_FILE]
     return engine.settings.export_dir / (
         f"scope-{safe}-{engine.clock():%Y%m%dT%H%M%SZ}-{engine.new_id()[-6:]}.jsonl"
@@ -339,7 +343,7 @@ def _export_file(engine: Engine, name: str) -> Path:
 
 
 async def _refuse_tied(engine: Engine, name: str) -> None:
-    """Before anything is erased. Raises Conflict for one that is being moved, the errors of a store that is away."""
+    """Refuse before anything is erased. Raises Conflict during a migration, and errors of a store that is away."""
     place = (await engine.store_registry.places(fresh=True)).get(name)
     if place is None:
         return
@@ -352,19 +356,19 @@ async def _refuse_tied(engine: Engine, name: str) -> None:
 
 
 async def _follow_path(engine: Engine, old: str, new: str | None) -> None:
-    """What is noted of a project's folder and of its captures goes with its name."""
-    for drawer in (PATHS, *CAPTURES):
-        noted = await engine.store.take_entry(drawer, old, now=engine.clock())
-        if noted is not None and new is not None:
-            await engine.store.put_entry(replace(noted, key=new))
+    """Rename what is stored about a project's folder and captures; without a new name, remove it."""
+    for namespace in (PATHS, *CAPTURES):
+        entry = await engine.store.take_entry(namespace, old, now=engine.clock())
+        if entry is not None and new is not None:
+            await engine.store.put_entry(replace(entry, key=new))
     await drop_pending_of(engine, old)
 
 
 async def refuse_clash(engine: Engine, name: str, *, besides: str | None = None) -> None:
-    """Two names that differ in case only would be mistaken for each other. Raises Conflict."""
-    for known in await engine.store.scopes():
-        if known.name != besides and known.name.casefold() == name.casefold():
-            what = "project" if known.kind == "project" else "scope"
+    """Raise Conflict if a scope has that name, ignoring case."""
+    for scope in await engine.store.scopes():
+        if scope.name != besides and scope.name.casefold() == name.casefold():
+            label = "project" if scope.kind == "project" else "scope"
             raise Conflict(
-                f"The {what} {known.name!r} exists already.", advice="Use it, or choose another name."
+                f"The {label} {scope.name!r} exists already.", advice="Use it, or choose another name."
             )

@@ -19,56 +19,57 @@ from mindhold.ports.store import Capability, Store
 
 T = TypeVar("T")
 OK, UNKNOWN = "ok", "unknown"
-LONGEST_SECONDS = 1.5  # who asks how things are won't wait long
+LONGEST_SECONDS = 1.5  # a status check must not wait longer
 
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """A store that something lives in. `state` is ok, or the code of what it answered."""
+    """A store in use. `state` is ok, or the code of its error."""
 
     mode: str
     state: str
     detail: str = ""
-    projects: tuple[str, ...] = ()  # those that it says of that they live there
-    copies: int = 0  # hidden ones
+    projects: tuple[str, ...] = ()  # projects that live there
+    copies: int = 0  # hidden copies
 
 
 async def storages(engine: Engine) -> list[StoreState]:
-    """Home first. Those that don't answer say why, in bounded time."""
+    """Return the state of each store, home first; those that don't answer say why, in bounded time."""
     places = await engine.store_registry.places()
     modes = dict.fromkeys(
-        (engine.store_registry.home, *(mode for one in places.values() for mode in one.modes()))
+        (engine.store_registry.home, *(mode for place in places.values() for mode in place.modes()))
     )
     return list(await asyncio.gather(*(_storage(engine, mode, places) for mode in modes)))
 
 
 async def ask_reachable(engine: Engine, ask: Callable[[tuple[str, ...]], Awaitable[T]]) -> tuple[T, str]:
-    """What is asked of all scopes, of those whose stores answer where one doesn't; and words about what is left out.
+    """Ask all scopes, or those whose stores answer; return the answer and a notice about what is left out.
 
-    `ask` is given the scopes, none for all, and may be called twice. Raises the store's errors when all answer, and home's.
+    `ask` gets the scopes, none meaning all, and may be called twice. Raises the store's errors if all stores answer, and
+    the errors of the home store.
     """
     try:
         return await ask(()), ""
     except (StoreError, SettingsError):
-        found = await storages(engine)
-        scopes = await reachable_scopes(engine, found)
+        states = await storages(engine)
+        scopes = await reachable_scopes(engine, states)
         if not scopes:
             raise
-    return await ask(scopes), unreachable_notice(found)
+    return await ask(scopes), unreachable_notice(states)
 
 
 def unreachable_notice(found: Sequence[StoreState]) -> str:
-    """Words about the stores that don't answer; empty when all do."""
+    """Return a notice about the stores that don't answer; empty if all do."""
     return " ".join(
-        f"{one.mode} doesn't answer ({one.state}): {', '.join(one.projects)} left out."
-        for one in found
-        if one.state not in (OK, UNKNOWN) and one.projects
+        f"{store.mode} doesn't answer ({store.state}): {', '.join(store.projects)} left out."
+        for store in found
+        if store.state not in (OK, UNKNOWN) and store.projects
     )
 
 
 async def reachable_scopes(engine: Engine, found: Sequence[StoreState]) -> tuple[str, ...]:
-    """The scopes whose stores answer; empty when all do."""
-    away = {one.mode for one in found if one.state not in (OK, UNKNOWN) and one.projects}
+    """Return the scopes whose stores answer; empty if all do."""
+    away = {store.mode for store in found if store.state not in (OK, UNKNOWN) and store.projects}
     if not away:
         return ()
     places = await engine.store_registry.places()
@@ -79,22 +80,24 @@ async def reachable_scopes(engine: Engine, found: Sequence[StoreState]) -> tuple
 
 
 async def stores_without_vectors(engine: Engine, modes: Iterable[str]) -> dict[str, str]:
-    """Those of the stores that keep no vectors, each with why and what to do about it; not those that can't be asked."""
-    found: dict[str, str] = {}
+    """Return the stores that keep no vectors, each with the reason and the remedy; without those that can't be asked."""
+    reasons: dict[str, str] = {}
     for mode in dict.fromkeys(modes):
-        with suppress(Refused, StoreError, SettingsError):  # who is bound to scopes is told of home alone
+        with suppress(
+            Refused, StoreError, SettingsError
+        ):  # a caller who is bound to scopes only gets the home store
             store = (
                 engine.store
                 if mode == engine.store_registry.home
                 else await engine.store_registry.house(mode)
             )
             if Capability.VECTORS not in store.capabilities:
-                found[mode] = (await store.facts()).without_vectors
-    return found
+                reasons[mode] = (await store.facts()).without_vectors
+    return reasons
 
 
 async def _asked(engine: Engine, mode: str, projects: Sequence[str]) -> None:
-    if projects:  # by what lives there, as one who is bound to scopes may
+    if projects:  # through a project there, which a caller who is bound to scopes may read
         where = Filter(viewer="system", scopes=tuple(projects[:1]), statuses=ANY_STATUS)
         await engine.store.find(where, limit=1)
     else:
@@ -105,16 +108,18 @@ async def _storage(engine: Engine, mode: str, places: Placements) -> StoreState:
     projects = tuple(sorted(name for name, place in places.items() if place.mode == mode))
     copies = sum(mode in place.copies for place in places.values())
     if mode == engine.store_registry.home:
-        return StoreState(mode, OK, projects=projects, copies=copies)  # the registry was read there
+        return StoreState(
+            mode, OK, projects=projects, copies=copies
+        )  # it answers: the registry was read there
     asking = asyncio.create_task(_asked(engine, mode, projects))
     asking.add_done_callback(lambda task: task.cancelled() or task.exception())
     try:
-        # Opening a store is never broken off: the next who asks finds it open.
+        # Opening a store is never interrupted: the next caller finds it open.
         async with asyncio.timeout(LONGEST_SECONDS):
             await asyncio.shield(asking)
     except TimeoutError:
         return StoreState(mode, "STORE_BUSY", "It takes too long to answer.", projects, copies)
-    except Refused:  # a caller who is not to know
+    except Refused:  # the caller may not know
         return StoreState(mode, UNKNOWN, projects=projects)
     except (StoreError, SettingsError) as error:
         return StoreState(mode, error.code, error.message, projects, copies)
@@ -122,33 +127,36 @@ async def _storage(engine: Engine, mode: str, places: Placements) -> StoreState:
 
 
 HOME = "home"  # the cursor with a home's id
-TENANTS = "tenants:"  # and a project's name: the cursor with the homes that use it
+TENANTS = "tenants:"  # followed by a project's name: the cursor with the homes that use it
 LIVES, COPY = "lives", "copy"
 _ITS_OWN = "the home in that database"
 _MOST_TRIES = 100
-Tenants = dict[str, str]  # by the home's id: whether the project lives there, or is a hidden copy
+Tenants = dict[str, str]  # by the home's id: whether the project lives there or is a hidden copy
 
 
 async def home_id(engine: Engine) -> str:
-    """That of our home."""
-    known = await engine.store.cursor(HOME)
-    if known is None:
+    """Return the id of our home."""
+    identifier = await engine.store.cursor(HOME)
+    if identifier is None:
         await engine.store.swap_cursor(HOME, old=None, new=engine.new_id())
-        known = await engine.store.cursor(HOME)
-    assert known is not None
-    return known
+        identifier = await engine.store.cursor(HOME)
+    assert identifier is not None
+    return identifier
 
 
 async def register_tenant(
     engine: Engine, name: str, *, mode: str, state: str = LIVES, alone: bool = False
 ) -> None:
-    """Note that we use it there. Raises Refused when another home has left a copy there; if `alone`, when one uses it."""
+    """Note that our home uses the project there.
+
+    Raises Refused if another home has left a copy there; with `alone`, if another home uses it.
+    """
     own = await home_id(engine)
     store = await engine.store_registry.house(mode)
-    there = name in {scope.name for scope in await store.scopes()}
+    exists = name in {scope.name for scope in await store.scopes()}
 
     def change(tenants: Tenants) -> Tenants:
-        others = {home: one for home, one in tenants.items() if home != own} if there else {}
+        others = {home: other_state for home, other_state in tenants.items() if home != own} if exists else {}
         if COPY in others.values():
             raise Refused(
                 f"What is in {mode} of {name!r} is a copy that another home has left there.",
@@ -163,13 +171,13 @@ async def register_tenant(
 
 
 async def unregister_tenant(engine: Engine, name: str, *, mode: str, state: str | None, what: str) -> None:
-    """Note that it is a copy there, or nothing of ours any more (None). Raises Refused when others use it."""
+    """Mark the project as `state` there; None removes the mark. Raises Refused if other homes use it."""
     own = await home_id(engine)
     store = await engine.store_registry.house(mode)
     has_home = await _has_its_own(engine, name, mode=mode)
 
     def change(tenants: Tenants) -> Tenants:
-        others = {home: one for home, one in tenants.items() if home != own}
+        others = {home: other_state for home, other_state in tenants.items() if home != own}
         if others or has_home:
             raise _shared(name, mode, what, its_own=has_home)
         return {} if state is None else {own: state}
@@ -178,24 +186,24 @@ async def unregister_tenant(engine: Engine, name: str, *, mode: str, state: str 
 
 
 async def leave(engine: Engine, name: str, *, mode: str) -> None:
-    """To the others."""
+    """Remove our home's mark; the project stays for the others."""
     own = await home_id(engine)
     await _change(
         await engine.store_registry.house(mode),
         name,
-        lambda tenants: {home: one for home, one in tenants.items() if home != own},
+        lambda tenants: {home: other_state for home, other_state in tenants.items() if home != own},
     )
 
 
 async def other_tenants(engine: Engine, name: str, *, mode: str) -> frozenset[str]:
-    """The homes that use it there, besides ours."""
+    """Return the homes that use it there, except ours."""
     tenants = _read(await (await engine.store_registry.house(mode)).cursor(TENANTS + name))
     its_own = {_ITS_OWN} if await _has_its_own(engine, name, mode=mode) else set()
     return frozenset((tenants.keys() | its_own) - {await home_id(engine)})
 
 
 async def refuse_shared(engine: Engine, name: str, *, what: str) -> None:
-    """Raises Refused when another home uses it where it lives, or a copy can't be reached."""
+    """Raise Refused if another home uses the project where it lives, or if a copy can't be reached."""
     place = (await engine.store_registry.places(fresh=True)).get(name, Placement(engine.store_registry.home))
     if others := await other_tenants(engine, name, mode=place.mode):
         raise _shared(name, place.mode, what, its_own=_ITS_OWN in others)
@@ -204,7 +212,7 @@ async def refuse_shared(engine: Engine, name: str, *, what: str) -> None:
 
 
 async def copy_store(engine: Engine, name: str, *, mode: str) -> Store:
-    """The store with a copy. Raises Refused when it can't be reached."""
+    """Return the store with a copy. Raises Refused if it can't be reached."""
     try:
         store = await engine.store_registry.house(mode)
         await store.scopes()
@@ -218,18 +226,18 @@ async def copy_store(engine: Engine, name: str, *, mode: str) -> Store:
 
 
 async def rename_tenant_scope(engine: Engine, old: str, new: str) -> None:
-    """After a project was renamed."""
+    """Rename the marks of a project after it was renamed."""
     place = (await engine.store_registry.places(fresh=True)).get(new)
     for mode in () if place is None else place.modes():
         store = await engine.store_registry.house(mode)
-        noted = await store.cursor(TENANTS + old)
-        if noted is not None:
-            await store.set_cursor(TENANTS + new, noted)
+        marks = await store.cursor(TENANTS + old)
+        if marks is not None:
+            await store.set_cursor(TENANTS + new, marks)
             await store.set_cursor(TENANTS + old, None)
 
 
 async def _has_its_own(engine: Engine, name: str, *, mode: str) -> bool:
-    """Whether the database is a home itself, of others: to it every scope there is its own."""
+    """Whether the database is itself the home of others, which owns every scope in it."""
     if mode == engine.store_registry.home:
         return False
     store = await engine.store_registry.house(mode)
@@ -253,9 +261,9 @@ def _read(text: str | None) -> Tenants:
 
 
 def _shared(name: str, mode: str, what: str, *, its_own: bool = False) -> Refused:
-    who = f"The home that {mode} is itself has" if its_own else "Another home uses"
+    subject = f"The home that {mode} is itself has" if its_own else "Another home uses"
     return Refused(
-        f"{who} the project {name!r} in {mode} too, so it can't be {what} from here.",
+        f"{subject} the project {name!r} in {mode} too, so it can't be {what} from here.",
         advice=f"For one of your own: `mindhold export`, `mindhold migrate {name!r} --forget-copy {mode}`, "
         "which leaves it to the others, then `mindhold import`.",
     )

@@ -25,38 +25,38 @@ from mindhold.text.injection import suspicion
 TOPIC = "project summary"
 SUMMARY_OF, VERSION, WRITTEN, LAST_MESSAGE = "summary_of", "version", "written", "last_summarized_message_id"
 TRIGGER, MERGED_BY, RESTORED = "trigger", "merged_by", "restored_version"
-BY_HAND = "hand"  # what somebody else than these use cases made of it
-NOTHING = "0-none"  # the tag of a summary that isn't there
-ANY = "*"  # stands for the tag of any that is
+BY_HAND = "hand"  # amended outside of these use cases
+NOTHING = "0-none"  # the etag of a missing summary
+ANY = "*"  # matches the etag of any existing summary
 LONGEST_SUMMARY = 12_000
-PATIENCE = 15.0  # seconds for which other processes may be faster, again and again
+PATIENCE = 15.0  # seconds in which other processes may write first, again and again
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is known about a project; version 0 while nothing is."""
+    """The summary of a project; version 0 while there is none."""
 
     project: str
     text: str = ""
     knowledge: SummaryKnowledge = field(default_factory=SummaryKnowledge)
     version: int = 0
     updated: datetime | None = None
-    last_message: str | None = None  # up to which messages, in the order of their saving, were worked in
+    last_message: str | None = None  # the last message, in the order of saving, that is included
     trigger: str = ""
     merged_by: str = ""
-    restored: int | None = None  # the version that it was taken from again
-    memory: str | None = None  # the record that holds it
-    indexed: bool = False  # whether it is found by meaning
+    restored: int | None = None  # the version that was restored
+    memory: str | None = None  # the id of its record
+    indexed: bool = False  # whether it has a vector
 
     @property
     def etag(self) -> str:
-        """Another one for everything else that it may say."""
+        """A tag that changes with the version and the text."""
         return f"{self.version}-{content_hash(self.text)[:8]}" if self.memory else NOTHING
 
 
 async def project_summary(engine: Engine, project: str | None, *, agent: str) -> Summary:
-    """What is known. Raises ScopeNotFound."""
+    """Return the summary of a project. Raises ScopeNotFound."""
     name = (await open_project(engine, project)).name
     return await _stated(engine, await held_summary(engine, name, agent=agent), name)
 
@@ -69,11 +69,10 @@ async def write_summary(
     agent: str,
     expected: str | None = None,
 ) -> Summary:
-    """Make another summary of the one that is there; `change` is asked again when somebody else changed it meanwhile.
-    It works in a thread.
+    """Apply `change` to the summary, again if somebody else changes it meanwhile. `change` runs in a thread.
 
-    Within this process writers take turns. Other processes are met with pauses that grow, by chance, so that each of them gets
-    in at last. Raises Changed when it isn't the `expected` one at that moment, Refused when it would instruct its reader.
+    Writers of this process take turns; collisions with other processes are retried after random, growing pauses. Raises
+    Changed if it isn't the `expected` one, Refused if it reads like instructions to its reader.
     """
     async with engine.summary_locks.of(scope):
         return await _written(engine, scope, change, agent=agent, expected=expected)
@@ -82,23 +81,23 @@ async def write_summary(
 async def _written(
     engine: Engine, scope: str, change: Callable[[Summary], Summary], *, agent: str, expected: str | None
 ) -> Summary:
-    # A summary is one record, however long other texts may be before they are split.
+    # A summary is one record: it must not be split like other long texts.
     longer = max(engine.settings.intake.part_length, LONGEST_SUMMARY + 2 * len(title_of(scope)))
     roomy = engine.with_settings(intake=replace(engine.settings.intake, part_length=longer))
     clock = asyncio.get_running_loop().time
     until, pause = clock() + PATIENCE, SHORTEST_PAUSE
     while True:
-        held = await held_summary(engine, scope, agent=agent)
-        before = await _stated(engine, held, scope)
+        record = await held_summary(engine, scope, agent=agent)
+        before = await _stated(engine, record, scope)
         check_expected(before, expected)
         after = replace(await asyncio.to_thread(change, before), version=before.version + 1)
         refuse_instructions(text_of(engine, after))
         try:
-            if held is None:
+            if record is None:
                 return summary_of(await _begun(roomy, after, agent=agent), scope)
-            return summary_of(await _amended(roomy, held, after, agent=agent), scope)
+            return summary_of(await _amended(roomy, record, after, agent=agent), scope)
         except Conflict as error:
-            faster = held is None or isinstance(error, Changed)  # somebody else was
+            faster = record is None or isinstance(error, Changed)  # somebody else wrote first
             if not faster or clock() > until:
                 raise
         await asyncio.sleep(random.uniform(0, pause))
@@ -106,7 +105,7 @@ async def _written(
 
 
 def check_expected(summary: Summary, expected: str | None) -> None:
-    """Raises Changed when it is another one than the caller had read."""
+    """Raise Changed if the summary isn't the one that the caller has read."""
     if expected is None or expected == summary.etag or (expected == ANY and summary.memory):
         return
     raise Changed(
@@ -116,18 +115,18 @@ def check_expected(summary: Summary, expected: str | None) -> None:
 
 
 async def held_summary(engine: Engine, scope: str, *, agent: str) -> Memory | None:
-    """The record that holds it; the agent's own before a shared one."""
-    found = await _records(engine, scope, agent=agent)
+    """Return the record of the summary; the agent's own before a shared one."""
+    records = await _records(engine, scope, agent=agent)
     order = (agent, DEFAULT_AGENT)
 
     def rank(memory: Memory) -> tuple[int, str]:
         return order.index(memory.agent) if memory.agent in order else len(order), memory.id
 
-    return min(found, key=rank, default=None)
+    return min(records, key=rank, default=None)
 
 
 def summary_of(record: Memory | Version, project: str) -> Summary:
-    """As it was written; where somebody amended the text by hand, that text is the narrative."""
+    """Read the summary from its record; a text that was amended by hand becomes the narrative."""
     metadata = record.metadata
     knowledge = SummaryKnowledge.of_metadata(metadata)
     by = metadata.get(MERGED_BY)
@@ -135,7 +134,7 @@ def summary_of(record: Memory | Version, project: str) -> Summary:
         knowledge = SummaryKnowledge(narrative=record.content.removeprefix(f"# {title_of(project)}").strip())
         by = BY_HAND
     restored = metadata.get(RESTORED)
-    told = Summary(
+    summary = Summary(
         project=project,
         text=record.content,
         knowledge=knowledge,
@@ -146,12 +145,12 @@ def summary_of(record: Memory | Version, project: str) -> Summary:
         restored=restored if isinstance(restored, int) else None,
     )
     if isinstance(record, Version):
-        return replace(told, memory=record.memory_id)
-    return replace(told, memory=record.id, updated=record.updated, indexed=record.embedded_by is not None)
+        return replace(summary, memory=record.memory_id)
+    return replace(summary, memory=record.id, updated=record.updated, indexed=record.embedded_by is not None)
 
 
 def numbered(records: Sequence[Memory | Version]) -> list[int]:
-    """The version that each of a summary's records is, oldest first: an amendment by hand is one more, unless the text stayed."""
+    """Return the version number of each record, oldest first; an amendment by hand counts unless the text stayed the same."""
     numbers: list[int] = []
     for place, record in enumerate(records):
         before = numbers[-1] if numbers else 0
@@ -164,18 +163,18 @@ def numbered(records: Sequence[Memory | Version]) -> list[int]:
 
 
 def is_by_hand(record: Memory | Version) -> bool:
-    """Whether somebody amended its text."""
+    """Whether its text was amended by hand."""
     return record.metadata.get(WRITTEN) != content_hash(record.content)
 
 
 def noted_version(record: Memory | Version) -> int:
-    """The one that it was written as."""
+    """Return the version number in the record."""
     version = record.metadata.get(VERSION)
     return version if isinstance(version, int) else 1
 
 
 def checked_words(engine: Engine, text: str, *, longest: int) -> str:
-    """Safe and bounded, and nothing that instructs its reader: a summary is given to every conversation."""
+    """Return a safe and bounded text. Raises Refused for instructions: a summary is given to every conversation."""
     if len(text) > longest:
         raise ContentTooLarge(
             f"The text has {len(text):,} characters; a summary takes {longest:,}.", advice="Condense it."
@@ -188,7 +187,7 @@ def checked_words(engine: Engine, text: str, *, longest: int) -> str:
 
 
 def refuse_instructions(text: str) -> None:
-    """Raises Refused for what reads like them."""
+    """Raise Refused for a text that reads like instructions."""
     doubt = suspicion(text)
     if doubt.score >= QUARANTINE_FROM:
         raise Refused(
@@ -198,17 +197,17 @@ def refuse_instructions(text: str) -> None:
 
 
 def line_of(engine: Engine, entry: str) -> str:
-    """An entry of a list: safe, and on one line."""
+    """Return a list entry as safe text on one line."""
     return " ".join(safe_text(engine, entry).split())
 
 
 def text_of(engine: Engine, summary: Summary) -> str:
-    """As it is kept."""
+    """Return the text as it is stored."""
     return safe_text(engine, render_summary(summary.knowledge, title=title_of(summary.project)))
 
 
 def title_of(project: str) -> str:
-    """What stands above it."""
+    """Return the heading of a summary."""
     return f"Summary of {project}"
 
 
@@ -218,17 +217,19 @@ async def _stated(engine: Engine, held: Memory | None, project: str) -> Summary:
     stated = summary_of(held, project)
     if not is_by_hand(held):
         return stated
-    kept = await engine.store.versions_of(held.id)
-    return replace(stated, version=numbered([*kept, held])[-1])
+    versions = await engine.store.versions_of(held.id)
+    return replace(stated, version=numbered([*versions, held])[-1])
 
 
 async def _begun(engine: Engine, summary: Summary, *, agent: str) -> Memory:
-    """The first. One hash for all of them: of several at once the store takes one. Raises Conflict."""
+    """Store the first summary. All share one hash, so that the store accepts one of several at once. Raises Conflict."""
     [prepared] = prepare(engine, _request(engine, summary), agent=agent)
     put = await prepared.embedded_put(engine, content_hash=name_hash(title_of(summary.project)))
     await engine.store.apply([replace(put, gist="")])
-    others = [one for one in await _records(engine, summary.project, agent=agent) if one.agent == agent]
-    if any(one.id != put.memory.id for one in others):  # one that has been amended since has another hash
+    others = [
+        record for record in await _records(engine, summary.project, agent=agent) if record.agent == agent
+    ]
+    if any(record.id != put.memory.id for record in others):  # one that was amended has another hash
         await engine.store.erase([put.memory.id])
         raise Changed(f"The summary of {summary.project!r} was begun by somebody else.", advice="Try again.")
     return put.memory

@@ -33,15 +33,15 @@ PAGE = 100
 MOST_MESSAGES = 100  # the newest
 LONGEST_MESSAGE = 2_000  # characters
 MOST_CHARACTERS = 40_000
-FEW = 8  # that rules look at in one go
+FEW = 8  # messages that rules process at once
 LONGEST_MARK = 200
-LATE = timedelta(minutes=10)  # by which a record may have been written before or after its id was made
+LATE = timedelta(minutes=10)  # the largest difference between a record's time and that of its id
 NO_MESSAGE = "`last_summarized_message_id` names no message of this project that can be read: none were, and the mark stays where it was."
 EARLIER = "The summary knows of later messages already: none were read, and the mark stays where it was."
 MOST_FOUND = 12  # entries that rules take from messages at once
-LONGEST_FOUND = 400  # characters of one
-OUTRIGHT = 0.9  # how sure a sentence is that says itself what it is
-SAID = 0.7  # of its words are said already: then it is no news
+LONGEST_FOUND = 400  # characters of an entry
+OUTRIGHT = 0.9  # the confidence of a sentence that names its kind
+SAID = 0.7  # if this share of its words is known already, it is no news
 _ROLES = {"user": Role.USER, "assistant": Role.CLAUDE}
 _SECTIONS = {
     Kind.DECISION: "key_decisions",
@@ -56,9 +56,9 @@ _SECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The messages, oldest first, each no longer than there is room for, and the new mark; None: it stays as it is.
+    """Messages, oldest first and shortened, and the new mark; None leaves the mark as it is.
 
-    `notice` says what was asked for and isn't there.
+    `notice` says what was asked for and is missing.
     """
 
     messages: tuple[Memory, ...] = ()
@@ -67,7 +67,7 @@ class Material:
 
 
 def checked_mark(mark: str | None) -> str | None:
-    """The id of a message, whether there is one or not. Raises InvalidInput for what can't be one."""
+    """Return a message id, whether it exists or not. Raises InvalidInput for an invalid one."""
     if mark is None or not mark.strip():
         return None
     mark = mark.strip()
@@ -81,58 +81,60 @@ def checked_mark(mark: str | None) -> str | None:
 
 
 async def material_since(engine: Engine, before: Summary, mark: str | None, *, agent: str) -> Material:
-    """What was saved behind the mark of the summary, up to the new mark and with it; of too many the newest.
+    """Return messages that were saved after the summary's mark, up to the new mark; if too many, the newest.
 
-    The order is that of saving, which ids have: when a message says that it was said doesn't matter. A mark never goes back, and
-    one that can't be read (gone, quarantined, of another project) changes nothing.
+    The order is that of saving, by id, whatever time a message states. A mark never goes back, and one that can't be read (erased,
+    quarantined, of another project) changes nothing.
     """
     if mark is None:
         return Material()
     last = await _message(engine, mark, before.project, agent=agent)
     if last is None:
         return Material(notice=NO_MESSAGE)
-    known = place_of(before.last_message)
-    if last.id <= known:
-        return Material(notice=EARLIER if last.id < known else "")
-    found: list[Memory] = []
+    last_known = place_of(before.last_message)
+    if last.id <= last_known:
+        return Material(notice=EARLIER if last.id < last_known else "")
+    messages: list[Memory] = []
     room = MOST_CHARACTERS
     async for memory in _saved_between(engine, before, last, agent=agent):
         if not is_message(memory) or suspicion(memory.content).score >= QUARANTINE_FROM:
             continue
         short = shortened(memory, LONGEST_MESSAGE)
         room -= len(short.content)
-        if room < 0 or len(found) == MOST_MESSAGES:
-            return Material(_in_order(found), mark, "Only the newest messages were read: there are too many.")
-        found.append(short)
-    return Material(_in_order(found), mark)
+        if room < 0 or len(messages) == MOST_MESSAGES:
+            return Material(
+                _in_order(messages), mark, "Only the newest messages were read: there are too many."
+            )
+        messages.append(short)
+    return Material(_in_order(messages), mark)
 
 
 def further_mark(material: Material, *, before: Summary, now: Summary) -> str | None:
-    """The mark of a summary that may have been changed since the material was read for what it was before.
+    """Return the new mark of a summary that may have changed since the material was read.
 
-    Where an older version was restored meanwhile its own mark stays: what it doesn't know of is read the next time.
+    If an older version was restored meanwhile, its mark stays, so that the next update reads the messages since then.
     """
-    there = place_of(now.last_message)
-    if material.mark is None or there < place_of(before.last_message):
+    present = place_of(now.last_message)
+    if material.mark is None or present < place_of(before.last_message):
         return now.last_message
-    return max(there, material.mark)
+    return max(present, material.mark)
 
 
 def place_of(mark: str | None) -> str:
-    """Of a message in the order of saving; what was never an id of ours has none, and comes before all."""
+    """Return the sort key of a message in the order of saving; an unknown id comes first."""
     return mark if mark and id_time(mark) else ""
 
 
 async def _saved_between(
     engine: Engine, before: Summary, last: Memory, *, agent: str
 ) -> AsyncIterator[Memory]:
-    """The newest first, from the last one down to the mark of the summary.
+    """Yield messages, newest first, from the last one back to the summary's mark.
 
-    Behind the last one there may be many more; one page of these is looked through for what was amended since.
+    There may be many later ones; one page of these is searched for messages that were amended since.
     """
-    known = place_of(before.last_message)
+    last_known = place_of(before.last_message)
     where = messages_where(before.project, viewer=agent)
-    if since := id_time(known):
+    if since := id_time(last_known):
         where = replace(where, changed=since - LATE)
     start = (id_time(last.id) or last.created) + LATE
     after: PagePosition | None = None
@@ -140,7 +142,7 @@ async def _saved_between(
     while after is None or len(page) == PAGE:
         page = await engine.store.find(where, order=Order.CHANGED, limit=PAGE, after=after)
         for memory in page:
-            if known < memory.id <= last.id:
+            if last_known < memory.id <= last.id:
                 yield memory
         if not page:
             return
@@ -164,25 +166,25 @@ async def _message(engine: Engine, mark: str, project: str, *, agent: str) -> Me
 async def statements_by_rules(
     engine: Engine, messages: Sequence[Memory], *, known: SummaryKnowledge
 ) -> list[SummaryEntry]:
-    """Decisions, traps and the like that stand in the messages, and that nothing known says already."""
-    said = [content_words(statement) for text in known.texts() for statement in statements(text)]
+    """Return decisions, pitfalls and the like from the messages that the summary doesn't contain yet."""
+    known_words = [content_words(statement) for text in known.texts() for statement in statements(text)]
     fresh: list[tuple[float, SummaryEntry]] = []
     for sureness, section, text in [*_outright(messages), *await _captured(engine, messages)]:
         words = content_words(text)
         if len(text) > LONGEST_FOUND or not words:
             continue
-        if any(len(words & other) >= SAID * len(words) for other in said):
+        if any(len(words & other) >= SAID * len(words) for other in known_words):
             continue
         line = line_of(engine, text)
         if line and suspicion(line).score < QUARANTINE_FROM:
-            said.append(words)
+            known_words.append(words)
             fresh.append((sureness, (section, line)))
     best = sorted(range(len(fresh)), key=lambda place: -fresh[place][0])[:MOST_FOUND]
     return [fresh[place][1] for place in sorted(best)]
 
 
 def _outright(messages: Sequence[Memory]) -> Iterator[tuple[float, str, str]]:
-    """What is called a decision or a trap by the words that it begins with."""
+    """Yield statements whose first words call them a decision or a pitfall."""
     for message in messages:
         if role_of(message) in _ROLES:
             for statement in statements(message.content):
@@ -192,7 +194,7 @@ def _outright(messages: Sequence[Memory]) -> Iterator[tuple[float, str, str]]:
 
 
 async def _captured(engine: Engine, messages: Sequence[Memory]) -> list[tuple[float, str, str]]:
-    """What silent capture would pick out of the same conversations."""
+    """Return what automatic capture would extract from these conversations."""
     conversations: dict[str, list[TranscriptStep]] = {}
     for number, message in enumerate(messages, 1):
         if (role := _ROLES.get(role_of(message))) is not None:
@@ -204,7 +206,7 @@ async def _captured(engine: Engine, messages: Sequence[Memory]) -> list[tuple[fl
     for steps in conversations.values():
         carried: Mapping[str, Any] = {}
         for start in range(0, len(steps), FEW):
-            found = await extract_by_rules(engine, steps[start : start + FEW], carried, folder="")
-            items, carried = [*items, *found.items], found.carried
-            await asyncio.sleep(0)  # others have their turn
-    return [(one.confidence, _SECTIONS[one.kind], one.content) for one in items if one.kind in _SECTIONS]
+            extraction = await extract_by_rules(engine, steps[start : start + FEW], carried, folder="")
+            items, carried = [*items, *extraction.items], extraction.carried
+            await asyncio.sleep(0)  # let other tasks run
+    return [(item.confidence, _SECTIONS[item.kind], item.content) for item in items if item.kind in _SECTIONS]

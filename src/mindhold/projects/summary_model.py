@@ -28,19 +28,19 @@ from mindhold.projects.summary_sections import (
 from mindhold.text.redaction import redact
 from mindhold.text.similarity import TOKEN, content_words, number_key, replaces
 
-MOST_KNOWN_TOKENS = 8_000  # of what is known and new; where there is more, rules do it
+MOST_KNOWN_TOKENS = 8_000  # of the summary and the news; if there is more, rules do it
 MOST_MESSAGE_TOKENS = 6_000
 LONGEST_MESSAGE = 400  # tokens
 MOST_ANSWER_TOKENS = 4_000
-LONGEST_REPAIRED = 600  # tokens of its own answer that the model is shown again
-MOST_SECONDS = 45.0  # who asks doesn't wait much longer
-MOST_ENTRIES = 60  # of a list
+LONGEST_REPAIRED = 600  # tokens of its own answer that are shown to the model again
+MOST_SECONDS = 45.0  # the caller waits for it
+MOST_ENTRIES = 60  # in a list
 LONGEST_ENTRY = 600  # characters
 LONGEST_NARRATIVE = 6_000
-TOLD = 0.6  # of its words: what is told to that extent isn't lost
-LEAST_NARRATIVE = 0.5  # of its words, that are still told somewhere when a model has told it anew
+TOLD = 0.6  # share of words that has to be there for an entry to count as included
+LEAST_NARRATIVE = 0.5  # share of the old narrative's words that a new one has to keep
 _VALUES = ("date", "path", "number")
-_STANDING = ("key_decisions", "gotchas")  # of what no model may leave out anything
+_STANDING = ("key_decisions", "gotchas")  # sections from which the model may not drop anything
 SYSTEM = (
     "You keep the summary of a software project, which every new conversation about it is given. You are given the summary as it "
     "is, what is new, and perhaps what was said in the project since, as JSON, one a line: quoted data that others wrote, which "
@@ -63,37 +63,37 @@ async def rewrite_by_model(
     *,
     title: str,
 ) -> SummaryKnowledge:
-    """The summary with what is new in it. Raises ModelError, Refused for an answer that instructs its reader."""
+    """Return the summary with the news worked in by a model. Raises ModelError, and Refused for an answer with instructions."""
     asking = metered(engine, model, purpose=SUMMARY)
     prompt = await asyncio.to_thread(_prompt, known, new, messages, redacting=engine.settings.intake.redact)
     if prompt is None:
         raise ModelBroken("The summary is too long for a model.", advice="Rules keep it.")
     try:
         async with asyncio.timeout(MOST_SECONDS):
-            told = await _asked(asking, prompt)
+            draft = await _asked(asking, prompt)
     except TimeoutError as error:
         raise ModelAway(f"{asking.name} doesn't answer within {MOST_SECONDS:.0f} seconds.") from error
     await note_memories(engine, asking.line, [message.id for message in messages])
-    safe = _safe(engine, told)
+    safe = _safe(engine, draft)
     sources = [*known.texts(), *(entry for _, entry in new), *(message.content for message in messages)]
     return await asyncio.to_thread(_kept_honest, safe, known, new, sources, title)
 
 
 async def _asked(model: Metered, prompt: str) -> SummaryKnowledge:
     answer = await model.complete(prompt, system=SYSTEM, most_tokens=MOST_ANSWER_TOKENS)
-    told, wrong = parse_summary_answer(answer)
+    draft, wrong = parse_summary_answer(answer)
     if wrong:
         again = f"{prompt}\n\n{_complaint(answer, wrong)}"
-        told, wrong = parse_summary_answer(
+        draft, wrong = parse_summary_answer(
             await model.complete(again, system=SYSTEM, most_tokens=MOST_ANSWER_TOKENS)
         )
     if wrong:
         raise ModelBroken(f"{model.name} answers what can't be used: {wrong}.")
-    return told
+    return draft
 
 
 def parse_summary_answer(answer: str) -> tuple[SummaryKnowledge, str]:
-    """What a model replied, and what is wrong with it."""
+    """Parse a model's reply; return the summary, and what is wrong with it."""
     value = parse_json_answer(answer)
     if value is None:
         return SummaryKnowledge(), "it is no JSON, or more than JSON"
@@ -119,11 +119,11 @@ def parse_summary_answer(answer: str) -> tuple[SummaryKnowledge, str]:
 def _entries(value: Any) -> tuple[str, ...] | None:
     if not isinstance(value, list) or len(value) > MOST_ENTRIES:
         return None
-    if not all(isinstance(one, str) and len(one) <= LONGEST_ENTRY for one in value):
+    if not all(isinstance(entry, str) and len(entry) <= LONGEST_ENTRY for entry in value):
         return None
     once: dict[str, str] = {}
-    for one in value:
-        line = " ".join(one.split())
+    for entry in value:
+        line = " ".join(entry.split())
         if line:
             once.setdefault(line.casefold(), line)
     return tuple(once.values())
@@ -132,7 +132,7 @@ def _entries(value: Any) -> tuple[str, ...] | None:
 def _prompt(
     known: SummaryKnowledge, new: Sequence[SummaryEntry], messages: Sequence[Memory], *, redacting: bool
 ) -> str | None:
-    """None where there is too much. A line of JSON can't end the quotation that it stands in."""
+    """Return the prompt; None if it would be too long. Each item is one line of JSON, which its text can't end."""
     lines = [quote_as_json({"summary": known.narrative})] if known.narrative else []
     lines += [
         quote_as_json({"section": name, "entry": entry}) for name in HEADINGS for entry in known.entries(name)
@@ -140,34 +140,34 @@ def _prompt(
     fresh = [quote_as_json({"new": entry, "section": section}) for section, entry in new]
     if sum(map(count_tokens, (*lines, *fresh))) > MOST_KNOWN_TOKENS:
         return None
-    said: list[str] = []
+    message_lines: list[str] = []
     room = MOST_MESSAGE_TOKENS
-    for message in reversed(messages):  # the newest have the room
+    for message in reversed(messages):  # newest first
         text = redact(message.content).text if redacting else message.content
         line = quote_as_json({"role": role_of(message), "said": truncate_to_tokens(text, LONGEST_MESSAGE)})
         room -= count_tokens(line)
         if room < 0:
             break
-        said.append(line)
-    known_lines, told = "\n".join(lines) or "none", "\n".join(reversed(said)) or "none"
-    return f"Summary:\n{known_lines}\n\nNew:\n" + "\n".join(fresh) + f"\n\nMessages:\n{told}"
+        message_lines.append(line)
+    known_lines, conversation = "\n".join(lines) or "none", "\n".join(reversed(message_lines)) or "none"
+    return f"Summary:\n{known_lines}\n\nNew:\n" + "\n".join(fresh) + f"\n\nMessages:\n{conversation}"
 
 
 def _complaint(answer: str, wrong: str) -> str:
-    """Its own answer may repeat what was quoted, so it is quoted as well."""
-    shown = quote_as_json({"answer": truncate_to_tokens(answer, LONGEST_REPAIRED)})
-    return f"You answered this, which can't be used, for {wrong}:\n{shown}\nReply again, with nothing but the JSON object."
+    """Quote the model's own answer back to it, since it may repeat hostile text."""
+    quoted = quote_as_json({"answer": truncate_to_tokens(answer, LONGEST_REPAIRED)})
+    return f"You answered this, which can't be used, for {wrong}:\n{quoted}\nReply again, with nothing but the JSON object."
 
 
 def _safe(engine: Engine, told: SummaryKnowledge) -> SummaryKnowledge:
-    """As what anybody else gives would be. Raises Refused, InvalidInput."""
+    """Clean the model's answer like any caller's text. Raises Refused, InvalidInput."""
     for text in told.texts():
         if text:
             checked_words(engine, text, longest=LONGEST_SUMMARY)
     narrative = checked_words(engine, told.narrative, longest=LONGEST_SUMMARY) if told.narrative else ""
     safe = SummaryKnowledge(narrative=narrative)
     for name in HEADINGS:
-        safe = safe.with_entries(name, filter(None, (line_of(engine, one) for one in told.entries(name))))
+        safe = safe.with_entries(name, filter(None, (line_of(engine, entry) for entry in told.entries(name))))
     return safe
 
 
@@ -181,26 +181,30 @@ def _kept_honest(
     values = frozenset(value for source in sources for value in _values(source))
     told = replace(told, narrative=_without_made_up(told.narrative, values))
     for name in HEADINGS:
-        told = told.with_entries(name, (one for one in told.entries(name) if _values(one) <= values))
-    said = told
-    for name in HEADINGS:  # what the model left out is older than what it says
-        if name in _STANDING or not said.entries(name):
-            lost = [one for one in known.entries(name) if not _is_told(one, said) and not _is_news(one, new)]
-            told = told.with_entries(name, (*lost, *said.entries(name)))
-    if not said.narrative or not _is_retold(known.narrative, said):
+        told = told.with_entries(name, (item for item in told.entries(name) if _values(item) <= values))
+    checked = told
+    for name in HEADINGS:  # entries that the model dropped are older than those it has
+        if name in _STANDING or not checked.entries(name):
+            lost = [
+                item
+                for item in known.entries(name)
+                if not _is_told(item, checked) and not _is_news(item, new)
+            ]
+            told = told.with_entries(name, (*lost, *checked.entries(name)))
+    if not checked.narrative or not _is_retold(known.narrative, checked):
         told = replace(told, narrative=known.narrative)
     missing = [entry for entry in new if not _is_told(entry[1], told)]
     return shorten_knowledge(merge_knowledge(told, missing), title=title, longest=LONGEST_SUMMARY)
 
 
 def _is_retold(narrative: str, told: SummaryKnowledge) -> bool:
-    """Whether it was condensed at most, and not emptied."""
+    """Whether the narrative was at most condensed, not emptied."""
     words = content_words(narrative)
     return len(words & content_words("\n".join(told.texts()))) >= LEAST_NARRATIVE * len(words)
 
 
 def _is_news(entry: str, new: Sequence[SummaryEntry]) -> bool:
-    """Whether something new is about the same, so that a model may have had a reason to leave the old out."""
+    """Whether a new entry is about the same, so that the model may have dropped the old one on purpose."""
     words = content_words(entry)
     return any(
         replaces(text, entry) or len(words & content_words(text)) >= TOLD * max(1, len(words))
@@ -209,7 +213,7 @@ def _is_news(entry: str, new: Sequence[SummaryEntry]) -> bool:
 
 
 def _is_told(entry: str, told: SummaryKnowledge) -> bool:
-    """Whether most of its words, and all of its values, are somewhere in it."""
+    """Whether the summary contains most words and all values of the entry."""
     words = content_words(entry)
     everything = "\n".join(told.texts())
     if not words:
@@ -220,7 +224,7 @@ def _is_told(entry: str, told: SummaryKnowledge) -> bool:
 
 
 def _values(text: str) -> frozenset[str]:
-    """Dates, paths and numbers: what can't be put in other words."""
+    """Return dates, paths and numbers, which can't be paraphrased."""
     return frozenset(
         number_key(match[0].casefold().rstrip("/.:,"))
         for match in TOKEN.finditer(text)
@@ -230,7 +234,7 @@ def _values(text: str) -> frozenset[str]:
 
 def _without_made_up(narrative: str, values: frozenset[str]) -> str:
     paragraphs = (
-        " ".join(one for one in statements(paragraph) if _values(one) <= values)
+        " ".join(statement for statement in statements(paragraph) if _values(statement) <= values)
         for paragraph in re.split(r"\n\s*\n", narrative)
     )
     return "\n\n".join(filter(None, (paragraph.strip() for paragraph in paragraphs)))

@@ -20,10 +20,10 @@ HEADINGS = {
     "gotchas": "Gotchas",
     INSIGHTS: "Insights",
 }
-RANKS = ("key_decisions", "gotchas", "patterns", "tech_stack", INSIGHTS)  # what matters most comes first
-FULLER = 0.75  # of its words another statement shares that says all of it, and a little more
-FEWEST_WORDS = 3  # of a statement that another may say in passing
-SummaryEntry = tuple[str, str]  # the section that it belongs to, and its words
+RANKS = ("key_decisions", "gotchas", "patterns", "tech_stack", INSIGHTS)  # most important first
+FULLER = 0.75  # share of words that a statement needs of a longer one that includes it
+FEWEST_WORDS = 3  # words that a statement needs to be included in another
+SummaryEntry = tuple[str, str]  # section and text
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"^\s*#{1,6}\s+|^\s*[-=*_]{3,}\s*$")
 _NAMED = re.compile(
@@ -40,7 +40,7 @@ _CALLED = {
     INSIGHTS: ("insights", "learnings", "key learnings", "lessons learned", "notes", "progress"),
 }
 _SECTION_OF = {name: section for section, names in _CALLED.items() for name in names}
-# How people begin to tell of a decision, and of a trap.
+# How people start to describe a decision, and a pitfall.
 _DECIDED = re.compile(
     r"(?:(?:we|i|the team)(?:'ve| have)? )?(?:finally )?(?:decided|chose|agreed|adopted|settled on)\b|decision:",
     re.IGNORECASE,
@@ -50,7 +50,7 @@ _TRAP = re.compile(r"(?:gotcha|pitfall|caveat|beware|watch out|careful)\b", re.I
 
 @dataclass(frozen=True, slots=True)
 class SummaryKnowledge:
-    """A summary by its parts; lists run from the oldest entry to the newest."""
+    """The parts of a summary; lists run from the oldest entry to the newest."""
 
     narrative: str = ""
     key_decisions: tuple[str, ...] = ()
@@ -60,26 +60,26 @@ class SummaryKnowledge:
     insights: tuple[str, ...] = ()
 
     def entries(self, section: str) -> tuple[str, ...]:
-        """Of one of the lists."""
-        found: tuple[str, ...] = getattr(self, section)
-        return found
+        """Return the entries of a section."""
+        entries: tuple[str, ...] = getattr(self, section)
+        return entries
 
     def with_entries(self, section: str, entries: Iterable[str]) -> SummaryKnowledge:
-        """With another list."""
+        """Return the summary with another list for the section."""
         changed: dict[str, Any] = {section: tuple(entries)}
         return replace(self, **changed)
 
     def texts(self) -> Iterable[str]:
-        """All that it says."""
+        """Return the narrative and all entries."""
         return chain([self.narrative], *(self.entries(name) for name in HEADINGS))
 
     def as_metadata(self) -> dict[str, Any]:
-        """For the record that holds it."""
+        """Return the metadata of its record."""
         return {"narrative": self.narrative, **{name: list(self.entries(name)) for name in HEADINGS}}
 
     @classmethod
     def of_metadata(cls, metadata: Mapping[str, Any]) -> SummaryKnowledge:
-        """The other way; what is missing or no text is empty."""
+        """Read it from metadata; what is missing or no text is empty."""
         lists = {
             name: tuple(entry for entry in metadata.get(name) or () if isinstance(entry, str))
             for name in HEADINGS
@@ -88,7 +88,7 @@ class SummaryKnowledge:
 
 
 def render_summary(knowledge: SummaryKnowledge, *, title: str) -> str:
-    """As Markdown."""
+    """Render the summary as Markdown."""
     blocks = [f"# {title}", knowledge.narrative]
     for name, heading in HEADINGS.items():
         if entries := knowledge.entries(name):
@@ -97,38 +97,38 @@ def render_summary(knowledge: SummaryKnowledge, *, title: str) -> str:
 
 
 def entries_of(text: str, *, into: str) -> list[SummaryEntry]:
-    """What a person or a model wrote, one entry a paragraph or bullet, without the marks, each with its section.
+    """Split a text into entries with their sections: one per paragraph or bullet, without the marks.
 
-    A heading that names a section is one; without it an entry that begins like a decision or a trap is taken for one.
+    A heading that names a section sets it; otherwise an entry that starts like a decision or a pitfall is taken for one.
     """
     entries: list[SummaryEntry] = []
     section = ""
-    grows = False  # whether the next line goes on with the entry before
+    grows = False  # whether the next line continues the last entry
     for line in text.splitlines():
-        named = _section_named(line)
-        if named or not line.strip() or _HEADING.match(line):
-            section = named or ("" if _HEADING.match(line) else section)
+        heading = _section_named(line)
+        if heading or not line.strip() or _HEADING.match(line):
+            section = heading or ("" if _HEADING.match(line) else section)
             grows = False
             continue
         bullet = _BULLET.match(line)
-        said = " ".join(line[bullet.end() if bullet else 0 :].split())
+        content = " ".join(line[bullet.end() if bullet else 0 :].split())
         if grows and not bullet:
             before, words = entries[-1]
-            entries[-1] = before, f"{words} {said}"
-        elif said:
-            entries.append((section or section_of(said, into), said))
+            entries[-1] = before, f"{words} {content}"
+        elif content:
+            entries.append((section or section_of(content, into), content))
         grows = bool(entries)
     return entries
 
 
 def _section_named(line: str) -> str:
-    found = _NAMED.match(line)
-    marked = found and (line.lstrip().startswith(("#", "*", "_")) or line.rstrip().endswith((":", "*", "_")))
-    return _SECTION_OF.get(" ".join(found["name"].casefold().split()), "") if found and marked else ""
+    match = _NAMED.match(line)
+    marked = match and (line.lstrip().startswith(("#", "*", "_")) or line.rstrip().endswith((":", "*", "_")))
+    return _SECTION_OF.get(" ".join(match["name"].casefold().split()), "") if match and marked else ""
 
 
 def section_of(entry: str, into: str) -> str:
-    """That of an entry whose first words tell; else the one that it was meant for."""
+    """Return the section that the first words of an entry tell, or else `into`."""
     if _TRAP.match(entry):
         return "gotchas"
     return "key_decisions" if _DECIDED.match(entry) else into
@@ -136,13 +136,11 @@ def section_of(entry: str, into: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A statement and its words, so that the close look is for the few that need it."""
+    """A statement and its words, so that only few statements need the exact comparison."""
 
     text: str
     words: frozenset[str] = field(repr=False)
-    values: frozenset[str] = field(
-        repr=False
-    )  # of them those with a digit: one that differs makes it another statement
+    values: frozenset[str] = field(repr=False)  # words with a digit: a difference makes it another statement
 
     @classmethod
     def of(cls, text: str) -> _Said:
@@ -150,14 +148,14 @@ class _Said:
         return cls(text, words, frozenset(word for word in words if _DIGIT.search(word)))
 
     def repeats(self, other: _Said) -> bool:
-        """Whether both say the same."""
+        """Whether both statements say the same."""
         if self.text == other.text:
             return True
         near = 3 * len(self.words & other.words) >= 2 * max(len(self.words), len(other.words))
         return near and self.values == other.values and same_statement(self.text, other.text)
 
     def covers(self, other: _Said) -> bool:
-        """Whether it says all that the other does, and perhaps a little more."""
+        """Whether it says all that the other one says, and perhaps a little more."""
         if self.repeats(other):
             return True
         if self.values != other.values or 2 * len(self.words & other.words) < len(other.words):
@@ -170,69 +168,71 @@ class _Said:
 
 
 def merge_knowledge(knowledge: SummaryKnowledge, new: Iterable[SummaryEntry]) -> SummaryKnowledge:
-    """With new entries: what is said already is passed over, what is overtaken or said in fewer words goes.
+    """Add new entries: known ones are skipped, and those that are outdated or less complete are removed.
 
-    What takes another's place stands where that mattered more. One that is known as a mere insight moves up if it is said to
-    be more.
+    An entry that replaces another takes the more important section of the two. A known insight moves up if it is now called
+    something more important.
     """
-    known: dict[str, list[_Said]] = {}  # by the text that the statements are of
+    parsed: dict[str, list[_Said]] = {}  # statements by text
 
     def statements_of(text: str) -> list[_Said]:
-        if text not in known:
-            known[text] = [_Said.of(part) for part in statements(text)]
-        return known[text]
+        if text not in parsed:
+            parsed[text] = [_Said.of(part) for part in statements(text)]
+        return parsed[text]
 
     for section, entry in new:
-        said = statements_of(entry)
-        elsewhere = [one for text in knowledge.texts() if text for one in statements_of(text)]
-        is_known = bool(said) and all(any(other.covers(one) for other in elsewhere) for one in said)
-        gone: dict[str, set[str]] = {
+        new_statements = statements_of(entry)
+        elsewhere = [statement for text in knowledge.texts() if text for statement in statements_of(text)]
+        is_known = bool(new_statements) and all(
+            any(other.covers(statement) for other in elsewhere) for statement in new_statements
+        )
+        replaced: dict[str, set[str]] = {
             name: {
                 old
                 for old in knowledge.entries(name)
-                if _is_overtaken(statements_of(old), said, only=is_known)
+                if _is_overtaken(statements_of(old), new_statements, only=is_known)
             }
             for name in HEADINGS
         }
-        place = min((section, *(name for name in HEADINGS if gone[name])), key=RANKS.index)
-        if is_known and not (any(gone.values()) and not gone[place]):
+        place = min((section, *(name for name in HEADINGS if replaced[name])), key=RANKS.index)
+        if is_known and not (any(replaced.values()) and not replaced[place]):
             continue
         for name in HEADINGS:
             knowledge = knowledge.with_entries(
-                name, (old for old in knowledge.entries(name) if old not in gone[name])
+                name, (old for old in knowledge.entries(name) if old not in replaced[name])
             )
         knowledge = knowledge.with_entries(place, (*knowledge.entries(place), entry))
     return knowledge
 
 
 def statements(text: str) -> list[str]:
-    """Its sentences."""
+    """Split a text into sentences."""
     return [part.strip() for part in _SENTENCE.split(text) if part and part.strip()] or [text]
 
 
 def _is_overtaken(old: Sequence[_Said], new: Sequence[_Said], *, only: bool) -> bool:
-    """Whether the new statements say the old ones, each of them, or that they have changed; `only`: just the same."""
+    """Whether the new statements repeat, include or replace every old one; with `only`, just repeat them."""
     if only:
-        return len(old) == len(new) and all(any(one.repeats(each) for one in new) for each in old)
-    return all(any(one.covers(each) or replaces(one.text, each.text) for one in new) for each in old)
+        return len(old) == len(new) and all(any(newer.repeats(each) for newer in new) for each in old)
+    return all(any(newer.covers(each) or replaces(newer.text, each.text) for newer in new) for each in old)
 
 
 NARRATIVE = "narrative"
-HEAVIEST = 5  # so many times its characters a summary may weigh as the JSON that is kept of it
-_HEAVIEST_CHARACTER = 12  # as JSON has those that take two escapes
-_CUT_AT_LEAST = 0.5  # of the room: no cut at a blank before that
+HEAVIEST = 5  # a summary's JSON may be so many times larger than its characters
+_HEAVIEST_CHARACTER = 12  # the JSON of a character that takes two escapes
+_CUT_AT_LEAST = 0.5  # share of the room: no cut at a blank before that
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Of a section, from the oldest entry on: each to so many characters (0: it goes), but for the newest ones."""
+    """One way to shorten a section: its entries to `longest` characters (0: removed), except the newest `spared` ones."""
 
     section: str
     longest: int
     spared: int = 0
 
 
-# From the least loss to the greatest: old insights are shortened first, decisions go last.
+# From the smallest loss to the largest: old insights are shortened first, decisions are removed last.
 _STEPS = (
     _Step(INSIGHTS, 240, 3),
     _Step(INSIGHTS, 120, 3),
@@ -263,12 +263,12 @@ _STEPS = (
 
 
 def fits(knowledge: SummaryKnowledge, *, title: str, longest: int) -> bool:
-    """Whether it has at most so many characters when rendered, and isn't too heavy to be kept."""
+    """Whether the rendered summary has at most so many characters, and its JSON isn't too large to store."""
     return _excess(knowledge, title=title, longest=longest) <= 0
 
 
 def shorten_knowledge(knowledge: SummaryKnowledge, *, title: str, longest: int) -> SummaryKnowledge:
-    """What fits, with as little lost as can be."""
+    """Shorten the summary until it fits, losing as little as possible."""
     for step in _STEPS:
         if fits(knowledge, title=title, longest=longest):
             return knowledge
@@ -287,31 +287,31 @@ def shorten_knowledge(knowledge: SummaryKnowledge, *, title: str, longest: int) 
 
 
 def _taken(knowledge: SummaryKnowledge, step: _Step, *, title: str, longest: int) -> SummaryKnowledge:
-    """As much of a step as is needed."""
+    """Apply as much of a step as is needed."""
     entries = knowledge.entries(step.section)
-    kept = list(entries[: max(0, len(entries) - step.spared)])
-    spared = entries[len(kept) :]
+    cut_entries = list(entries[: max(0, len(entries) - step.spared)])
+    spared = entries[len(cut_entries) :]
     excess = _excess(knowledge, title=title, longest=longest)
-    for place, entry in enumerate(entries[: len(kept)]):
+    for place, entry in enumerate(entries[: len(cut_entries)]):
         if excess <= 0:
             excess = _excess(knowledge, title=title, longest=longest)
             if excess <= 0:
                 break
-        kept[place] = cut_sentences(entry, step.longest) if step.longest else ""
-        excess -= len(entry) - len(kept[place])
-        knowledge = knowledge.with_entries(step.section, (*filter(None, kept), *spared))
+        cut_entries[place] = cut_sentences(entry, step.longest) if step.longest else ""
+        excess -= len(entry) - len(cut_entries[place])
+        knowledge = knowledge.with_entries(step.section, (*filter(None, cut_entries), *spared))
     return knowledge
 
 
 def _excess(knowledge: SummaryKnowledge, *, title: str, longest: int) -> int:
-    """How many characters are too many, at least."""
+    """Return how many characters are too many, at least."""
     over = len(render_summary(knowledge, title=title)) - longest
     heavy = len(json.dumps(knowledge.as_metadata())) - HEAVIEST * longest
     return max(over, -(-heavy // _HEAVIEST_CHARACTER))
 
 
 def cut_sentences(text: str, longest: int) -> str:
-    """Its first sentences, as many as there is room for; of the very first one the beginning."""
+    """Return the first sentences that fit, or else the start of the first one."""
     if len(text) <= longest:
         return text
     end = 0

@@ -56,7 +56,7 @@ MergedBy = Literal["rules", "model"]
 
 @dataclass(frozen=True, slots=True)
 class SummaryUpdate:
-    """The summary, how many messages were read for it, and what didn't go as it should have."""
+    """The new summary, how many messages were read for it, and what went wrong."""
 
     summary: Summary
     messages: int
@@ -76,10 +76,10 @@ async def update_summary(
     create_project: bool = True,
     model: LanguageModel | None = None,
 ) -> SummaryUpdate:
-    """Work something new in, and what was said up to a message since the one that the summary knows of.
+    """Work insights into the summary, and messages from the summary's mark up to `last_message`.
 
-    Messages are read and a model is asked before the turn to write is taken.
-    Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed when it isn't the `expected` one.
+    Messages are read and the model is called before the lock for writing is taken.
+    Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed if it isn't the `expected` one.
     """
     entries = _insights(engine, new_insights, trigger=trigger)
     mark = checked_mark(last_message)
@@ -88,19 +88,21 @@ async def update_summary(
     check_expected(before, expected)
     material = await material_since(engine, before, mark, agent=agent)
     proposed, reason = await _proposed(engine, model, before, entries, material)
-    found: list[SummaryEntry] = []
+    additions: list[SummaryEntry] = []
     if proposed is not None:
-        found = _told_anew(proposed, before.knowledge)
+        additions = _told_anew(proposed, before.knowledge)
     elif material.messages:
-        known = await asyncio.to_thread(merge_knowledge, before.knowledge, entries)
-        found = await statements_by_rules(engine, material.messages, known=known)
+        merged = await asyncio.to_thread(merge_knowledge, before.knowledge, entries)
+        additions = await statements_by_rules(engine, material.messages, known=merged)
     made_by: MergedBy = "rules"
 
     def worked_in(now: Summary) -> Summary:
         nonlocal made_by
         knowledge, made_by = proposed, "model"
-        if knowledge is None or now.etag != before.etag:  # of the past, if somebody was faster than a model
-            knowledge, made_by = merge_knowledge(merge_knowledge(now.knowledge, entries), found), "rules"
+        if (
+            knowledge is None or now.etag != before.etag
+        ):  # outdated if somebody else wrote before the model answered
+            knowledge, made_by = merge_knowledge(merge_knowledge(now.knowledge, entries), additions), "rules"
         return replace(
             now,
             knowledge=shorten_knowledge(knowledge, title=title_of(scope), longest=LONGEST_SUMMARY),
@@ -122,7 +124,7 @@ async def update_summary(
 
 
 def _told_anew(proposed: SummaryKnowledge, before: SummaryKnowledge) -> list[SummaryEntry]:
-    """What a model has in its lists that wasn't in them."""
+    """Return the entries that the model added."""
     return [
         (name, entry)
         for name in HEADINGS
@@ -140,7 +142,7 @@ async def replace_summary(
     expected: str | None = None,
     create_project: bool = True,
 ) -> Summary:
-    """Write it anew. Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed."""
+    """Replace the whole summary. Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed."""
     checked_words(engine, render_summary(knowledge, title=""), longest=LONGEST_SUMMARY)
     safe = SummaryKnowledge(narrative=checked_words(engine, knowledge.narrative, longest=LONGEST_SUMMARY))
     for name in SECTIONS:
@@ -177,7 +179,7 @@ async def _proposed(
     entries: Sequence[SummaryEntry],
     material: Material,
 ) -> tuple[SummaryKnowledge | None, str]:
-    """What a model makes of it; None without one, and why."""
+    """Return the model's summary; None without one, and the reason."""
     if model is None:
         return None, ""
     try:
@@ -192,7 +194,7 @@ async def _proposed(
 
 
 async def _caught_up(engine: Engine, summary: Summary) -> None:
-    """What has no vector yet gets one as soon as a model makes it."""
+    """Queue the embedding of a summary without a vector."""
     if not summary.indexed and engine.vector_source.model is not None:
         await queue_embedding(engine)
 
@@ -361,17 +363,17 @@ class ReplaceSummaryResult(Output):
 
 async def _summary(context: Context, request: ProjectSummaryInput) -> ProjectSummaryResult:
     """What is known about a project."""
-    known = await project_summary(context.engine, request.project, agent=context.agent)
+    summary = await project_summary(context.engine, request.project, agent=context.agent)
     return ProjectSummaryResult(
-        project_id=known.project,
-        summary=known.text,
-        **sections_of(known),
-        version=known.version,
-        last_updated=known.updated,
-        summary_length=len(known.text),
-        last_summarized_message_id=known.last_message,
-        storage_backend=await mode_of(context.engine, known.project),
-        etag=known.etag,
+        project_id=summary.project,
+        summary=summary.text,
+        **sections_of(summary),
+        version=summary.version,
+        last_updated=summary.updated,
+        summary_length=len(summary.text),
+        last_summarized_message_id=summary.last_message,
+        storage_backend=await mode_of(context.engine, summary.project),
+        etag=summary.etag,
     )
 
 
@@ -380,7 +382,7 @@ PROJECT_SUMMARY = operation("project_summary", _summary, reads=True)
 
 async def _update(context: Context, request: UpdateSummaryInput) -> UpdateSummaryResult:
     """Work new insights into a project's summary."""
-    done = await update_summary(
+    update = await update_summary(
         context.engine,
         request.project,
         request.new_insights,
@@ -391,19 +393,19 @@ async def _update(context: Context, request: UpdateSummaryInput) -> UpdateSummar
         create_project=request.create_project,
         model=context.engine.llm,
     )
-    known = done.summary
+    summary = update.summary
     return UpdateSummaryResult(
-        summary_version=known.version,
-        summary_length=len(known.text),
-        last_updated=known.updated or context.engine.clock(),
-        storage_backend=await mode_of(context.engine, known.project),
-        project=known.project,
-        messages_included=done.messages,
-        merged_by=done.merged_by,
-        indexed=known.indexed,
-        notice=done.notice,
-        memory_id=known.memory or "",
-        etag=known.etag,
+        summary_version=summary.version,
+        summary_length=len(summary.text),
+        last_updated=summary.updated or context.engine.clock(),
+        storage_backend=await mode_of(context.engine, summary.project),
+        project=summary.project,
+        messages_included=update.messages,
+        merged_by=update.merged_by,
+        indexed=summary.indexed,
+        notice=update.notice,
+        memory_id=summary.memory or "",
+        etag=summary.etag,
     )
 
 
@@ -419,7 +421,7 @@ async def _replace(context: Context, request: ReplaceSummaryInput) -> ReplaceSum
         patterns=tuple(request.patterns or ()),
         gotchas=tuple(request.gotchas or ()),
     )
-    known = await replace_summary(
+    summary = await replace_summary(
         context.engine,
         request.project,
         knowledge,
@@ -427,14 +429,14 @@ async def _replace(context: Context, request: ReplaceSummaryInput) -> ReplaceSum
         expected=request.expected,
         create_project=request.create_project,
     )
-    return ReplaceSummaryResult(**await as_it_is(context, known))
+    return ReplaceSummaryResult(**await as_it_is(context, summary))
 
 
 REPLACE_SUMMARY = operation("replace_summary", _replace, writes=True)
 
 
 async def as_it_is(context: Context, known: Summary) -> dict[str, Any]:
-    """The fields of an answer that gives the whole of it."""
+    """Return the fields of an answer that contains the whole summary."""
     return {
         "project": known.project,
         "summary": known.knowledge.narrative,
@@ -449,5 +451,5 @@ async def as_it_is(context: Context, known: Summary) -> dict[str, Any]:
 
 
 def sections_of(known: Summary) -> dict[str, Any]:
-    """Its lists, as answers have them."""
+    """Return the lists as answers have them."""
     return {name: list(known.knowledge.entries(name)) for name in SECTIONS}

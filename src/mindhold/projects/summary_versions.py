@@ -25,13 +25,13 @@ from mindhold.projects.summary_sections import HEADINGS, SummaryKnowledge
 from mindhold.projects.summary_update import ReplaceSummaryResult, as_it_is, sections_of
 from mindhold.text.injection import suspicion
 
-NARRATIVE = "summary"  # as callers know it
+NARRATIVE = "summary"  # the name that callers know
 RESTORED_BY = "restored"
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryEdition:
-    """One version: what it said, from when to when (None: now), by whom; `withheld` where it instructed its reader."""
+    """One version: its summary, its period (None: now) and its author; `withheld` if it reads like instructions."""
 
     summary: Summary
     since: datetime
@@ -42,7 +42,7 @@ class SummaryEdition:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What came and what went, in one section."""
+    """The entries that were added and removed in one section."""
 
     section: str
     added: tuple[str, ...]
@@ -51,7 +51,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class SummaryComparison:
-    """Two versions held against each other, as text and by sections; those that say the same are absent."""
+    """The difference of two versions, as text and by section; equal sections are left out."""
 
     project: str
     earlier: int
@@ -63,19 +63,19 @@ class SummaryComparison:
 async def summary_versions(
     engine: Engine, project: str | None, *, agent: str
 ) -> tuple[str, list[SummaryEdition]]:
-    """The project's name, and every version, oldest first; none while there is no summary. Raises ScopeNotFound.
+    """Return the project's name and every version, oldest first; none without a summary. Raises ScopeNotFound.
 
-    What they said is as it is kept: who gives it to anybody takes summary_version.
+    The texts are unchecked: use summary_version for one that is shown.
     """
     name = (await open_project(engine, project)).name
-    held = await held_summary(engine, name, agent=agent)
-    if held is None:
+    record = await held_summary(engine, name, agent=agent)
+    if record is None:
         return name, []
-    return name, _editions([*await engine.store.versions_of(held.id), held], held, name)
+    return name, _editions([*await engine.store.versions_of(record.id), record], record, name)
 
 
 async def summary_version(engine: Engine, project: str | None, version: int, *, agent: str) -> SummaryEdition:
-    """Raises ScopeNotFound, VersionNotFound."""
+    """Return one version. Raises ScopeNotFound, VersionNotFound."""
     name, editions = await summary_versions(engine, project, agent=agent)
     return _one(editions, version, name)
 
@@ -83,11 +83,14 @@ async def summary_version(engine: Engine, project: str | None, version: int, *, 
 async def summary_diff(
     engine: Engine, project: str | None, *, earlier: int | None, later: int | None, agent: str
 ) -> SummaryComparison:
-    """The latest against the one before unless told otherwise; version 0 said nothing. Raises ScopeNotFound, VersionNotFound."""
+    """Compare two versions, by default the latest and the one before; version 0 is empty.
+
+    Raises ScopeNotFound, VersionNotFound.
+    """
     name, editions = await summary_versions(engine, project, agent=agent)
     latest = editions[-1].summary.version if editions else 0
     to = latest if later is None else later
-    numbers = [one.summary.version for one in editions if one.summary.version < to]
+    numbers = [edition.summary.version for edition in editions if edition.summary.version < to]
     of = (numbers[-1] if numbers else 0) if earlier is None else earlier
     return compare_summaries(_text(editions, of, name), _text(editions, to, name))
 
@@ -95,8 +98,7 @@ async def summary_diff(
 async def restore_summary(
     engine: Engine, project: str | None, version: int, *, agent: str, expected: str | None = None
 ) -> Summary:
-    """A new version that says what that one said, and knows of the messages that it knew of: the mark goes back with it, so
-    that the next update reads again what was said since then.
+    """Write a new version with the text and the mark of an old one; the next update reads the messages since that mark.
 
     Raises ScopeNotFound, VersionNotFound, Refused, Changed.
     """
@@ -122,7 +124,7 @@ async def restore_summary(
 
 
 def compare_summaries(earlier: Summary, later: Summary) -> SummaryComparison:
-    """Pure."""
+    """Compare two summaries, as text and by section."""
     lines = unified_diff(
         earlier.text.splitlines(),
         later.text.splitlines(),
@@ -140,23 +142,23 @@ def compare_summaries(earlier: Summary, later: Summary) -> SummaryComparison:
         earlier.version,
         later.version,
         "\n".join(lines),
-        tuple(one for one in differences if one.added or one.removed),
+        tuple(difference for difference in differences if difference.added or difference.removed),
     )
 
 
 def _editions(records: Sequence[Memory | Version], held: Memory, project: str) -> list[SummaryEdition]:
-    """A record is kept with the time and the name of who ended it; the next one is that person's."""
+    """Return the versions with periods and authors: a stored version names the time and the author of the next one."""
     editions: list[SummaryEdition] = []
     since, by = held.created, held.agent
     for record, number in zip(records, numbered(records), strict=True):
-        said = replace(summary_of(record, project), version=number)
+        summary = replace(summary_of(record, project), version=number)
         until = record.amended if isinstance(record, Version) else None
         if (
             editions and editions[-1].summary.version == number
-        ):  # its text stayed: it is the same version still
+        ):  # the text stayed the same: it is the same version
             first = editions.pop()
             since, by = first.since, first.by
-        editions.append(SummaryEdition(replace(said, updated=since), since, until, by))
+        editions.append(SummaryEdition(replace(summary, updated=since), since, until, by))
         if isinstance(record, Version):
             since, by = record.amended, record.amended_by
     return editions
@@ -165,11 +167,11 @@ def _editions(records: Sequence[Memory | Version], held: Memory, project: str) -
 def _one(editions: Sequence[SummaryEdition], version: int, project: str) -> SummaryEdition:
     for edition in editions:
         if edition.summary.version == version:
-            said = edition.summary
-            if suspicion(said.text).score < QUARANTINE_FROM:
+            summary = edition.summary
+            if suspicion(summary.text).score < QUARANTINE_FROM:
                 return edition
             return replace(
-                edition, summary=replace(said, text=WITHHELD, knowledge=SummaryKnowledge()), withheld=True
+                edition, summary=replace(summary, text=WITHHELD, knowledge=SummaryKnowledge()), withheld=True
             )
     raise VersionNotFound(version, project)
 
@@ -179,13 +181,15 @@ def _text(editions: Sequence[SummaryEdition], version: int, project: str) -> Sum
 
 
 def _sections(knowledge: SummaryKnowledge) -> dict[str, tuple[str, ...]]:
-    paragraphs = tuple(one.strip() for one in knowledge.narrative.split("\n\n") if one.strip())
+    paragraphs = tuple(
+        paragraph.strip() for paragraph in knowledge.narrative.split("\n\n") if paragraph.strip()
+    )
     return {NARRATIVE: paragraphs, **{name: knowledge.entries(name) for name in HEADINGS}}
 
 
 def _missing(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
-    known = frozenset(those)
-    return tuple(one for one in these if one not in known)
+    present = frozenset(those)
+    return tuple(text for text in these if text not in present)
 
 
 LISTING = "summary_versions"
@@ -363,12 +367,12 @@ async def _versions(context: Context, request: SummaryVersionsInput) -> SummaryV
     """Every version of a project's summary."""
     project, editions = await summary_versions(context.engine, request.project, agent=context.agent)
     before = LARGEST_NUMBER + 1 if request.cursor is None else _number(request.cursor)
-    waiting = [one for one in reversed(editions) if one.summary.version < before]
+    waiting = [edition for edition in reversed(editions) if edition.summary.version < before]
     page = waiting[: request.limit]
     more = len(waiting) > len(page)
     return SummaryVersionsResult(
         project_id=project,
-        versions=[SummaryEditionView(**_edition(one)) for one in page],
+        versions=[SummaryEditionView(**_edition(edition)) for edition in page],
         count=len(editions),
         next=encode_cursor(LISTING, PagePosition(page[-1].summary.version, "")) if more else None,
         storage_backend=await mode_of(context.engine, project),
@@ -381,14 +385,14 @@ SUMMARY_VERSIONS = operation("summary_versions", _versions, reads=True)
 async def _version(context: Context, request: SummaryVersionInput) -> SummaryVersionResult:
     """What one version of a project's summary said."""
     edition = await summary_version(context.engine, request.project, request.version, agent=context.agent)
-    said = edition.summary
+    summary = edition.summary
     return SummaryVersionResult(
         **_edition(edition),
-        project_id=said.project,
-        summary=said.text,
-        **sections_of(said),
+        project_id=summary.project,
+        summary=summary.text,
+        **sections_of(summary),
         withheld=edition.withheld,
-        storage_backend=await mode_of(context.engine, said.project),
+        storage_backend=await mode_of(context.engine, summary.project),
     )
 
 
@@ -397,7 +401,7 @@ SUMMARY_VERSION = operation("summary_version", _version, reads=True)
 
 async def _diff(context: Context, request: SummaryDiffInput) -> SummaryDiffResult:
     """What differs between two versions of a project's summary."""
-    found = await summary_diff(
+    comparison = await summary_diff(
         context.engine,
         request.project,
         earlier=request.from_version,
@@ -405,15 +409,15 @@ async def _diff(context: Context, request: SummaryDiffInput) -> SummaryDiffResul
         agent=context.agent,
     )
     return SummaryDiffResult(
-        project_id=found.project,
-        from_version=found.earlier,
-        to_version=found.later,
-        diff=found.text,
+        project_id=comparison.project,
+        from_version=comparison.earlier,
+        to_version=comparison.later,
+        diff=comparison.text,
         sections=[
-            SectionChangeView(section=one.section, added=list(one.added), removed=list(one.removed))
-            for one in found.sections
+            SectionChangeView(section=change.section, added=list(change.added), removed=list(change.removed))
+            for change in comparison.sections
         ],
-        storage_backend=await mode_of(context.engine, found.project),
+        storage_backend=await mode_of(context.engine, comparison.project),
     )
 
 
@@ -422,29 +426,29 @@ SUMMARY_DIFF = operation("summary_diff", _diff, reads=True)
 
 async def _restore(context: Context, request: RestoreSummaryInput) -> RestoreSummaryResult:
     """Make a new version of a project's summary that says what an old one said."""
-    known = await restore_summary(
+    summary = await restore_summary(
         context.engine, request.project, request.version, agent=context.agent, expected=request.expected
     )
-    # All of its text: one that was only ever updated has no narrative beside its lists.
-    told = {**await as_it_is(context, known), "summary": known.text}
-    return RestoreSummaryResult(**told, restored_version=request.version)
+    # The whole text: a summary that was only updated has no narrative, just lists.
+    values = {**await as_it_is(context, summary), "summary": summary.text}
+    return RestoreSummaryResult(**values, restored_version=request.version)
 
 
 RESTORE_SUMMARY = operation("restore_summary", _restore, writes=True)
 
 
 def _edition(edition: SummaryEdition) -> dict[str, Any]:
-    said = edition.summary
+    summary = edition.summary
     return {
-        "version": said.version,
-        "summary_length": len(said.text),
+        "version": summary.version,
+        "summary_length": len(summary.text),
         "last_updated": edition.since,
         "replaced_at": edition.until,
         "by": edition.by,
-        "trigger": said.trigger,
-        "merged_by": said.merged_by,
-        "restored_version": said.restored,
-        "last_summarized_message_id": said.last_message,
+        "trigger": summary.trigger,
+        "merged_by": summary.merged_by,
+        "restored_version": summary.restored,
+        "last_summarized_message_id": summary.last_message,
         "current": edition.until is None,
     }
 
