@@ -150,17 +150,11 @@ class Engine:
         default_factory=asyncio.Event
     )  # set: transcripts wait to be indexed
     urgent_job: asyncio.Event = field(default_factory=asyncio.Event)  # set: somebody waits for a job
-    change_notifier: ChangeNotifier = field(
-        default_factory=ChangeNotifier
-    )  # notifies of writes and of jobs' progress
+    change_notifier: ChangeNotifier = field(default_factory=ChangeNotifier)  # writes and jobs' progress
     idle_tracker: IdleTracker = field(default_factory=IdleTracker)
     allowed_scopes: tuple[str, ...] = ()  # the scopes that the caller is bound to; empty: all
-    summary_locks: NamedLocks = field(
-        default_factory=NamedLocks
-    )  # by project: one writer of its summary at a time
-    activity: ActivityBuffer = field(
-        default_factory=ActivityBuffer
-    )  # of conversations, until it is written to the store
+    summary_locks: NamedLocks = field(default_factory=NamedLocks)  # by project: one writer at a time
+    activity: ActivityBuffer = field(default_factory=ActivityBuffer)  # of conversations, until written
     home_agent: str = DEFAULT_AGENT  # the agent in the home's own settings; a call may be another agent's
     tells_hooks: bool = True  # False: the store is not the home's own, so it must not fill the hook caches
 

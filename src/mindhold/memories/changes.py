@@ -113,7 +113,7 @@ MOST = 500
 
 
 class Topic(StrEnum):
-    """What a listener subscribes to."""
+    """What one listens to."""
 
     MEMORIES = "memories"
     JOBS = "jobs"

@@ -183,9 +183,7 @@ def _fitted(
     recent = _chosen(working, int(room * WORKING_SHARE) - _cost("This conversation:"))
     room -= sum(_cost(_line(memory)) for memory in recent) + (_cost("This conversation:") if recent else 0)
     draft = _Draft(kept_hint, profile, short_summary, _chosen(core, room - _cost("Core:")), recent)
-    while (
-        count_tokens(draft.text) > budget
-    ):  # the tokens of joined lines are almost, but not exactly, the sum of the tokens of each line
+    while count_tokens(draft.text) > budget:  # joined lines have almost the sum of the lines' tokens
         draft = _smaller(draft)
     return draft
 

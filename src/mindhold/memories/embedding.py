@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 
 PROBE = "memory"
 LOADING = "The embedding model is still loading."
-SendGate = Callable[
-    [], Awaitable[ModelMismatch | None]
-]  # returns why texts may not be sent yet; None if they may
+SendGate = Callable[[], Awaitable[ModelMismatch | None]]  # why texts may not be sent yet; None if they may
 
 
 class VectorSource:
@@ -178,9 +176,7 @@ class VectorSource:
 
 EMBED = "embed"
 EMBEDDER_CURSOR = "embedder"
-ADOPTED = (
-    "embedder.adopted:"  # followed by a service's model: when the user agreed to send the stored memories
-)
+ADOPTED = "embedder.adopted:"  # followed by a service's model: when the user adopted it
 BATCH = 64
 MOST_LOOKED_AT = 65_536
 _ALIVE = Filter(

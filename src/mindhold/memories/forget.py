@@ -106,9 +106,7 @@ async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool =
     receipt = await erase_from_hook_caches(engine, await engine.store.erase(list(doomed)))
     # A summary that was named is not wanted any more; one that was only derived is made anew.
     await queue_recap_rebuild(
-        engine,
-        (memory_erased for memory_erased in doomed.values() if memory_erased.id not in named_ids),
-        besides=set(doomed),
+        engine, (other for other in doomed.values() if other.id not in named_ids), besides=set(doomed)
     )
     return Forgotten(tuple(doomed.values()), receipt)
 

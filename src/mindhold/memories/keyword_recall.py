@@ -36,10 +36,7 @@ from mindhold.ports.store import Capability
 if TYPE_CHECKING:
     from mindhold.memories.recall import RecallInput
 
-SETS, INDEX = (
-    "keyword sets",
-    "keywords",
-)  # where they were found: in the sidecar's sets, or in the store's index
+SETS, INDEX = "keyword sets", "keywords"  # found in the sidecar's sets, or in the store
 
 
 @dataclass(frozen=True, slots=True)

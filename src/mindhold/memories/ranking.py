@@ -19,12 +19,7 @@ from mindhold.model.ranking import FLOOR, apply_boost, boost, composite, fuse, u
 from mindhold.text.timeframe import Timeframe
 
 DAY = 86_400.0
-L1, L2, L3, LISTED = (
-    "L1",
-    "L2",
-    "L3",
-    "filter",
-)  # every keyword, words, vectors; or a listing without comparison
+L1, L2, L3, LISTED = "L1", "L2", "L3", "filter"  # every keyword, words, vectors; not compared
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORD = re.compile(r"\w[\w'’./+#-]*")
 

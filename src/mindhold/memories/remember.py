@@ -293,9 +293,7 @@ class _Resolver:
         metadata = checked_caller_metadata(item.metadata)
         conversation = item.conversation or self._context.conversation
         if item.session_only:
-            conversation = (
-                conversation or f"{ALONE}{engine.new_id()}"
-            )  # a conversation that nobody ends: it expires after a day
+            conversation = conversation or f"{ALONE}{engine.new_id()}"  # it expires after a day
             metadata = {**metadata, SESSION_ONLY: clean_conversation_name(engine, conversation)}
         changes: dict[str, Any] = {}
         if conversation != item.conversation:

@@ -199,11 +199,7 @@ async def export_readable(
 
 def named_by_time(engine: Engine, folder: Path, ending: str, *, scope: str | None) -> Path:
     """Return an unused path such as `full_export_2026-11-16-103000.json`, with the scope's name if there is one."""
-    prefix = (
-        "full"
-        if scope is None
-        else "".join(character if character.isalnum() else "-" for character in scope)[:40]
-    )
+    prefix = "full" if scope is None else "".join(char if char.isalnum() else "-" for char in scope)[:40]
     stem = f"{prefix}_export_{engine.clock():%Y-%m-%d-%H%M%S}"
     path, number = folder / f"{stem}{ending}", 1
     while path.exists():

@@ -30,14 +30,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_METADATA = 1_000
-PLACES = (
-    "dialect",
-    "source",
-    "conversation",
-    "position",
-    "file",
-    "line",
-)  # fields of provenance, shown if known
+PLACES = ("dialect", "source", "conversation", "position", "file", "line")  # of provenance, if known
 
 
 class View(Output):

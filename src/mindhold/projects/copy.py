@@ -235,9 +235,7 @@ class ProjectCopy:
         self._where = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
         self._there: set[str] | None = None  # ids in the target
         self._same: dict[str, _Copy] = {}
-        self._linked: dict[
-            str, tuple[bytes, int]
-        ] = {}  # by origin: fingerprint and number of links that are equal
+        self._linked: dict[str, tuple[bytes, int]] = {}  # by origin: fingerprint and number
 
     async def round(self, step: str, *, last: bool = False) -> CopyRound:
         """Copy what differs. The last round also reads back what it copied.
@@ -363,10 +361,8 @@ class ProjectCopy:
         if strange:
             await self._target.erase(strange, references=False)
         puts = await asyncio.to_thread(self._puts, stale, vectors)
-        existing_ids = there.keys() - set(strange)
-        revisions = [
-            Revise(put.memory) for put in puts if put.memory.id in existing_ids
-        ]  # a Put doesn't change the uses
+        existing = there.keys() - set(strange)
+        revisions = [Revise(put.memory) for put in puts if put.memory.id in existing]  # a Put keeps the uses
         version_changes = [Keep(version) for memory in stale for version in ours.get(memory.id, ())]
         try:
             await self._apply([*puts, *revisions, *version_changes], stale)

@@ -199,12 +199,8 @@ async def _drop_copy(
     total = await store.count(everything)
     dropped = spared = 0
     async for batch in store.scan(everything):
-        live_memories = await live.get_many([memory.id for memory in batch], viewer=EVERYONE)
-        doubles = [
-            memory_copy.id
-            for memory_copy in batch
-            if memory_copy.id in live_memories and live_memories[memory_copy.id].scope == name
-        ]
+        present = await live.get_many([memory.id for memory in batch], viewer=EVERYONE)
+        doubles = [each.id for each in batch if each.id in present and present[each.id].scope == name]
         spared += len(batch) - len(doubles)
         await hold.check_copy(mode)
         if doubles:

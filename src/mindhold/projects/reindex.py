@@ -197,9 +197,7 @@ class _Turn:
             stored = await self._embed(to_embed) if to_embed else 0
             if self._engine.vector_source.asked_within(LATELY):
                 await asyncio.sleep(time.monotonic() - begun)
-            if (
-                to_embed and not stored and not self._walks
-            ):  # all of them changed meanwhile, or the store takes none
+            if to_embed and not stored and not self._walks:  # they changed, or the store takes none
                 return ReindexTurn(embedded, finished=True)
             embedded += stored
             await self._note(batch, len(to_embed))

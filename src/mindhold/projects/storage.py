@@ -83,9 +83,7 @@ async def stores_without_vectors(engine: Engine, modes: Iterable[str]) -> dict[s
     """Return the stores that keep no vectors, each with the reason and the remedy; without those that can't be asked."""
     reasons: dict[str, str] = {}
     for mode in dict.fromkeys(modes):
-        with suppress(
-            Refused, StoreError, SettingsError
-        ):  # a caller who is bound to scopes only gets the home store
+        with suppress(Refused, StoreError, SettingsError):  # bound callers only get the home store
             store = (
                 engine.store
                 if mode == engine.store_registry.home
@@ -108,9 +106,7 @@ async def _storage(engine: Engine, mode: str, places: Placements) -> StoreState:
     projects = tuple(sorted(name for name, place in places.items() if place.mode == mode))
     copies = sum(mode in place.copies for place in places.values())
     if mode == engine.store_registry.home:
-        return StoreState(
-            mode, OK, projects=projects, copies=copies
-        )  # it answers: the registry was read there
+        return StoreState(mode, OK, projects=projects, copies=copies)  # it has answered
     asking = asyncio.create_task(_asked(engine, mode, projects))
     asking.add_done_callback(lambda task: task.cancelled() or task.exception())
     try:

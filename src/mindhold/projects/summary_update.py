@@ -99,9 +99,7 @@ async def update_summary(
     def worked_in(now: Summary) -> Summary:
         nonlocal made_by
         knowledge, made_by = proposed, "model"
-        if (
-            knowledge is None or now.etag != before.etag
-        ):  # outdated if somebody else wrote before the model answered
+        if knowledge is None or now.etag != before.etag:  # outdated if another writer was first
             knowledge, made_by = merge_knowledge(merge_knowledge(now.knowledge, entries), additions), "rules"
         return replace(
             now,
