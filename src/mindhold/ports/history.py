@@ -125,10 +125,12 @@ class HistoryIndex(Protocol):
         uuids: bytes = b"",
         leaves: Iterable[tuple[str, str]] = (),
     ) -> IndexedConversation:
-        """Note the conversation as it is now (by its file; with its row) and add passages, in one transaction. `anew`: what
-        was there of it goes first. A head takes the place of the head before, and a passage that begins as the last one
-        did takes that one's: the conversation went on. `uuids` are eight bytes for each entry;
-        `leaves` are summaries that were met, with the uuid of the entry that each is about."""
+        """Insert or update a conversation and add its passages, in one transaction. Returns it with its row.
+
+        The file identifies the conversation. `anew` first removes what the index has of it. A head passage replaces the earlier
+        head, and a passage that begins where the last one began replaces that one, because the conversation went on. `uuids`
+        has eight bytes for each entry; `leaves` are summaries, each with the uuid of the entry that it is about.
+        """
 
     def put_many(
         self,

@@ -119,7 +119,7 @@ async def first_answer(rungs: Sequence[ModelLevel], ask: Callable[[ModelLevel], 
 def _together(failures: dict[str, ModelError]) -> ModelError:
     """One error for all failures: the first one if all have the same message."""
     first, *others = failures.values()
-    if all(one.message == first.message for one in others):
+    if all(failure.message == first.message for failure in others):
         return first
     reasons = " ".join(f"{name}: {error.message}" for name, error in failures.items())
     advice = next((error.advice for error in failures.values() if error.advice), "")
