@@ -1,4 +1,4 @@
-"""A store as a backend: snapshots, replacement by a restore, the registry of backends. Contract: mindhold.testing.store_contract."""
+"""Stores as backends: snapshots, replacement by a restore, and the registry of stores. Contract: mindhold.testing.store_contract."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mindhold.model.query import Vector
 from mindhold.model.scope import Scope
 from mindhold.ports.store import Store
 
-CopyProgress = Callable[[int, int | None], None]  # so much is done, of so much
+CopyProgress = Callable[[int, int | None], None]  # amount done, total amount (None: unknown)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A memory and its vector, which is of the model that the memory names."""
+    """A memory with its vector, which is of the model that the memory names."""
 
     memory: Memory
     vector: Vector | None = None
@@ -30,7 +30,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRemoval:
-    """What was given of this memory, or of this scope, is no more: it went, or is given again."""
+    """A memory or scope that the snapshot gave earlier and that was removed since, or follows again in its new form."""
 
     memory_id: str = ""
     scope: str = ""
@@ -38,7 +38,7 @@ class SnapshotRemoval:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A small named value."""
+    """A named value of the store."""
 
     name: str
     value: str
@@ -49,7 +49,7 @@ SnapshotItem = Scope | Record | SnapshotRemoval | Version | Link | Job | Entry |
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """How much there is of everything. `content` is a sum over all ids with their content hashes, in any order."""
+    """Counts of everything in a store. `content` is an order-independent sum over all ids with their content hashes."""
 
     memories: int = 0
     vectors: int = 0
@@ -63,36 +63,36 @@ class Totals:
 
 
 class Snapshots(Protocol):
-    """Everything, of all agents and every status."""
+    """Complete copies of a store: all agents, every status."""
 
     @property
     def raw_form(self) -> str:
-        """What the copies that copy_raw() makes are called; empty where the store makes none."""
+        """The name of the format that copy_raw() writes; empty if the store can't make raw copies."""
 
     async def copy_raw(self, path: Path, *, told: CopyProgress) -> None:
-        """All of it as the store itself keeps it, as it is at one moment, whoever writes meanwhile, into a new file.
+        """Copy the whole store in its own format into a new file, consistent at one moment even while others write.
 
         Raises StoreFull, StoreDamaged.
         """
 
     def snapshot(self) -> AsyncIterator[list[SnapshotItem]]:
-        """All of it as it is at one moment, whoever writes meanwhile, in bounded memory.
+        """Yield the whole store in batches, consistent at one moment even while others write, in bounded memory.
 
-        First scopes, then records, then versions, links, jobs, entries and cursors. Records may be followed by some that
-        are Gone, by what is there in their place, scopes first, and by scopes that are Gone.
+        The order is scopes, records, versions, links, jobs, entries, cursors. After the records there may be SnapshotRemovals of
+        records, then their replacements (scopes first), then SnapshotRemovals of scopes.
         """
 
     async def totals(self) -> Totals:
-        """Of what is there now."""
+        """Count what the store holds now."""
 
 
 class Backend(Store, Snapshots, Protocol):
-    """A store that projects live in."""
+    """A store that holds projects and can be copied as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacedStore:
-    """What a swap has put aside. `name` is what drop_old() takes."""
+    """A store that swap() replaced and kept. `name` is the argument of drop_old()."""
 
     name: str
     location: str
@@ -101,50 +101,53 @@ class ReplacedStore:
 
 
 class BackendSite(Protocol):
-    """Where a store stands. Nothing of it need be open, or even sound."""
+    """The location of a store, which need be neither open nor intact."""
 
     @property
     def raw_form(self) -> str:
-        """What the copies are called that can be put there as they are; empty where none can."""
+        """The name of the raw copy format that prepare() accepts; empty if it accepts none."""
 
     async def prepare(self, stamp: str, raw: Path | None = None) -> None:
-        """Make a place beside the store, empty or a raw copy's. Raises StoreFull, StoreReadOnly, StoreError where it is."""
+        """Make a second location next to the store: empty, or with the contents of a raw copy.
+
+        Raises StoreFull, StoreReadOnly, or StoreError if the location exists.
+        """
 
     def beside(self, stamp: str) -> AbstractAsyncContextManager[Backend]:
-        """What is in the prepared place, open as a store: migrated as ever. Raises the errors of Store.open()."""
+        """Open the store in the prepared location, migrating its schema as usual. Raises the errors of Store.open()."""
 
     async def swap(self, stamp: str, *, now: datetime) -> ReplacedStore | None:
-        """Put the prepared place's store into the present one's place, which is put aside; None where there was none.
+        """Replace the present store by the prepared one. Returns the replaced store, which is kept; None if there was none.
 
-        Whatever happens, one of the two is there, whole. Raises StoreBusy while another process uses the present one, and
-        StoreReadOnly; then everything is as it was before.
+        At every moment one of the two is there, complete. Raises StoreBusy while another process uses the present store, and
+        StoreReadOnly; in both cases nothing has changed.
         """
 
     async def discard(self, stamp: str) -> None:
-        """Remove a prepared place that isn't wanted; harmless where there is none."""
+        """Remove a prepared location; does nothing if there is none."""
 
     async def olds(self) -> list[ReplacedStore]:
-        """What swaps have put aside, the newest first."""
+        """The stores that swaps have replaced and kept, newest first."""
 
     async def drop_old(self, name: str) -> None:
-        """Raises NotFound."""
+        """Delete a replaced store. Raises NotFound."""
 
 
 class BackendSites(Protocol):
-    """Where stores stand, and where one can be made for a while."""
+    """The locations of the configured stores, and of temporary ones."""
 
     def site(self, mode: str) -> BackendSite:
-        """Of the store of that mode. Raises SettingsError when it isn't configured."""
+        """The location of the store of that mode. Raises SettingsError if it isn't configured."""
 
     def opened(self, form: str, path: Path) -> AbstractAsyncContextManager[Backend]:
-        """A raw copy of that form, open as a store. Raises Refused for a form that nobody knows, and as Store.open()."""
+        """Open a raw copy of that format as a store. Raises Refused for an unknown format, and the errors of Store.open()."""
 
     def scratch(self, path: Path) -> AbstractAsyncContextManager[Backend]:
-        """An empty store in a new file, for as long as it is wanted."""
+        """Open an empty store in a new file, for temporary use."""
 
 
 class NoBackendSites:
-    """Where nothing can be made. Keeps the Grounds contract."""
+    """BackendSites for installations that can't create stores: every method refuses."""
 
     def site(self, mode: str) -> BackendSite:
         raise _nowhere()
@@ -160,13 +163,13 @@ def _nowhere() -> Refused:
     return Refused("There is no place for another store here.", advice="Ask the owner.")
 
 
-LEASE = timedelta(seconds=10)  # how long a hold lasts that isn't renewed
-SKEW = 2 * LEASE  # by how much clocks may differ
+LEASE = timedelta(seconds=10)  # how long a mover's hold lasts without renewal
+SKEW = 2 * LEASE  # the largest difference between two machines' clocks
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A project on its way. Who moves it holds it until then; `frozen` means that writers wait."""
+    """A move of a project to another store. The mover `by` holds it `until` then; while `frozen`, writers wait."""
 
     to: str
     by: str
@@ -175,14 +178,14 @@ class Move:
 
 
 class MoverWatch:
-    """Tells whether a mover is gone. Clocks of two machines differ: that it doesn't renew its hold is seen by looking."""
+    """Detects movers that have died. It watches whether a hold is renewed, because clocks of two machines differ."""
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._seen: dict[str, tuple[Move, float]] = {}
 
     def gone(self, move: Move, *, now: datetime) -> bool:
-        """Whether it ended long ago, or stood still for a lease's time since this was first asked."""
+        """Whether the hold expired long ago, or wasn't renewed for a whole lease since the first call about it."""
         if move.until + SKEW <= now:
             return True
         looked = self._seconds()
@@ -195,44 +198,44 @@ class MoverWatch:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a project lives. `copies` are where else its records are, hidden: half copied, or left behind.
+    """The store that a project lives in. `copies` are other stores with hidden, incomplete or outdated records of it.
 
-    `moves` counts, so that one who looks twice can tell that it went and came back.
+    `moves` counts the moves, so that a reader can tell that the project moved away and came back in between.
     """
 
     mode: str
     moves: int = 0
     copies: tuple[str, ...] = ()
     move: Move | None = None
-    renaming: str | None = None  # begun, and finished by whoever finds it
+    renaming: str | None = None  # the new name of an unfinished rename; any process completes it
 
     def modes(self) -> tuple[str, ...]:
-        """Every store that has something of it, the one that it lives in first."""
+        """Every store that has records of the project, the one that it lives in first."""
         return tuple(dict.fromkeys((self.mode, *self.copies)))
 
 
-Placements = Mapping[str, Placement]  # by the scope's name; what isn't named lives at home
+Placements = Mapping[str, Placement]  # by scope name; a scope without an entry lives in the home store
 
 
 class StoreRegistry(Protocol):
-    """The stores by mode. The registry is in the home store, where all processes see the same."""
+    """The stores by mode, and which project lives in which. Kept in the home store, so that all processes see the same."""
 
     @property
     def home(self) -> str:
-        """The mode of the store that has everything that no other has: scopes, jobs, cursors, entries."""
+        """The mode of the store that has the scopes, jobs, cursors and entries, and every project that has no other store."""
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """Those that the settings allow, home first."""
+        """The modes that the settings allow, home first."""
 
     async def house(self, mode: str) -> Backend:
-        """Open. Raises SettingsError when it isn't configured, and the errors of Store.open()."""
+        """The store of that mode, open. Raises SettingsError if it isn't configured, and the errors of Store.open()."""
 
     async def places(self, *, fresh: bool = False) -> Placements:
-        """The registry; unless `fresh`, as it was a second ago at most."""
+        """The placements of all projects; they may be up to a second old unless `fresh`."""
 
     async def settle(self, change: Callable[[Placements], Placements]) -> Placements:
-        """Change the registry in one step, whoever else does; `change` may be asked again. Returns it as it is then."""
+        """Change the placements atomically and return the result. `change` may be called again if another process interferes."""
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close all stores. Idempotent."""

@@ -1,4 +1,4 @@
-"""What may run beside a store to make it faster: keyword sets, cache, activity, job wake-ups. Nothing depends on it."""
+"""The optional sidecar of a store, which makes it faster: keyword sets, cache, activity, job wake-ups. Nothing depends on it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mindhold.model.query import Filter
 
 @dataclass(frozen=True, slots=True)
 class SidecarFacts:
-    """What `status`, `doctor` and /health tell about it."""
+    """The state of the sidecar, as `status`, `doctor` and /health show it."""
 
     kind: str = "none"
-    state: str = "none"  # ok, away, denied; none where there is none
+    state: str = "none"  # ok, away or denied; none if there is no sidecar
     location: str = ""
-    keywords: str = "none"  # whole, building, unbuilt, away, off
-    detail: str = ""  # why it is not as it should be
+    keywords: str = "none"  # whole, building, unbuilt, away or off
+    detail: str = ""  # why the state is not ok
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveConversation:
-    """A conversation that something was done in lately, and how often what was."""
+    """A recently active conversation, with counts of each kind of activity."""
 
     agent: str
     conversation: str
@@ -33,47 +33,47 @@ class ActiveConversation:
 
 
 class KeywordSets(Protocol):
-    """Which records have which keywords."""
+    """An index from keywords to records."""
 
     async def having(self, forms: Sequence[str], where: Filter) -> list[str] | None:
-        """Ids of the records that have all of these keywords (as `keyword_form` has them), the newest first.
+        """Ids of the records that have all of these keywords (in the form of `keyword_form`), newest first.
 
-        Of the filter only scopes and viewer are looked at: the caller asks the store for the rest, and whether each has
-        those keywords still. None when it can't be said, because the sets aren't whole, or too many match: then the
-        store is asked instead. No write that was acknowledged before the call is missed, by whichever process of this home
-        it was made; of what lives in another store than home they are not to be asked.
+        Applies only the scopes and the viewer of the filter. The caller checks the rest in the store, also whether each record
+        still has the keywords. Returns None if the sets are incomplete or too many records match; then the caller searches the
+        store instead. Sees every write that was acknowledged before the call, by any process of this home. Knows only records of
+        the home store.
         """
 
 
 class Cache(Protocol):
-    """Values that can be made again."""
+    """A cache of values that can be computed again."""
 
     async def get(self, key: str) -> bytes | None:
-        """The value; None when it is not there, or can't be had at once."""
+        """The value; None if it is missing or can't be read at once."""
 
     async def put(self, key: str, value: bytes) -> None:
-        """Keep it for a while; what can't be kept is not."""
+        """Store the value for a while. Does nothing if that isn't possible."""
 
 
 class Activity(Protocol):
-    """What is done in each conversation, by whichever server; forgotten some time after the last of it."""
+    """Activity in each conversation on all servers; forgotten some time after the last one."""
 
     def note(self, conversation: str, *, agent: str, counts: Mapping[str, int]) -> None:
-        """Count; nobody waits for it."""
+        """Add to the counts in the background; returns at once."""
 
     async def recent(self, *, viewer: str) -> list[ActiveConversation]:
-        """Those of the agents whom the viewer sees, the latest first, at most 100."""
+        """Conversations of the agents that the viewer may see, most recent first, at most 100."""
 
 
 class JobSignal(Protocol):
-    """Rings when a job is queued, in whichever server."""
+    """A signal to all servers that a job was queued."""
 
     async def wait(self, seconds: float) -> bool:
-        """Until it rings, at most so long. Whether it rang."""
+        """Wait for the signal, at most `seconds`. Returns whether it came."""
 
 
 class Sidecar(Protocol):
-    """All of it."""
+    """Everything that the sidecar offers."""
 
     @property
     def keywords(self) -> KeywordSets: ...
@@ -88,11 +88,11 @@ class Sidecar(Protocol):
     def bell(self) -> JobSignal: ...
 
     async def facts(self) -> SidecarFacts:
-        """Cheap; never raises."""
+        """The present state. Cheap; never raises."""
 
 
 class NoSidecar:
-    """For a store that nothing stands beside."""
+    """The sidecar of a store that has none."""
 
     @property
     def keywords(self) -> KeywordSets:
@@ -120,10 +120,10 @@ class NoSidecar:
         return None
 
     async def put(self, key: str, value: bytes) -> None:
-        """Nowhere."""
+        """Does nothing."""
 
     def note(self, conversation: str, *, agent: str, counts: Mapping[str, int]) -> None:
-        """By nobody."""
+        """Does nothing."""
 
     async def recent(self, *, viewer: str) -> list[ActiveConversation]:
         return []

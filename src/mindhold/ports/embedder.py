@@ -1,4 +1,4 @@
-"""What turns text into vectors: embedders, paid embedding services, and the registry of local models."""
+"""Models that turn text into vectors: embedders, paid embedding services, and the registry of local models."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ Matrix = npt.NDArray[np.float32]
 
 
 class Embedder(Protocol):
-    """Texts in, unit vectors out. Contract: mindhold.testing.models.
+    """Turns texts into unit vectors. Contract: mindhold.testing.models.
 
-    A local one raises ModelMissing and ModelBroken; a service ModelAway, ModelDenied and ModelMismatch too.
+    A local model raises ModelMissing and ModelBroken; a service also raises ModelAway, ModelDenied and ModelMismatch.
     """
 
     @property
     def name(self) -> str:
-        """Which model, and in which form; vectors of two names are never compared."""
+        """The model and its precision. Vectors of different names are never compared."""
 
     @property
     def dimensions(self) -> int:
-        """Length of every vector. May load the model; raises ModelError."""
+        """The length of every vector. May load the model; raises ModelError."""
 
     @property
     def unrelated(self) -> Cosines:
-        """How alike two unrelated texts look to this model. May load it; raises ModelError.
+        """The similarity of unrelated texts under this model. May load the model; raises ModelError.
 
-        Known for sure once a text was embedded.
+        It is exact only after the first text was embedded.
         """
 
     def load(self) -> None:
-        """Make ready what the first text would, without asking a network; blocks. Raises ModelError."""
+        """Load the model ahead of the first text, without network access. Blocks. Raises ModelError."""
 
     async def close(self) -> None:
-        """Let go of threads and connections; idempotent."""
+        """Release threads and connections. Idempotent."""
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
-        """One unit row a text, in order. Long texts count whole, not only their beginning.
+        """One unit vector per text, in order. Covers the whole of a long text, not only its beginning.
 
         Raises ModelError.
         """
 
     async def embed_query(self, text: str) -> Matrix:
-        """One row, for a question. Raises ModelError."""
+        """The unit vector of a search query, as a matrix of one row. Raises ModelError."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceTerms:
-    """On which terms texts are sent to a service. `price` is in dollars a million tokens; None is unknown."""
+    """The terms of sending texts to a service. `price` is in dollars per million tokens; None is unknown."""
 
     price: float | None = None
     daily_tokens: int = 0  # 0: no cap
-    redact: bool = True  # whether questions lose secrets and personal data before they are sent
+    redact: bool = True  # whether to remove secrets and personal data from queries before sending
 
     def dollars(self, tokens: int) -> float | None:
-        """What so many tokens cost."""
+        """The price of that many tokens; None if unknown."""
         return None if self.price is None else tokens * self.price / 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceModelTraits:
-    """What the first call showed of a service's model."""
+    """Properties of a service's model, measured at the first call."""
 
     dimensions: int
     unrelated: Cosines
@@ -74,7 +74,7 @@ class ServiceModelTraits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Requests that were made for one batch of texts, and the tokens that the service counted."""
+    """The number of requests for one batch of texts, and the tokens that the service counted."""
 
     calls: int = 0
     failed: int = 0
@@ -82,27 +82,27 @@ class Usage:
 
 
 class ServiceLedger(Protocol):
-    """Where one service's model is written down. Forgetful rather than failing: no method raises StoreError."""
+    """The record of one service's model and its token use. Loses data rather than fails: no method raises StoreError."""
 
     async def traits(self) -> ServiceModelTraits | None:
-        """What was measured once; None when it never was."""
+        """The measured properties of the model; None before the first measurement."""
 
     async def keep_traits(self, traits: ServiceModelTraits) -> None:
-        """Remember them for every process."""
+        """Store the properties for all processes."""
 
     async def reserve(self, tokens: int) -> None:
-        """Before a call. Raises ModelAway when the day's tokens don't suffice, or can't be counted."""
+        """Reserve tokens before a call. Raises ModelAway if the daily limit doesn't allow them, or use can't be counted."""
 
     async def settle(self, used: Usage, *, reserved: int) -> None:
-        """After it, whatever became of it."""
+        """Replace the reservation by the actual use after a call, successful or not."""
 
 
-Progress = Callable[[str, int, int | None], None]  # what is being done, how much of it, of how much
+Progress = Callable[[str, int, int | None], None]  # current step, amount done, total amount (None: unknown)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """A model that can be pulled, or was."""
+    """A model that is installed or can be pulled."""
 
     name: str
     dimensions: int
@@ -114,26 +114,26 @@ class ModelCard:
 
 
 class ModelRegistry(Protocol):
-    """Where models are kept. Methods block: call them from a thread."""
+    """The models on this machine. Methods block: call them from a thread."""
 
     def catalogue(self) -> Sequence[ModelCard]:
-        """The models known by name, the best first; installed ones say so."""
+        """The models that can be pulled by name, best first, with a mark on installed ones."""
 
     def installed(self) -> Sequence[ModelCard]:
-        """What is here, the best first; also what was pulled from a folder or a hub."""
+        """The installed models, best first, also those pulled from a folder or a hub."""
 
     def classifiers(self) -> Sequence[ModelCard]:
-        """Models that tell contradictions: what is here, then what can be had by name. They have no dimensions."""
+        """Models that detect contradictions: installed ones, then those that can be pulled by name. They have no dimensions."""
 
     def pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
-        """Fetch and prepare one; done already if it is here, unless forced.
+        """Download and prepare a model. Does nothing if it is installed, unless `force`.
 
-        An empty name is the default model, or the next best if that can't be had; `nli` the default classifier. Raises
-        ModelPullFailed.
+        An empty name means the default model, or the next best if that isn't available; `nli` means the default classifier.
+        Raises ModelPullFailed.
         """
 
     def remove(self, name: str) -> None:
-        """Raises ModelMissing."""
+        """Delete an installed model. Raises ModelMissing."""
 
     def verify(self, name: str) -> list[str]:
-        """What is wrong with its files; nothing when they are whole."""
+        """The faults of its files; empty if they are intact."""

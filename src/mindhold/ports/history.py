@@ -1,4 +1,4 @@
-"""The index of past conversations and the archive of their transcripts, on this machine whatever the store is."""
+"""The index of past conversations and the archive of their transcripts. Both are on this machine, whatever the store is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mindhold.ports.transcripts import Role, TranscriptCursor
 
 
 class IndexedStep(NamedTuple):
-    """A step of a conversation as it is kept: without secrets, and of a tool's output only a short digest."""
+    """A step of a conversation as the index stores it: without secrets, and with a short digest of a tool's output."""
 
     role: Role
     line: int
@@ -25,9 +25,9 @@ class IndexedStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of a conversation that is found as one, in order. `lexemes` are those of its text, by spaces.
+    """A stretch of a conversation, the unit of search. `lexemes` are the words of its text, separated by spaces.
 
-    The one whose `head` is true tells of the whole: its title, its summary, the notes beside it.
+    The passage with `head` describes the whole conversation: its title, its summary, the notes next to it.
     """
 
     utterances: tuple[IndexedStep, ...]
@@ -37,7 +37,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class ConversationLabel:
-    """What a conversation is called or summed up as, and by whom: custom, ai, summary, note, made, model, rlm."""
+    """A title or summary of a conversation, and its origin: custom, ai, summary, note, made, model or rlm."""
 
     text: str = ""
     by: str = ""
@@ -45,44 +45,44 @@ class ConversationLabel:
 
 @dataclass(frozen=True, slots=True)
 class IndexedConversation:
-    """One file's conversation, as the index knows it. A sub-agent's is `part_of` the session that it worked for."""
+    """The conversation of one file. `part_of` is set for a sub-agent's conversation: the session that it worked for."""
 
     session_id: str
     source: str  # claude, codex, gemini, cursor
-    file: Path  # where it lay when it was last seen
-    size: int = 0  # of the file, when it was last read
-    modified: int = 0  # in nanoseconds, as the disk said then
-    note_modified: int = 0  # of the notes beside it; 0: none
+    file: Path  # the path where it was last seen
+    size: int = 0  # size of the file when it was last read
+    modified: int = 0  # modification time in nanoseconds when it was last read
+    note_modified: int = 0  # modification time of the notes next to it; 0: no notes
     cursor: TranscriptCursor = field(default_factory=TranscriptCursor)
-    row: int = 0  # the index's own number
-    folder: str = ""  # what the program calls the project
-    project: str = ""  # the folder that was worked in
+    row: int = 0  # the row number in the index
+    folder: str = ""  # the program's name for the project
+    project: str = ""  # the working folder
     part_of: str = ""
     title: ConversationLabel = ConversationLabel()
     summary: ConversationLabel = ConversationLabel()
     model: str = ""
     started: datetime | None = None
     ended: datetime | None = None
-    prompts: int = 0  # how often somebody asked for something
-    bad_lines: tuple[int, ...] = ()  # the first ones that can't be read
-    skipping: bool = False  # the last turn is marked to be left out, and what follows it belongs to it
-    silent: bool = (
-        False  # left out as a whole: excluded, or our own calls; kept in mind so that it isn't read again
+    prompts: int = 0  # number of user prompts
+    bad_lines: tuple[int, ...] = ()  # the first unreadable lines
+    skipping: bool = (
+        False  # the last turn is marked as excluded, and further steps of that turn are excluded too
     )
-    gone: bool = False  # the file isn't there any more; the archive has it
+    silent: bool = False  # excluded as a whole (by a rule, or made by our own calls); recorded so that it isn't read again
+    gone: bool = False  # the file was deleted; the archive has a copy
     archived: int = (
-        0  # bytes of it that the archive had last; below 0: the file's, when there was no room for it
+        0  # bytes that the archive last had of it; negative: size of the file when there was no room for it
     )
-    rules: str = ""  # by which ones it was read: what was said by others is read anew
+    rules: str = ""  # version of the rules it was read by; a conversation read by other rules is read again
 
     @property
     def belongs_to(self) -> str:
-        """The session that a person would name."""
+        """The session that a user would name."""
         return self.part_of or self.session_id
 
 
 class PassageMatch(NamedTuple):
-    """A passage that answers: its row, its conversation's, and how well."""
+    """A passage that matches a search: its row, its conversation's row, and the score."""
 
     passage: int
     conversation: int
@@ -91,26 +91,28 @@ class PassageMatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HistoryTotals:
-    """How much there is."""
+    """Counts of what is indexed."""
 
     conversations: int = 0
     passages: int = 0
     embedded: int = 0
-    bytes_indexed: int = 0  # of transcripts
+    bytes_indexed: int = 0  # bytes of transcripts
     bytes_on_disk: int = 0
 
 
 class HistoryIndex(Protocol):
-    """All methods block: call them from a thread, from as many as you like. Several processes may have it open; one at a
-    time should write, which `mindhold.history.index_guard` sees to. A damaged file is made anew, empty.
+    """The index of past conversations.
 
-    Raises StoreError and its kind.
+    All methods block: call them from threads, any number at once. Several processes may have the index open, but only one
+    should write at a time, which `mindhold.history.index_guard` ensures. A damaged file is replaced by an empty one.
+
+    Methods raise StoreError and its subclasses.
     """
 
-    withheld: bool  # there may be one, and the caller isn't shown it
+    withheld: bool  # true if the caller isn't allowed to see whether there is an index
 
     def conversations(self) -> list[IndexedConversation]:
-        """All of them, silent and gone ones too, those ended last first. Cheap: a thousand in a few milliseconds."""
+        """All conversations, also excluded and deleted ones, most recently ended first. Cheap: a thousand take a few milliseconds."""
 
     def conversation(self, row: int) -> IndexedConversation | None: ...
 
@@ -123,10 +125,12 @@ class HistoryIndex(Protocol):
         uuids: bytes = b"",
         leaves: Iterable[tuple[str, str]] = (),
     ) -> IndexedConversation:
-        """Note the conversation as it is now (by its file; with its row) and add passages, in one transaction. `anew`: what
-        was there of it goes first. A head takes the place of the head before, and a passage that begins as the last one
-        did takes that one's: the conversation went on. `uuids` are eight bytes for each entry;
-        `leaves` are summaries that were met, with the uuid of the entry that each is about."""
+        """Insert or update a conversation and add its passages, in one transaction. Returns it with its row.
+
+        The file identifies the conversation. `anew` first removes what the index has of it. A head passage replaces the earlier
+        head, and a passage that begins where the last one began replaces that one, because the conversation went on. `uuids`
+        has eight bytes for each entry; `leaves` are summaries, each with the uuid of the entry that it is about.
+        """
 
     def put_many(
         self,
@@ -134,61 +138,65 @@ class HistoryIndex(Protocol):
             tuple[IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]
         ],
     ) -> list[IndexedConversation]:
-        """The same for several at once: conversation, passages, uuids, leaves, anew."""
+        """put() for several conversations at once: conversation, passages, uuids, leaves, anew."""
 
     def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
-        """Those conversations with all that is there of them, so that nothing of it stays in the file; how many passages.
-        That rewrites the file. Where nobody asked for it, not `at_once`: they aren't found any more, and tidy() does the rest."""
+        """Remove conversations and everything that belongs to them. Returns the number of removed passages.
+
+        With `at_once` the file is rewritten, so that no trace stays in it. Otherwise they are only hidden from search, and
+        tidy() rewrites the file later.
+        """
 
     def tidy(self) -> None:
-        """Rewrite the file if something of what was removed may still be in it."""
+        """Rewrite the file if it may still contain removed text."""
 
     def sharing(self, rows: Collection[int]) -> dict[int, int]:
-        """How many of their entries each other conversation (row) has as well: it was resumed or forked from them, or they
-        from it. Those without are absent."""
+        """For each other conversation (by row), the number of entries that it shares with these: one was resumed or forked
+        from the other. Conversations that share none are absent.
+        """
 
     def leaf_summaries(self) -> dict[int, str]:
-        """For each conversation (row) that has the entry which a summary is about: the latest such summary."""
+        """The latest summary of each conversation (by row) that contains the entry which the summary is about."""
 
     def search(
         self, lexemes: Sequence[str], *, among: Collection[int] | None = None, limit: int = 200
     ) -> list[PassageMatch]:
-        """Passages that have some of them, by BM25, best first; only of those conversations (rows) where given."""
+        """Passages that contain some of the lexemes, by BM25, best first; `among` limits it to these conversations (rows)."""
 
     def frequencies(self, lexemes: Sequence[str]) -> dict[str, int]:
-        """How many passages have each."""
+        """The number of passages that contain each lexeme."""
 
     def nearest(
         self, vector: Vector, *, model: str, among: Collection[int] | None = None, limit: int = 100
     ) -> list[PassageMatch]:
-        """By cosine, best first, among those that the model has seen."""
+        """Passages by cosine similarity, best first, among those that have a vector of the model."""
 
     def passages(self, rows: Collection[int]) -> dict[int, Passage]:
-        """By their rows. What is gone is absent."""
+        """Passages by row. Missing ones are absent."""
 
     def passages_of(self, conversation: int) -> list[tuple[int, Passage]]:
-        """All of a conversation's, in order, with their rows."""
+        """All passages of a conversation in order, with their rows."""
 
     def passages_from(self, passage: int, *, most: int) -> list[Passage]:
-        """That passage and those behind it in its conversation, in order, at most so many; heads are none."""
+        """That passage and the following ones of its conversation, in order, at most `most`, without heads."""
 
     def last_passage(self, conversation: int) -> Passage | None:
-        """What a conversation ended with so far; a head is none."""
+        """The last passage of a conversation, without heads."""
 
     def unembedded(self, model: str, *, limit: int) -> dict[int, Passage]:
-        """Passages that the model hasn't seen, of the latest conversations first."""
+        """Passages without a vector of the model, those of the latest conversations first."""
 
     def put_vectors(self, vectors: Mapping[int, Vector], *, model: str) -> None:
-        """What isn't there any more is passed over."""
+        """Store vectors by passage row. Rows that no longer exist are skipped."""
 
     def stock(self) -> HistoryTotals: ...
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the index. Idempotent."""
 
 
 class NoHistory:
-    """For callers whom this machine's conversations don't concern, and where none are indexed."""
+    """The index for callers who may not see this machine's conversations, or where none are indexed."""
 
     def __init__(self, *, withheld: bool = True) -> None:
         self.withheld = withheld
@@ -216,7 +224,7 @@ class NoHistory:
             tuple[IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]
         ],
     ) -> list[IndexedConversation]:
-        return [one[0] for one in found]
+        return [item[0] for item in found]
 
     def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
         return 0
@@ -270,7 +278,7 @@ class NoHistory:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSource:
-    """What a copy is of, as it says itself: whose conversation, and where its file lay."""
+    """Where an archived copy comes from, as stored in the copy: its session and the path of its file."""
 
     file: Path
     source: str
@@ -281,50 +289,52 @@ class ArchiveSource:
 
     @property
     def belongs_to(self) -> str:
-        """The session that a person would name."""
+        """The session that a user would name."""
         return self.part_of or self.session_id
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedTranscript:
-    """One conversation's copy: the name that it is kept by, its bytes, those that it takes, and what it is of."""
+    """An archived copy: its name, its original and compressed sizes, and its origin."""
 
     name: str
     size: int
     on_disk: int
-    modified: int  # of the transcript when it was copied, in nanoseconds
+    modified: int  # modification time of the transcript when it was copied, in nanoseconds
     about: ArchiveSource | None = None
 
 
 Fits = Callable[
     [int], bool
-]  # whether so many bytes more may be taken; what is being written may go beyond by a part
+]  # whether there is room for that many more bytes; a copy under way may exceed it slightly
 
 
 class Archive(Protocol):
-    """Copies of transcripts, byte by byte, compressed, for their owner only. Blocks. Raises StoreError's kind."""
+    """Compressed byte-exact copies of transcripts, readable by their owner only. Methods block and raise StoreError and its subclasses."""
 
     def all(self) -> list[ArchivedTranscript]:
-        """What there is, in no order. One whose file was replaced by another is kept by the name with `~` and a number."""
+        """All copies, in no order. The copy of a file that was replaced by another keeps its name with `~` and a number."""
 
     def sizes(self) -> dict[str, int]:
-        """By their names, the bytes that copies take: cheaper than all of what they say."""
+        """The bytes that each copy takes, by name. Cheaper than all()."""
 
     def add(
         self, name: str, file: Path, *, about: ArchiveSource | None = None, fits: Fits | None = None
     ) -> ArchivedTranscript:
-        """Make the copy what the file is by now: what only grows is added to, what is written anew is copied anew. A killed
-        writer leaves nothing half. It ends where something doesn't fit. Raises OSError for a file that is gone."""
+        """Bring the copy up to date with the file: append if the file only grew, copy it again if it was rewritten.
+
+        A killed writer leaves no half-written copy. Stops where `fits` says there is no more room. Raises OSError for a missing file.
+        """
 
     def unpack(self, name: str, target: Path) -> None:
-        """The whole conversation as a file. Raises NotFound."""
+        """Write the whole conversation to a file. Raises NotFound."""
 
     def remove(self, name: str) -> bool:
-        """Whether there was one."""
+        """Delete a copy. Returns whether there was one."""
 
 
 class NoArchive:
-    """Where nothing is kept."""
+    """The archive of an installation that keeps none."""
 
     def all(self) -> list[ArchivedTranscript]:
         return []

@@ -1,4 +1,4 @@
-"""Language models: one model, the configured fallbacks with their prices, an RLM server, and the classifier of contradictions. Never required."""
+"""Language models: a single model, a chain of fallbacks with prices, an RLM server, and the classifier of contradictions. All optional."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from mindhold.model.errors import ModelError
 
 
 class LanguageModel(Protocol):
-    """Answers a prompt. Remembered text is handed over as quoted data, never as instruction."""
+    """Answers a prompt. Memories are passed as quoted data, never as instructions."""
 
     @property
     def name(self) -> str:
-        """What the answer says it was made by."""
+        """The name that answers give as their author."""
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
-        """The answer's text. Raises ModelError when there is none within a bounded wait."""
+        """The text of the answer. Raises ModelError if none comes within a bounded time."""
 
 
 class Meter(Protocol):
-    """Hears of each attempt of one call, for each may cost something."""
+    """Is notified of every attempt of a call, because each may cost money."""
 
     async def sending(self) -> None:
-        """The next is about to be sent. Raises ModelError where it must not be."""
+        """Called before an attempt is sent. Raises ModelError to forbid it."""
 
     async def failed(self, error: ModelError) -> None:
-        """The last one brought no answer; another may follow."""
+        """Called after an attempt without an answer; another may follow."""
 
     async def counted(self, *, sent: int, answered: int) -> None:
-        """How many tokens the last one took, as the service itself says, which may think more than it shows."""
+        """Called with the tokens of the last attempt as the service counted them, including tokens it doesn't show."""
 
 
 @runtime_checkable
 class RetryingModel(LanguageModel, Protocol):
-    """One that may send a call several times."""
+    """A model that may send a call several times."""
 
     async def complete_metered(self, prompt: str, *, system: str, most_tokens: int, meter: Meter) -> str:
-        """As `complete`; the meter hears of every attempt. Raises ModelError."""
+        """Like `complete`, and notifies the meter of every attempt. Raises ModelError."""
 
 
 class OwnModel(LanguageModel, Protocol):
-    """The one that was configured."""
+    """The model that the settings name."""
 
     async def close(self) -> None:
-        """Let go of connections. Idempotent."""
+        """Close connections. Idempotent."""
 
 
 MILLION = 1_000_000
@@ -53,13 +53,13 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ModelPrice:
-    """Dollars a million tokens: of what is sent, and of what is answered."""
+    """The price in dollars per million tokens, of input and of output."""
 
     sent: float = 0.0
     answered: float = 0.0
 
     def dollars(self, tokens_in: int, tokens_out: int) -> float:
-        """What such a call costs."""
+        """The price of a call with that many tokens."""
         return (tokens_in * self.sent + tokens_out * self.answered) / MILLION
 
 
@@ -68,7 +68,7 @@ FREE = ModelPrice()
 
 @dataclass(frozen=True, slots=True)
 class ModelLevel:
-    """One model. `tariff` is None where nobody here knows it; `missing` says what it can't be asked without."""
+    """One model of a fallback chain. `tariff` is None if the price is unknown; `missing` names what the model lacks to be called."""
 
     model: LanguageModel
     tariff: ModelPrice | None = FREE
@@ -76,19 +76,19 @@ class ModelLevel:
 
 
 class FallbackModel:
-    """An OwnModel of several: the next is asked where one fails, is left alone for now, or lacks something."""
+    """An OwnModel made of several: it asks the next one if a model fails, is paused, or lacks something."""
 
     def __init__(self, rungs: Sequence[ModelLevel], *, own: Sequence[OwnModel] = ()) -> None:
         self.rungs = tuple(rungs)
-        self._own = tuple(own)  # that end with the ladder
+        self._own = tuple(own)  # closed together with this model
 
     @property
     def name(self) -> str:
-        """That of the first; who answered is known to whoever asks the rungs one by one."""
+        """The name of the first model. To learn which model answered, ask the levels one by one."""
         return self.rungs[0].model.name
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
-        """Raises ModelError when none answers."""
+        """The first answer of any of the models. Raises ModelError if none answers."""
 
         async def ask(rung: ModelLevel) -> str:
             return await rung.model.complete(prompt, system=system, most_tokens=most_tokens)
@@ -101,12 +101,12 @@ class FallbackModel:
 
 
 def levels_of(model: LanguageModel) -> tuple[ModelLevel, ...]:
-    """Of a ladder all; another model, such as a client's own, stands alone, and whoever offers it pays."""
+    """The levels of a fallback chain. Any other model is a single level that costs us nothing, such as a client's own."""
     return model.rungs if isinstance(model, FallbackModel) else (ModelLevel(model),)
 
 
 async def first_answer(rungs: Sequence[ModelLevel], ask: Callable[[ModelLevel], Awaitable[str]]) -> str:
-    """Of the first that gives one. Raises ModelError, which says of each why not."""
+    """The answer of the first level that gives one. Raises ModelError with the reason of each if none does."""
     failures: dict[str, ModelError] = {}
     for rung in rungs:
         try:
@@ -117,53 +117,53 @@ async def first_answer(rungs: Sequence[ModelLevel], ask: Callable[[ModelLevel], 
 
 
 def _together(failures: dict[str, ModelError]) -> ModelError:
-    """The first of them where all say the same."""
+    """One error for all failures: the first one if all have the same message."""
     first, *others = failures.values()
-    if all(one.message == first.message for one in others):
+    if all(failure.message == first.message for failure in others):
         return first
-    told = " ".join(f"{name}: {error.message}" for name, error in failures.items())
+    reasons = " ".join(f"{name}: {error.message}" for name, error in failures.items())
     advice = next((error.advice for error in failures.values() if error.advice), "")
-    whole = type(first)(f"No language model answered. {told}", advice=advice)
+    whole = type(first)(f"No language model answered. {reasons}", advice=advice)
     whole.unasked = all(error.unasked for error in failures.values())
     return whole
 
 
 class RlmServer(Protocol):
-    """Started at the first call, kept, and started again when it is gone."""
+    """A server for recursive language models. Started at the first call, kept running, and restarted if it ends."""
 
     @property
     def name(self) -> str:
-        """What the answer says it was read by."""
+        """The name that answers give as their reader."""
 
     def doubt(self) -> str:
-        """Why it can't be started, as far as a look at the disk tells; empty when nothing speaks against it. Starts nothing."""
+        """The reason why the server can't be started, judged by files alone; empty if there is none. Starts nothing."""
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
-        """What the tool answers, read from JSON where it is that. Raises RlmConnectionFailed, RlmToolFailed."""
+        """The tool's answer, parsed if it is JSON. Raises RlmConnectionFailed, RlmToolFailed."""
 
     async def tidy(self) -> None:
-        """What it was given isn't needed any more: where it is ours to remove, nothing of it stays on the disk."""
+        """Remove the data that was passed to the server from the disk, if we own it."""
 
     async def close(self) -> None:
-        """End it. Idempotent."""
+        """Stop the server. Idempotent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How likely each is, of the second text given the first; they sum to 1."""
+    """Probabilities of how the second text relates to the first; they sum to 1."""
 
     entailment: float
     neutral: float
     contradiction: float
-    by: str = ""  # who judged, where that is not the whole classifier
+    by: str = ""  # the judge, if it was a part of the classifier
 
 
 class Classifier(Protocol):
-    """Rules, or a model. Contract: mindhold.testing.models."""
+    """Judges whether texts contradict each other, by rules or by a model. Contract: mindhold.testing.models."""
 
     @property
     def name(self) -> str:
-        """What a finding says it was made by."""
+        """The name that findings give as their author."""
 
     async def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
-        """One a pair (earlier text, later text), in order. Raises ModelError."""
+        """One judgement per pair (earlier text, later text), in order. Raises ModelError."""

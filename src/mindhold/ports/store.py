@@ -1,4 +1,4 @@
-"""Where records live: the protocols of a store, its changes and findings, the clock and new ids. Contract: mindhold.testing.store_contract."""
+"""The store: its protocols, changes and findings, the clock and new ids. Contract: mindhold.testing.store_contract."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mindhold.model.memory import Link, Memory, Relation, Status, Tier, Version
 from mindhold.model.query import Candidates, Filter, Neighbour, Order, PagePosition, Search, Vector
 from mindhold.model.scope import Scope
 
-Clock = Callable[[], datetime]  # the present instant, in UTC
-NewId = Callable[[], str]  # a fresh id; ids sort by the time they were made
+Clock = Callable[[], datetime]  # the current time in UTC
+NewId = Callable[[], str]  # a new id; ids sort by creation time
 
-REPAIR = "`mindhold doctor --repair` rebuilds it; no memory is touched."  # the advice where repair() mends it
+REPAIR = "`mindhold doctor --repair` rebuilds it; no memory is touched."  # the advice for findings that repair() fixes
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFinding:
-    """One thing that a check looked at."""
+    """The result of one check."""
 
     name: str
     healthy: bool
@@ -30,17 +30,17 @@ class StoreFinding:
 
     @classmethod
     def derived(cls, name: str, wrong: object, detail: str, sound: str = "") -> StoreFinding:
-        """Of derived data: `detail` where something is wrong, which repair() mends; else `sound`, or the same."""
+        """A finding about derived data: `detail` if something is wrong, which repair() fixes; else `sound`, or `detail` without it."""
         return cls(name, not wrong, detail if wrong or not sound else sound, REPAIR if wrong else "")
 
     @property
     def mendable(self) -> bool:
-        """Whether it is wrong, and derived: repair() makes it anew."""
+        """Whether repair() fixes it: it is wrong and about derived data."""
         return not self.healthy and self.advice == REPAIR
 
 
 class Capability(StrEnum):
-    """What a store can do; known after open()."""
+    """Something that a store can do; known after open()."""
 
     FULL_TEXT = "full_text"
     VECTORS = "vectors"
@@ -52,12 +52,12 @@ class Capability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Insert a memory, or replace the one of the same id; text, index and vector in one step.
+    """Insert a memory, or replace the one with the same id; text, index and vector in one step.
 
-    `lexemes` is what full text finds it by, `labels` too but without counting as length. `vector` None leaves the
-    record without one (and drops an old one). Replacing leaves the counts of use and of showing and the usefulness as they
-    are; with `expected`, the time of the update that the caller had read, it is refused if there was another since.
-    `gist` is a hash of its content words: near-duplicates share it.
+    Full-text search finds it by `lexemes` and `labels`; labels don't count as length. Without a `vector` the record has
+    none, and an old one is dropped. Replacing keeps the counts of use and of showing, and the usefulness. `expected` is the
+    update time that the caller read; the change is refused if the record was updated since. `gist` is a hash of the content
+    words, which near-duplicates share.
     """
 
     memory: Memory
@@ -77,10 +77,10 @@ class Revise:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Change a memory's status and nothing else, so that no other caller's change is undone.
+    """Change the status of a memory and nothing else, so that no concurrent change is undone.
 
-    With `only_from` it is passed over where the status is another one by now. What becomes active or archived by it is
-    due for review at `updated`.
+    With `only_from` it is skipped if the status is a different one by now. A memory that becomes active or archived is due
+    for review at `updated`.
     """
 
     memory_id: str
@@ -92,20 +92,20 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Inherit:
-    """Let a memory have what the one that it supersedes had earned, and nothing else."""
+    """Pass the importance and uses of a superseded memory on to its successor, and nothing else."""
 
     memory_id: str
     supersedes: str
-    importance: float  # at least this
-    uses: int  # more than it has
+    importance: float  # the new minimum
+    uses: int  # added to its own
 
 
 @dataclass(frozen=True, slots=True)
 class Tend:
-    """Change what upkeep may change of a memory, and nothing else; None leaves a field as it is.
+    """Change the fields that upkeep may change, and nothing else; None leaves a field as it is.
 
-    Passed over where the record is gone, and where it was used, shown, rated or updated after `unless_since`: then it is due
-    again anyway. It is no update: `updated` stays, and no version is kept.
+    Skipped if the record is gone, or was used, shown, rated or updated after `unless_since`, since it is then due again
+    anyway. It is no update: `updated` stays, and no version is kept.
     """
 
     memory_id: str
@@ -123,7 +123,7 @@ class Tend:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Move a memory's usefulness by so much, within -1 and 1, and have it reviewed; passed over where it is gone."""
+    """Add to a memory's usefulness, within -1 and 1, and make it due for review; skipped if the memory is gone."""
 
     memory_id: str
     by: float
@@ -132,7 +132,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Add a link, or replace the one of the same ends and relation."""
+    """Add a link, or replace the one with the same ends and relation."""
 
     link: Link
 
@@ -148,14 +148,14 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Keep an earlier version of a memory."""
+    """Store an earlier version of a memory."""
 
     version: Version
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """Add a job; ignored when a waiting job has the same key."""
+    """Add a job; ignored if a waiting job has the same key."""
 
     job: Job
 
@@ -165,7 +165,7 @@ Change = Put | Revise | Mark | Inherit | Tend | Rate | Connect | Disconnect | Ke
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What an erasure removed, place by place, and what a second look found left there (zeros)."""
+    """What an erasure removed from each place, and what a second look still found there (zeros expected)."""
 
     ids: tuple[str, ...]
     removed: Mapping[str, int]
@@ -174,57 +174,59 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """What `status` and `doctor` tell about a store."""
+    """Facts about a store, as `status` and `doctor` show them."""
 
     kind: str
     location: str
     schema_version: int
     bytes_used: int
     details: Mapping[str, Any] = field(default_factory=dict)
-    without_vectors: str = ""  # why it keeps none, and what to do about it; empty where it does
-    collection: str = ""  # what it calls the table of the records
-    vector_index: str = ""  # and the index of their vectors
+    without_vectors: str = (
+        ""  # why the store keeps no vectors, and what to do about it; empty if it keeps them
+    )
+    collection: str = ""  # the store's name for the table of records
+    vector_index: str = ""  # the store's name for the vector index
 
 
 class RecordChanges(Protocol):
-    """What is written of memories."""
+    """Writes memories."""
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        """All or nothing; durable when it returns.
+        """Apply all changes or none; they are durable when it returns.
 
-        Raises Conflict when a Put's (or a Mark's) content hash is that of another active record of the same scope and agent,
-        MemoryNotFound when a Revise, Mark, Keep or Connect names a record that isn't there, ScopeNotFound when a Put's
-        scope doesn't exist, StoreFull, StoreBusy, StoreReadOnly, and Changed where a Put expected another update.
+        Raises Conflict if the content hash of a Put or Mark belongs to another active record of the same scope and agent,
+        MemoryNotFound if a Revise, Mark, Keep or Connect names a missing record, ScopeNotFound if the scope of a Put doesn't
+        exist, Changed if a Put expected a different update time, and StoreFull, StoreBusy, StoreReadOnly.
         """
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
-        """Count a use of each, as often as it is named; ids that are gone are passed over.
+        """Count a use of each memory, once per occurrence of its id; missing ids are skipped.
 
-        A used memory is hot again, unless it is permanent, and due for review at `when` if it wasn't before.
+        A used memory becomes hot, unless it is permanent, and due for review at `when` or earlier.
         """
 
     async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
-        """Count that each was put before somebody who had not asked for it; due for review at `when` if it wasn't before."""
+        """Count that each memory was shown to a user who didn't ask for it; it becomes due for review at `when` or earlier."""
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
-        """Remove records, versions, links, vectors, index rows and waiting jobs about them, then look again.
+        """Remove records with their versions, links, vectors, index rows and waiting jobs, then check that nothing is left.
 
-        What else names them, records, jobs and entries, names them no more; an entry's field `words` goes whole where one
-        of them stands in it. Without `references` all that stays as it is: for copies of what lives on in another store.
+        Other records, jobs and entries lose their references to them; an entry's field `words` is removed if it contains one.
+        Without `references` these stay, for copies of records that live on in another store.
         """
 
 
 class Records(Protocol):
-    """Memories, one by one and by filter. No method shows what the viewer may not see."""
+    """Reads memories by id and by filter. No method returns a memory that the viewer may not see."""
 
     async def get(self, memory_id: str, *, viewer: str) -> Memory:
-        """Of any status. Raises MemoryNotFound, also for what the viewer may not see."""
+        """The memory, of any status. Raises MemoryNotFound, also if the viewer may not see it."""
 
     async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
-        """Those that exist and are visible; the others are absent."""
+        """The memories that exist and are visible, by id; others are absent."""
 
     async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
-        """At most 10 visible ids that begin with `prefix`, so that people can type less."""
+        """At most 10 visible ids that begin with `prefix`, so that people can type short ids."""
 
     async def find(
         self,
@@ -234,38 +236,38 @@ class Records(Protocol):
         limit: int = 50,
         after: str | PagePosition | None = None,
     ) -> list[Memory]:
-        """A page in that order; `after` is where the page before ended: a place, or the id of a record that is there.
+        """A page of memories in that order. `after` is where the previous page ended: a position, or the id of an existing record.
 
-        Raises MemoryNotFound for an id that isn't.
+        Raises MemoryNotFound for an id that doesn't exist.
         """
 
     async def count(self, where: Filter, *, most: int | None = None) -> int:
-        """How many match, or `most` where there are more: nothing is counted beyond that."""
+        """The number of matching memories; counting stops at `most`."""
 
     async def tally(self, where: Filter, by: str) -> dict[str, int]:
-        """How many match for each value of `by`.
+        """The number of matching memories for each value of `by`.
 
-        That is kind, status, scope, tier, topic, agent, tag, embedded_by, conversation or source.
+        `by` is kind, status, scope, tier, topic, agent, tag, embedded_by, conversation or source.
         """
 
     async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
-        """Active or quarantined records of exactly that scope and agent that have these content hashes."""
+        """Active or quarantined records with these content hashes, of exactly that scope and agent, by hash."""
 
     async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
-        """Active records of exactly that scope and agent with these gists."""
+        """Active records with these gists, of exactly that scope and agent, by gist."""
 
     async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
-        """Records of any agent and status that were merged from one of these."""
+        """Records that were merged from one of these, of any agent and status."""
 
     def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
-        """Everything that matches, in order of id, in bounded memory."""
+        """Yield all matching memories in batches, ordered by id, in bounded memory."""
 
 
 class RecordSearch(Protocol):
-    """Full text and vectors over the records: derived, and rebuilt from them by repair()."""
+    """Full-text and vector search over the records. The indexes are derived; repair() rebuilds them."""
 
     async def search(self, search: Search) -> Candidates:
-        """The best by text and the best by vector within the filter: filtered first, so that no hit is lost.
+        """The best text hits and the best vector hits. The filter is applied before ranking, so no hit is lost.
 
         Sees every write that was acknowledged before the call, also by other processes.
         """
@@ -273,150 +275,150 @@ class RecordSearch(Protocol):
     async def nearest(
         self, vectors: Sequence[Vector], *, model: str, where: Filter, limit: int
     ) -> list[list[Neighbour]]:
-        """For each vector its nearest records, nearest first."""
+        """The nearest records of each vector, nearest first."""
 
     async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
-        """Records, not forgotten ones, that have no vector of that model; in any order. Of all scopes unless named."""
+        """Records without a vector of that model, except forgotten ones, in any order; of all scopes if none are named."""
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
-        """Set vectors by id, each with the content hash that it was made of; returns how many were set.
+        """Store vectors by id, each with the content hash of the text that it was made from. Returns how many were stored.
 
-        One whose record has changed or gone meanwhile is passed over. Replaces vectors of other models.
+        Skips records that have changed or gone since. Replaces vectors of other models.
         """
 
     async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
-        """The stored vectors of that model."""
+        """The stored vectors of that model, by id."""
 
 
 class Links(Protocol):
-    """Edges and versions."""
+    """Links between memories, and earlier versions of memories."""
 
     async def links_of(
         self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
     ) -> list[Link]:
-        """Links that begin or end at these records, both ends visible; all relations when none is named."""
+        """Links that begin or end at these records, with both ends visible; of all relations if none are named."""
 
     async def count_links(self, where: Filter) -> int:
-        """How many have both ends among the records that match."""
+        """The number of links with both ends among the matching records."""
 
     async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
-        """Earlier versions, oldest first; with `latest` no more than so many of the last ones."""
+        """Earlier versions of a memory, oldest first; with `latest` only the last ones, at most that many."""
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
-        """Of many records at once; those without earlier versions are absent."""
+        """Earlier versions of many memories by id; memories without any are absent."""
 
 
 class Scopes(Protocol):
-    """The partitions. Global always exists."""
+    """The scopes, which partition the memories. Global always exists."""
 
     async def scopes(self) -> list[Scope]:
-        """All of them, by name."""
+        """All scopes, ordered by name."""
 
     async def put_scope(self, scope: Scope) -> None:
-        """Insert or replace by name. Raises ScopeNotFound for a parent that isn't there, Conflict for a cycle."""
+        """Insert a scope, or replace the one of that name. Raises ScopeNotFound for a missing parent, Conflict for a cycle."""
 
     async def rename_scope(self, old: str, new: str) -> None:
-        """Records and children follow. Raises ScopeNotFound, Conflict when `new` exists."""
+        """Rename a scope with its records and children. Raises ScopeNotFound, and Conflict if `new` exists."""
 
     async def drop_scope(self, name: str) -> None:
-        """Raises ScopeNotFound, Conflict while records or children are in it."""
+        """Remove an empty scope. Raises ScopeNotFound, and Conflict while it has records or children."""
 
 
 class Jobs(Protocol):
-    """A durable queue. Two runners never hold one job at once."""
+    """A durable job queue. No two runners hold the same job at once."""
 
     async def lease(
         self, owner: str, *, now: datetime, duration: timedelta, names: Sequence[str] = ()
     ) -> Job | None:
-        """The most overdue job, now held by `owner`; also one whose lease ran out. Counts an attempt."""
+        """Assign the most overdue job to `owner`, also one whose lease expired, and count an attempt. None if there is none."""
 
     async def renew(self, job_id: str, owner: str, *, until: datetime) -> bool:
-        """Whether the owner still holds it."""
+        """Extend the lease. Returns whether the owner still holds the job."""
 
     async def finish(self, job: Job, owner: str) -> bool:
-        """Store what became of a held job (done, waiting again, dead); False when the lease was lost."""
+        """Store the outcome of a held job (done, waiting again, dead). Returns False if the lease was lost."""
 
     async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
-        """The newest first."""
+        """Jobs in these states, newest first; in all states if none are named."""
 
     async def job(self, job_id: str) -> Job:
-        """Raises JobNotFound."""
+        """The job. Raises JobNotFound."""
 
     async def replace_job(self, job: Job, *, expected: JobState) -> bool:
-        """For a person's retry or cancel; False when its state is not `expected` now. Raises JobNotFound."""
+        """Replace a job for a user's retry or cancel. Returns False if its state isn't `expected`. Raises JobNotFound."""
 
     async def drop_jobs(self, *, before: datetime) -> int:
-        """Remove finished ones; returns how many."""
+        """Remove jobs that finished before that time. Returns how many."""
 
     async def tally_jobs(self) -> dict[str, int]:
-        """How many in each state."""
+        """The number of jobs in each state."""
 
 
 class Cursors(Protocol):
-    """Small named values that survive: how far a reader has read, when a schedule last ran."""
+    """Small durable named values, such as how far a reader has read or when a schedule last ran."""
 
     async def cursor(self, name: str) -> str | None:
-        """Its value, or None."""
+        """The value, or None."""
 
     async def set_cursor(self, name: str, value: str | None) -> None:
-        """Set, or remove by None."""
+        """Set the value; None removes it."""
 
     async def swap_cursor(self, name: str, *, old: str | None, new: str | None) -> bool:
-        """Set only if its value is `old` now (None: there is none). Whether it was."""
+        """Set the value only if it is `old` now (None: missing). Returns whether it was set."""
 
 
 class Entries(Protocol):
-    """Small keyed values in namespaces (`drawer`), which may expire. No method shows an expired one."""
+    """Small keyed values in namespaces (`drawer`), which may expire. No method returns an expired one."""
 
     async def put_entry(self, entry: Entry) -> None:
-        """Insert, or replace the one of the same namespace and key. Durable when it returns."""
+        """Insert an entry, or replace the one with the same namespace and key. Durable when it returns."""
 
     async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        """The one of exactly that key; None also for an expired one. Sees every write acknowledged before."""
+        """The entry with exactly that key; None if it is missing or expired. Sees every write acknowledged before the call."""
 
     async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        """Remove and return it in one step: of several takers, in whatever processes, one gets it."""
+        """Remove and return the entry atomically: only one of several callers gets it, in whatever processes they are."""
 
     async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
-        """Those of the namespace, the newest first."""
+        """The entries of the namespace, newest first."""
 
     async def drop_entry(self, drawer: str, key: str) -> bool:
-        """Whether there was one to drop."""
+        """Remove the entry. Returns whether there was one."""
 
     async def drop_expired(self, now: datetime) -> int:
-        """Remove expired ones of all namespaces; returns how many."""
+        """Remove expired entries of all namespaces. Returns how many."""
 
 
 class StoreAdmin(Protocol):
-    """Health, repair and secure deletion."""
+    """Health checks, repair and secure deletion."""
 
     async def facts(self) -> StoreFacts:
-        """Cheap."""
+        """Facts about the store. Cheap."""
 
     async def check(self) -> list[StoreFinding]:
-        """Looks at everything: file, schema, index against records."""
+        """Check everything: files, schema, and the indexes against the records."""
 
     async def repair(self) -> list[str]:
-        """Rebuild what is derived; says what it did. Records are never touched."""
+        """Rebuild derived data and return what was done. Never touches records."""
 
     async def optimise(self) -> int:
-        """Cheap upkeep of files, index and statistics; returns how many bytes it freed."""
+        """Do cheap upkeep of files, indexes and statistics. Returns the number of freed bytes."""
 
     async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
-        """Rewrite the files so that erased bytes are gone, then look for the phrases in them: zeros expected."""
+        """Rewrite the files so that erased bytes are gone, then search them for the phrases (zero hits expected)."""
 
 
 class Store(
     Records, RecordChanges, RecordSearch, Links, Scopes, Jobs, Cursors, Entries, StoreAdmin, Protocol
 ):
-    """One database. Usable from many tasks at once; other processes may use it at the same time."""
+    """One database. Usable from many tasks at once, and by other processes at the same time."""
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Known after open(): a server may lack vectors."""
+        """What the store can do; known after open(), because a server may lack vectors."""
 
     async def open(self) -> None:
-        """Make or migrate what is needed. Raises SchemaTooNew, StoreDamaged, StoreReadOnly, StoreBusy."""
+        """Open the store, creating or migrating its schema. Raises SchemaTooNew, StoreDamaged, StoreReadOnly, StoreBusy."""
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close the store. Idempotent."""

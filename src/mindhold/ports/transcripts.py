@@ -1,4 +1,4 @@
-"""Past conversations that another program keeps on this machine. Read only."""
+"""Read-only access to past conversations that other programs keep on this machine."""
 
 from __future__ import annotations
 
@@ -10,83 +10,83 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-OMITTED = "\n[...]\n"  # where the middle of a text was left out
+OMITTED = "\n[...]\n"  # replaces the omitted middle of a text
 
-Check = Callable[[], None]  # raises when nobody waits for the answer any more
+Check = Callable[[], None]  # raises if nobody waits for the answer any more
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationFile:
-    """One file of a conversation, as the disk tells without reading it. `modified` is in nanoseconds."""
+    """A file of a conversation, described without reading it. `modified` is in nanoseconds."""
 
     path: Path
     size: int
     modified: int
     source: str  # claude, codex, gemini, cursor
-    folder: str = ""  # what the program calls the project
-    part_of: str = ""  # the session whose sub-agent's it is
-    note_modified: int = 0  # of the notes beside it; 0: none
+    folder: str = ""  # the program's name for the project
+    part_of: str = ""  # for a sub-agent's file: the session that it worked for
+    note_modified: int = 0  # modification time of the notes next to it; 0: no notes
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptInfo:
-    """What a piece of a file says about the conversation itself; empty where it says nothing."""
+    """What a part of a file says about the conversation itself; fields are empty if it says nothing."""
 
-    session_id: str = ""  # of a sub-agent's file its own name
-    part_of: str = ""  # of a sub-agent's file the session that its entries name
+    session_id: str = ""  # for a sub-agent's file: its own name
+    part_of: str = ""  # for a sub-agent's file: the session that its entries name
     cwd: str = ""
     model: str = ""
     title: str = ""
-    title_by: str = ""  # custom, ai
-    summaries: tuple[tuple[str, str], ...] = ()  # the uuid of the entry that each is about, and its text
+    title_by: str = ""  # custom or ai
+    summaries: tuple[tuple[str, str], ...] = ()  # uuid of the summarised entry, text of the summary
     uuids: bytes = b""  # `uuid_key` of each entry
-    bad_lines: tuple[int, ...] = ()  # the first ones that can't be read
-    too_long: tuple[int, ...] = ()  # of them those that are too long for it; 0: all of the file is
-    unnamed: int = 0  # how many more can't be read
-    ended: datetime | None = None  # the latest moment in it
+    bad_lines: tuple[int, ...] = ()  # the first unreadable lines
+    too_long: tuple[int, ...] = ()  # those of bad_lines that are too long; 0: the whole file is
+    unnamed: int = 0  # number of further unreadable lines
+    ended: datetime | None = None  # the latest time in it
 
 
 def uuid_key(uuid: str) -> bytes:
-    """Eight bytes that an entry is known by: bits of its uuid, or of a hash where it is none."""
+    """An eight-byte key of an entry: bits of its uuid, or of a hash if it is no uuid."""
     try:
-        key = bytes.fromhex(uuid[24:] + uuid[9:13])  # the parts that differ in all sorts of uuids
+        key = bytes.fromhex(uuid[24:] + uuid[9:13])  # the parts that differ in all versions of uuids
     except ValueError:
         key = b""
     return key if len(key) == 8 else hashlib.blake2b(uuid.encode("utf-8", "replace"), digest_size=8).digest()
 
 
 class Role(StrEnum):
-    """Who speaks in a step, in the words of the readable form."""
+    """The speaker of a step, in the words of the readable form."""
 
     USER = "USER"
     CLAUDE = "CLAUDE"
-    TOOL = "TOOL"  # what a tool was asked to do
-    RESULT = "RESULT"  # what it gave back
+    TOOL = "TOOL"  # the request to a tool
+    RESULT = "RESULT"  # the tool's answer
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptStep:
-    """One thing that happened in a conversation, in order.
+    """One event of a conversation.
 
-    `text` is what was said; of a tool the command, path or question that it was given; of a result its beginning and its
-    end. What the program itself put into the conversation is no step. `enough` characters of the text are to be shown to
-    anybody; it has more, so that secrets are known as such before it is shortened to that.
+    `text` is what was said; for a tool its command, path or question; for a result its beginning and its end. Text that
+    the program itself inserted is no step. Only `enough` characters of the text may be shown: the rest is there so that
+    secrets are recognised before the text is shortened.
     """
 
     role: Role
     text: str
-    line: int  # in the file, from 1
-    end: int  # the byte behind that line
+    line: int  # in the file, counted from 1
+    end: int  # offset of the byte after that line
     timestamp: datetime | None = None
-    tool: str = ""  # of TOOL and RESULT
-    call: str = ""  # the id that a result shares with what asked for it
-    failed: bool = False  # of RESULT
+    tool: str = ""  # for TOOL and RESULT
+    call: str = ""  # the id that a tool request and its result share
+    failed: bool = False  # for RESULT
     aside: bool = False  # said by or to a sub-agent
     enough: int = 20_000
 
 
 def shortened(text: str, longest: int) -> str:
-    """Its beginning and its end."""
+    """The beginning and the end of a text that is too long."""
     if len(text) <= longest:
         return text
     head = (longest - len(OMITTED)) * 3 // 5
@@ -94,7 +94,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def beginning(text: str, longest: int) -> str:
-    """How it begins, no word of it cut: half a secret is one, and nobody knows it as such any more."""
+    """The beginning of a text, cut between words: half a secret is still a secret, but can't be recognised."""
     if len(text) <= longest:
         return text
     head = text[:longest]
@@ -106,7 +106,7 @@ def beginning(text: str, longest: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptCursor:
-    """How far a file was followed: so many bytes and lines. `mark` tells whether it is still the same file."""
+    """A position in a followed file, in bytes and lines. `mark` tells whether it is still the same file."""
 
     offset: int = 0
     line: int = 0
@@ -115,9 +115,9 @@ class TranscriptCursor:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptRead:
-    """What came after a cursor. A last line that isn't whole yet is left for the next time.
+    """What follows a cursor. An incomplete last line is left for the next read.
 
-    `lines` counts those that had steps; `restarted`: the file is another one now, and was begun anew.
+    `lines` counts the lines with steps; `restarted` means that the file was replaced and was read from its beginning.
     """
 
     steps: tuple[TranscriptStep, ...]
@@ -127,35 +127,36 @@ class TranscriptRead:
     restarted: bool = False
     cwd: str = ""
     about: TranscriptInfo = TranscriptInfo()
-    half: bool = False  # the last line isn't whole: it is being written, or never will be
+    half: bool = False  # the last line is incomplete: it is still being written, or never will be complete
 
 
 class Transcripts(Protocol):
-    """The conversations there are. The methods read the disk: call them from a thread, and from one at a time.
+    """The conversations on this machine. Methods read the disk: call them from a thread, one at a time.
 
-    What can't be read is absent.
+    Unreadable files are absent.
     """
 
-    withheld: bool  # there may be some, and the caller isn't shown them
+    withheld: bool  # true if the caller isn't allowed to see whether there are any
 
     def files(self) -> list[ConversationFile]:
-        """All that there are, sub-agents' too, those written to last first. Reads folders only."""
+        """All files, also those of sub-agents, most recently written first. Reads folders only."""
 
     def roots(self) -> list[Path]:
-        """The folders under which they lie, of those that are there."""
+        """The existing folders that contain the files."""
 
     def note(self, file: Path) -> str:
-        """What the program wrote about the conversation beside it; empty when nothing."""
+        """The program's notes next to the conversation; empty if there are none."""
 
     def follow(
         self, file: Path, cursor: TranscriptCursor, *, most_bytes: int, source: str = ""
     ) -> TranscriptRead | None:
-        """At most about so many bytes after the cursor, in bounded memory; None when there is no such file. `source` says
-        whose it is where its place doesn't, as of a copy."""
+        """Read about `most_bytes` after the cursor, in bounded memory; None if there is no such file. `source` names the
+        program if the path doesn't, as for a copy.
+        """
 
 
 class NoTranscripts:
-    """For callers whom this machine's conversations don't concern."""
+    """Transcripts for callers who may not see this machine's conversations."""
 
     withheld = True
 

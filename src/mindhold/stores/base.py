@@ -1,4 +1,4 @@
-"""What all stores share: reading one record, the rules for scopes, and the errors that they raise alike."""
+"""What all stores share: reading a single record, the rules for scopes, and common errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mindhold.model.scope import GLOBAL, Scope
 from mindhold.ports.backend import CopyProgress
 from mindhold.ports.store import Put, Store
 
-LAST_CHARACTER = "\U0010ffff"  # ids with a prefix sort before the prefix and this
+LAST_CHARACTER = "\U0010ffff"  # every id with a prefix sorts before the prefix followed by this
 MOST_RESOLVED = 10
 SILENT_RUNNER = "Its runner went silent at each attempt."
 COUNTED_BY = tuple("kind status scope tier topic agent tag embedded_by conversation source".split())
@@ -30,7 +30,7 @@ _EXPORT_FIRST = "Export and forget them first."
 
 
 class StoreWrapper:
-    """A Store but for the methods of the subclass: all others are those of the wrapped store."""
+    """A store that delegates to another store every method that its subclass doesn't define."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class StoreWrapper:
 
 
 class NoRawCopies:
-    """The part of the Snapshots protocol that a store without copies as they are has."""
+    """The Snapshots methods of a store that can't make raw copies."""
 
     @property
     def raw_form(self) -> str:
@@ -51,7 +51,7 @@ class NoRawCopies:
 
 
 class SingleRecords:
-    """Records.get() by get_many()."""
+    """Implements Records.get() by get_many()."""
 
     async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
         raise NotImplementedError
@@ -75,7 +75,7 @@ def check_vector(put: Put) -> None:
 
 
 def check_existing(ids: Collection[str], existing: Collection[str]) -> None:
-    """Raises MemoryNotFound for the first id that is not among the existing ones."""
+    """Raises MemoryNotFound for the first id that doesn't exist."""
     for memory_id in ids:
         if memory_id not in existing:
             raise MemoryNotFound(memory_id)
@@ -112,7 +112,7 @@ def job_exists() -> Conflict:
 
 
 def without_lease(job: Job) -> Job:
-    """The job as it replaces another: only a running one has a lease."""
+    """The job as it replaces another: only a running job has a lease."""
     return job if job.state is JobState.RUNNING else replace(job, lease_owner=None, lease_until=None)
 
 
@@ -123,7 +123,7 @@ def existing_scope(scopes: Mapping[str, Scope], name: str) -> Scope:
 
 
 def check_parent(scopes: Mapping[str, Scope], scope: Scope) -> None:
-    """Raises ScopeNotFound for a parent that isn't there, Conflict for a cycle."""
+    """Raises ScopeNotFound for a missing parent, Conflict for a cycle."""
     above, seen = scope.parent, set[str]()
     while above is not None and above not in seen:
         seen.add(above)
@@ -136,7 +136,7 @@ def check_parent(scopes: Mapping[str, Scope], scope: Scope) -> None:
 
 
 def check_new_name(scopes: Mapping[str, Scope], old: str, new: str) -> bool:
-    """Whether there is anything to rename. Raises ScopeNotFound, Conflict."""
+    """Whether the name changes. Raises ScopeNotFound, Conflict."""
     existing_scope(scopes, old)
     if old == new:
         return False
@@ -148,7 +148,7 @@ def check_new_name(scopes: Mapping[str, Scope], old: str, new: str) -> bool:
 
 
 def check_droppable(scopes: Mapping[str, Scope], name: str) -> None:
-    """Raises ScopeNotFound, Conflict for the scope that always exists."""
+    """Raises ScopeNotFound, and Conflict for the global scope."""
     existing_scope(scopes, name)
     if name == GLOBAL:
         raise Conflict("Global always exists.")
@@ -164,5 +164,5 @@ def check_empty(scopes: Mapping[str, Scope], name: str, records: int) -> None:
 
 
 def scope_filled(name: str) -> Conflict:
-    """For a scope that got a record while it was being dropped."""
+    """The error for a scope that got a record while it was being dropped."""
     return Conflict(f"Scope {name!r} still has memories in it.", advice=_EXPORT_FIRST)

@@ -195,21 +195,21 @@ class RecordColumns(Generic[R]):
         self._items = itemgetter(*self.names)
         self._defaults = dict(zip(self.names, _defaults(record, columns), strict=True))
         optional = _optional_fields(record)
-        known: dict[str, Any] = {"record_class": record, "Provenance": Provenance}
-        read, written = [], []
+        namespace: dict[str, Any] = {"record_class": record, "Provenance": Provenance}
+        reads, written = [], []
         for place, column in enumerate(columns):
             into, out_of = _conversion(column.type, conversions)
-            known[f"into_{place}"], known[f"out_of_{place}"] = into, out_of
+            namespace[f"into_{place}"], namespace[f"out_of_{place}"] = into, out_of
             may_be_none = column.field in optional
             written.append(_converted(f"record.{column.field}", into and f"into_{place}", may_be_none))
-            read.append(_converted(f"row[{place}]", out_of and f"out_of_{place}", may_be_none))
+            reads.append(_converted(f"row[{place}]", out_of and f"out_of_{place}", may_be_none))
         nested = [place for place, column in enumerate(columns) if column.field.startswith("provenance.")]
         if nested:
             inner = slice(nested[0], nested[-1] + 1)
-            read[inner] = [f"Provenance({', '.join(read[inner])})"]
-        self._values: Callable[[Any], list[Any]] = eval(f"lambda record: [{', '.join(written)}]", known)
+            reads[inner] = [f"Provenance({', '.join(reads[inner])})"]
+        self._values: Callable[[Any], list[Any]] = eval(f"lambda record: [{', '.join(written)}]", namespace)
         self.record: Callable[[Sequence[Any]], R] = eval(
-            f"lambda row: record_class({', '.join(read)})", known
+            f"lambda row: record_class({', '.join(reads)})", namespace
         )
 
     def listed(self, prefix: str = "", **instead: str) -> str:

@@ -17,20 +17,22 @@ from mindhold.stores.base import StoreWrapper
 
 S = TypeVar("S", bound=Backend)
 
-REGISTRY = "places"  # the cursor that holds it: one value, so that one swap changes it
+REGISTRY = (
+    "places"  # name of the cursor that holds the placements: a single value, so that one swap changes it
+)
 FRESH_SECONDS = 1.0
-FAILED_SECONDS = 1.0  # so long a store that couldn't be opened isn't tried again
-CLOSING_SECONDS = 5.0  # so long one that is being opened is waited for at the end
+FAILED_SECONDS = 1.0  # seconds before a store that failed to open is tried again
+CLOSING_SECONDS = 5.0  # seconds to wait at close for a store that is being opened
 MOST_TRIES = 100
 
 Make = Callable[
     [], AbstractAsyncContextManager[Backend]
-]  # entered open, left closed; raises as Houses.house() does
+]  # opens on entry, closes on exit; raises the errors of StoreRegistry.house()
 
 
 @asynccontextmanager
 async def opened_store(store: S) -> AsyncIterator[S]:
-    """A store that needs nothing beside it, open."""
+    """Open a store that has no sidecar."""
     try:
         await store.open()
         yield store
@@ -39,7 +41,7 @@ async def opened_store(store: S) -> AsyncIterator[S]:
 
 
 class OpenStoreRegistry:
-    """Keeps the Houses contract. `makers` has a maker for each mode that the settings allow."""
+    """Implements StoreRegistry. `makers` has a function for each mode that the settings allow."""
 
     def __init__(
         self, home: str, makers: Mapping[str, Make], *, seconds: Callable[[], float] = time.monotonic
@@ -75,7 +77,7 @@ class OpenStoreRegistry:
         if opening is None or self._to_be_tried_again(mode, opening):
             opening = self._opening[mode] = asyncio.create_task(self._opened(mode))
             opening.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(opening)  # all who wait share it, and its failure
+        return await asyncio.shield(opening)  # all callers share the opening and its error
 
     def _to_be_tried_again(self, mode: str, opening: asyncio.Task[Backend]) -> bool:
         if not opening.done():
@@ -96,7 +98,7 @@ class OpenStoreRegistry:
         now = self._seconds()
         if fresh or now - self._read >= FRESH_SECONDS:
             self._know(await (await self.house(self._home)).cursor(REGISTRY))
-            self._read = now  # from before it was read
+            self._read = now  # time before the read
         return self._places
 
     def _know(self, text: str | None) -> None:
@@ -110,7 +112,7 @@ class OpenStoreRegistry:
             places = {
                 name: place
                 for name, place in change(_places(before)).items()
-                if place != Placement(self._home)  # what has never been elsewhere isn't named
+                if place != Placement(self._home)  # a project that was never moved has no entry
             }
             after = _value(places)
             if before == after or await home.swap_cursor(REGISTRY, old=before, new=after):
@@ -128,7 +130,7 @@ class OpenStoreRegistry:
             await asyncio.gather(*late, return_exceptions=True)
         self._opening.clear()
         self._open.clear()
-        while self._leaving:  # home last
+        while self._leaving:  # the home store is closed last
             await self._leaving.pop().__aexit__(None, None, None)
 
 
@@ -167,11 +169,11 @@ def _written(place: Placement) -> dict[str, Any]:
     }
 
 
-WHOLE = "redis.keywords"  # the cursor: which build of the sets is whole, or who is building
+WHOLE = "redis.keywords"  # the cursor that says which build of the sets is complete, or who is building
 
 
 class KeywordSetInvalidator(StoreWrapper):
-    """A store whose writes make Redis's keyword sets out of date: for a process that has no Redis."""
+    """A store wrapper for processes without Redis: its writes invalidate Redis's keyword sets."""
 
     async def apply(self, changes: Sequence[Change]) -> None:
         touched = any(isinstance(change, Put | Revise) and change.memory.keywords for change in changes)

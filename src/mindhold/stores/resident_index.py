@@ -16,10 +16,10 @@ from mindhold.stores.vectors import Codes, Mask, NearestCodes, Slots, distinct
 
 
 class ReadWriteLock:
-    """A lock that readers share. One who waits to change comes before later readers."""
+    """A read-write lock. A waiting writer goes before later readers."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()  # held by the one who changes, and for a moment by each who enters
+        self._turn = threading.Lock()  # held by the writer, and briefly by each reader that enters
         self._count = threading.Lock()
         self._empty = threading.Event()
         self._empty.set()
@@ -27,7 +27,7 @@ class ReadWriteLock:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Nothing changes meanwhile."""
+        """Hold the lock for reading."""
         with self._turn, self._count:
             self._inside += 1
             self._empty.clear()
@@ -41,7 +41,7 @@ class ReadWriteLock:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Nobody else is inside meanwhile."""
+        """Hold the lock for writing."""
         with self._turn:
             self._empty.wait()
             yield
@@ -51,15 +51,15 @@ Keys = npt.NDArray[np.int64]
 
 NO_KEY = -1
 _LAST_POSITION = 2**31 - 1
-_REACH = 2  # so that the same speaker's turn before is among them
+_REACH = 2  # so that the same speaker's previous turn is included
 _MOST_AT_ONE_PLACE = 8
 _MOST_LOOSE = 1000
 
 
 class Adjacency:
-    """Slots by conversation and position.
+    """Finds the slots next to others in a conversation.
 
-    Most are in one sorted array; what came since is in a dictionary, so that one new record costs no sorting.
+    Most are in one sorted array; recent ones are in a dictionary, so that a new record needs no sorting.
     """
 
     def __init__(self) -> None:
@@ -70,16 +70,18 @@ class Adjacency:
         self._unsorted = 0
 
     def keys(self, conversations: Sequence[str | None], positions: Sequence[int | None]) -> Keys:
-        """One number for each place; NO_KEY where there is none."""
+        """One number for each pair of conversation and position; NO_KEY if either is missing."""
         numbers = self._numbers
-        named = [NO_KEY if name is None else numbers.setdefault(name, len(numbers)) for name in conversations]
+        conversation_numbers = [
+            NO_KEY if name is None else numbers.setdefault(name, len(numbers)) for name in conversations
+        ]
         places = np.array([NO_KEY if place is None else place for place in positions], dtype=np.int64)
-        keys = np.array(named, dtype=np.int64) << 32 | places
+        keys = np.array(conversation_numbers, dtype=np.int64) << 32 | places
         keys[(places < 0) | (places > _LAST_POSITION) | (keys < 0)] = NO_KEY
         return keys
 
     def put(self, slots: Slots, keys: Keys) -> None:
-        """These slots are now at these places."""
+        """Set the keys of slots."""
         placed = keys >= 0
         self._unsorted += int(np.count_nonzero(placed))
         if self._unsorted <= _MOST_LOOSE:
@@ -87,7 +89,7 @@ class Adjacency:
                 self._loose.setdefault(key, []).append(slot)
 
     def settle(self, all_keys: Keys, *, anew: bool = False) -> None:
-        """To be called after changes, with the keys of all slots: sorts if there were many."""
+        """Sort if there were many changes. To be called after changes, with the keys of all slots."""
         if anew or self._unsorted > _MOST_LOOSE:
             slots = np.flatnonzero(all_keys >= 0)
             self._slots = slots[np.argsort(all_keys[slots], kind="stable")]
@@ -95,27 +97,27 @@ class Adjacency:
             self._loose, self._unsorted = {}, 0
 
     def beside(self, keys: Keys, all_keys: Keys) -> Slots:
-        """The slots up to two places before or after these keys; may repeat."""
+        """The slots up to two positions before or after these keys; may contain duplicates."""
         placed = keys[keys >= 0]
         steps = [step for step in range(-_REACH, _REACH + 1) if step]
-        wanted = distinct(np.add.outer(steps, placed))
-        first = np.searchsorted(self._sorted, wanted, side="left")
-        last = np.searchsorted(self._sorted, wanted, side="right")
-        found = [np.empty(0, np.int64)]
+        adjacent_keys = distinct(np.add.outer(steps, placed))
+        first = np.searchsorted(self._sorted, adjacent_keys, side="left")
+        last = np.searchsorted(self._sorted, adjacent_keys, side="right")
+        batches = [np.empty(0, np.int64)]
         for step in range(_MOST_AT_ONE_PLACE):
-            here = first + step
-            here = here[here < last]
-            if not len(here):
+            hits = first + step
+            hits = hits[hits < last]
+            if not len(hits):
                 break
-            slots, sought = self._slots[here], self._sorted[here]
-            found.append(slots[all_keys[slots] == sought])
-        for key in wanted.tolist() if self._loose else ():
+            slots, sought = self._slots[hits], self._sorted[hits]
+            batches.append(slots[all_keys[slots] == sought])
+        for key in adjacent_keys.tolist() if self._loose else ():
             slots = np.array(self._loose.get(key, [])[-_MOST_AT_ONE_PLACE:], dtype=np.int64)
-            found.append(slots[all_keys[slots] == key])
-        return np.concatenate(found)
+            batches.append(slots[all_keys[slots] == key])
+        return np.concatenate(batches)
 
 
-EXACT_UP_TO = 200_000  # vectors within reach: beyond it sketches choose which ones are compared
+EXACT_UP_TO = 200_000  # vectors that the filter admits; beyond it sketches choose which ones are compared
 
 _FEWEST = 1024
 _GONE = 0
@@ -126,7 +128,7 @@ _MOST_ADMISSIONS = 64
 class RecordBatch:
     """Changed records, column by column.
 
-    A code is what encode() gave, None without a vector of the model, ELSEWHERE where it is not to be held.
+    A code is the result of encode(), None without a vector of the model, or ELSEWHERE if it is not held here.
     """
 
     rows: Sequence[int]
@@ -144,14 +146,14 @@ class RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedSlots:
-    """Which slots a filter admits."""
+    """The slots that a filter admits."""
 
     mask: Mask
     total: int
 
 
 class ResidentIndex:
-    """Columns of all records, and codes of the vectors of one model."""
+    """Filter columns of all records, and codes of the vectors of one model."""
 
     def __init__(self, *, exact_up_to: int = EXACT_UP_TO) -> None:
         self.revision = 0
@@ -159,7 +161,7 @@ class ResidentIndex:
         self._exact_up_to = exact_up_to
         self._used = self._gone = 0
         self._capacity = _FEWEST
-        # Records that agree in scope, agent, kind and status share a group: one number to filter by.
+        # Records with the same scope, agent, kind and status share a group: one number to filter by.
         self._groups: dict[tuple[Hashable, str, str, str], int] = {}
         self._admissions: dict[Hashable, Mask] = {}
         self._rows = np.zeros(_FEWEST, np.int64)
@@ -177,16 +179,16 @@ class ResidentIndex:
 
     @property
     def lengths(self) -> npt.NDArray[np.int32]:
-        """Lexemes in the record of each slot."""
+        """The number of lexemes in the record of each slot."""
         return self._lengths[: self._used]
 
     def forget_codes(self, model: str | None) -> None:
-        """From now on the codes are of this model; none is known yet."""
+        """Remove all codes; new ones will be of this model."""
         self.model = model
         self._codes = Codes(exact_up_to=self._exact_up_to, capacity=self._capacity)
 
     def put(self, batch: RecordBatch) -> None:
-        """Add records, or replace those of the same rows. New rows come in ascending order. Ends with settle()."""
+        """Add records, or replace those of the same rows. New rows must be in ascending order. Call settle() afterwards."""
         if not batch.rows:
             return
         rows = np.array(batch.rows, dtype=np.int64)
@@ -203,7 +205,7 @@ class ResidentIndex:
         self._codes.put(slots, batch.codes)
 
     def settle(self, revision: int) -> None:
-        """After all changes up to a revision: from now on it may be searched."""
+        """Make the index searchable after all changes up to a revision."""
         self.revision = revision
         if self._gone > max(_FEWEST, self._used // 4):
             self._compact()
@@ -211,13 +213,15 @@ class ResidentIndex:
             self._adjacency.settle(self._keys[: self._used])
 
     def put_codes(self, rows: Sequence[int], codes: Sequence[bytes | None]) -> None:
-        """Set the codes of records that are known."""
+        """Set the codes of records in the index; other rows are skipped."""
         slots = self.slots(np.array(rows, dtype=np.int64))
-        known = slots >= 0
-        self._codes.put(slots[known], [code for code, here in zip(codes, known, strict=True) if here])
+        present = slots >= 0
+        self._codes.put(
+            slots[present], [code for code, included in zip(codes, present, strict=True) if included]
+        )
 
     def remove(self, rows: Iterable[int]) -> None:
-        """These records are gone; rows that aren't known are passed over."""
+        """Remove records; rows that aren't in the index are skipped."""
         slots = self.slots(np.fromiter(rows, np.int64))
         slots = slots[slots >= 0]
         self._slot_of[self._rows[slots]] = -1
@@ -229,10 +233,10 @@ class ResidentIndex:
     def reach(
         self, where: Filter, *, scopes: Iterable[Hashable] | None, rows: Sequence[int] | None
     ) -> AdmittedSlots:
-        """What the filter admits.
+        """The slots that the filter admits.
 
-        `scopes` are the store's keys of the filter's scopes, `rows` what the store found for the conditions that
-        aren't kept here (tags, topic, conversation, positions, ids); None where the filter has no such condition.
+        `scopes` are the store's keys of the filter's scopes. `rows` is what the store found for the conditions that the index
+        doesn't have (tags, topic, conversation, positions, ids); None if the filter has no such condition.
         """
         mask = self._admitted(where, scopes)[self._group[: self._used]]
         if where.since is not None:
@@ -249,12 +253,12 @@ class ResidentIndex:
         return AdmittedSlots(mask, int(np.count_nonzero(mask)))
 
     def slots(self, rows: npt.NDArray[np.int64]) -> Slots:
-        """The slots of rows, -1 for those that aren't known."""
-        known = rows[rows < len(self._slot_of)] if len(rows) and rows.max() >= len(self._slot_of) else rows
-        if len(known) == len(rows):
+        """The slots of rows, -1 for rows that aren't in the index."""
+        indexed = rows[rows < len(self._slot_of)] if len(rows) and rows.max() >= len(self._slot_of) else rows
+        if len(indexed) == len(rows):
             return self._slot_of[rows].astype(np.int64)
         slots = np.full(len(rows), -1, np.int64)
-        slots[rows < len(self._slot_of)] = self._slot_of[known]
+        slots[rows < len(self._slot_of)] = self._slot_of[indexed]
         return slots
 
     def rows(self, slots: Slots) -> npt.NDArray[np.int64]:
@@ -262,26 +266,26 @@ class ResidentIndex:
         return self._rows[slots]
 
     def average_length(self, reach: AdmittedSlots) -> float:
-        """Of the records within reach."""
+        """The average length of the admitted records."""
         if not reach.total:
             return 0.0
         return float(np.sum(self._lengths[: self._used], where=reach.mask, dtype=np.int64)) / reach.total
 
     def beside(self, slots: Slots, reach: AdmittedSlots) -> Slots:
-        """What comes before and after these in their conversations, within reach; may repeat and include them."""
-        found = self._adjacency.beside(self._keys[slots], self._keys[: self._used])
-        return found[reach.mask[found]]
+        """The admitted slots before and after these in their conversations; may contain duplicates and the slots themselves."""
+        adjacent = self._adjacency.beside(self._keys[slots], self._keys[: self._used])
+        return adjacent[reach.mask[adjacent]]
 
     def nearest(self, vector: Vector, reach: AdmittedSlots, limit: int) -> NearestCodes:
-        """The nearest by code; the caller rescores them with the exact vectors."""
+        """The nearest slots by code; the caller rescores them with the exact vectors."""
         return self._codes.nearest(vector, reach.mask, limit)
 
     def elsewhere(self, reach: AdmittedSlots) -> Slots:
-        """Those within reach whose vectors are not held here."""
+        """The admitted slots whose vectors are not held here."""
         return self._codes.elsewhere(reach.mask)
 
     def nearest_each(self, vectors: Sequence[Vector], reach: AdmittedSlots, limit: int) -> list[NearestCodes]:
-        """The same for many vectors."""
+        """nearest() for many vectors."""
         return self._codes.nearest_each(vectors, reach.mask, limit)
 
     def _slots_for(self, rows: npt.NDArray[np.int64]) -> Slots:
@@ -303,7 +307,7 @@ class ResidentIndex:
             self._slot_of = longer
 
     def reserve(self, count: int) -> None:
-        """Room for that many records, so that loading them all grows nothing."""
+        """Make room for that many records, so that loading them needs no reallocation."""
         if count > self._capacity:
             self._grow(count)
 
@@ -317,14 +321,14 @@ class ResidentIndex:
         self._capacity = capacity
 
     def _compact(self) -> None:
-        kept = np.flatnonzero(self._group[: self._used] != _GONE)
+        live = np.flatnonzero(self._group[: self._used] != _GONE)
         for name in ("_rows", "_group", "_occurred", "_trust", "_lengths", "_keys"):
             column = getattr(self, name)
-            column[: len(kept)] = column[kept]
-        self._keys[len(kept) :] = NO_KEY
-        self._codes.keep(kept)
-        self._used, self._gone = len(kept), 0
-        self._slot_of[self._rows[: len(kept)]] = np.arange(len(kept))
+            column[: len(live)] = column[live]
+        self._keys[len(live) :] = NO_KEY
+        self._codes.keep(live)
+        self._used, self._gone = len(live), 0
+        self._slot_of[self._rows[: len(live)]] = np.arange(len(live))
         self._adjacency.settle(self._keys[: self._used], anew=True)
 
     def _grouped(self, batch: RecordBatch) -> npt.NDArray[np.int32]:
@@ -336,15 +340,15 @@ class ResidentIndex:
         return np.array(numbers, dtype=np.int32)
 
     def _admitted(self, where: Filter, scopes: Iterable[Hashable] | None) -> Mask:
-        """By group: whether its records pass. The rule of access is applied here."""
+        """Which groups pass the filter. Applies the access rule for agents."""
         agents = visible_agents(where.viewer)
         if where.agents:
             agents = frozenset(where.agents) if agents is None else agents & frozenset(where.agents)
-        wanted = (None if scopes is None else frozenset(scopes), agents, where.kinds, where.statuses)
-        known = self._admissions.get(wanted)
-        if known is not None and len(known) == len(self._groups) + 1:
-            return known
-        allowed = [None if choice is None or choice == () else frozenset(choice) for choice in wanted]
+        key = (None if scopes is None else frozenset(scopes), agents, where.kinds, where.statuses)
+        cached = self._admissions.get(key)
+        if cached is not None and len(cached) == len(self._groups) + 1:
+            return cached
+        allowed = [None if choice is None or choice == () else frozenset(choice) for choice in key]
         admitted = np.zeros(len(self._groups) + 1, dtype=np.bool_)
         for group, number in self._groups.items():
             admitted[number] = all(
@@ -352,5 +356,5 @@ class ResidentIndex:
             )
         if len(self._admissions) >= _MOST_ADMISSIONS:
             self._admissions = {}
-        self._admissions[wanted] = admitted
+        self._admissions[key] = admitted
         return admitted

@@ -26,29 +26,29 @@ def best_by_text(
     total: int,
     limit: int,
 ) -> Slots:
-    """The slots with the highest BM25, each word counted once; a ranking counts them properly afterwards.
+    """The slots with the highest BM25 score, counting each word once; ranking counts them exactly afterwards.
 
-    `postings` are the slots within reach that have each word.
+    `postings` are the admitted slots that have each word.
     """
     scores = np.zeros(len(lengths), dtype=np.float32)
     for slots, frequency in zip(postings, frequencies, strict=True):
         rarity = math.log(1 + (total - frequency + 0.5) / (frequency + 0.5)) if frequency else 0.0
         relative = lengths[slots] / max(average_length, 1.0)
         scores[slots] += rarity / (1 + _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * relative))
-    found = np.flatnonzero(scores)
+    matches = np.flatnonzero(scores)
     if limit < 1:
-        return found[:0]
-    if len(found) > limit:
-        found = found[np.argpartition(scores[found], len(found) - limit)[len(found) - limit :]]
-    return found[np.argsort(-scores[found], kind="stable")]
+        return matches[:0]
+    if len(matches) > limit:
+        matches = matches[np.argpartition(scores[matches], len(matches) - limit)[len(matches) - limit :]]
+    return matches[np.argsort(-scores[matches], kind="stable")]
 
 
 def occurrences(texts: Mapping[int, str], lexemes: Sequence[str], *, rows: int) -> npt.NDArray[np.int32]:
-    """How often each lexeme is in the texts, which are lexemes joined by blanks; `texts` by the row of the result."""
+    """The number of times each lexeme is in the texts, which are lexemes joined by blanks; `texts` is by row of the result."""
     counts = np.zeros((rows, len(lexemes)), dtype=np.int32)
     sought = [f" {lexeme} " for lexeme in lexemes]
     for row, text in texts.items():
-        # Two blanks between words, or of two equal words in a row the second would not be seen.
+        # Two blanks between words, or the second of two equal words in a row would not be counted.
         spaced = f" {text.replace(' ', '  ')} "
         counts[row] = [spaced.count(lexeme) for lexeme in sought]
     counts[:, [not lexeme for lexeme in lexemes]] = 0
@@ -57,11 +57,11 @@ def occurrences(texts: Mapping[int, str], lexemes: Sequence[str], *, rows: int) 
 
 Rows = npt.NDArray[np.int64]
 
-DRIVING = 50_000  # records: a word that more have chooses no candidates where rarer ones find enough
+DRIVING = 50_000  # records: a word in more of them chooses no candidates if rarer words find enough
 
-_LEADING = 4  # one in so many of the pool, the best ones, bring their neighbours
-_SAMPLE = 10  # one in so many of the driving words' limit must be within reach to estimate from
-_MARGIN = 1.25  # how many more than asked are rescored, for codes are not exact
+_LEADING = 4  # the best 1/n of the pool add their neighbours
+_SAMPLE = 10  # 1/n of the limit must be admitted to estimate from
+_MARGIN = 1.25  # factor of candidates to rescore, because codes are not exact
 
 # Row, id, importance, trust, uses, usefulness, time in seconds, length, conversation, position or -1, lexemes joined by blanks.
 _NUMBERS = ("importance", "trust", "uses", "usefulness", "occurred", "lengths")
@@ -69,22 +69,22 @@ Detail = tuple[int, str, float, float, int, float, float, int, str | None, int, 
 
 
 class SearchSource(Protocol):
-    """What a store reads for one search."""
+    """What a search reads from a store."""
 
     def postings(self, lexemes: Sequence[str], *, most: int | None) -> Mapping[str, Rows]:
-        """The rows that have each lexeme, ascending; no more than the first `most`."""
+        """The rows that have each lexeme, ascending, at most `most`."""
 
     def exact(self, rows: Rows) -> list[tuple[int, bytes]]:
-        """Exact vectors of the search's model, as encode() gave them, in the order of the rows that have one."""
+        """Exact vectors of the search's model, as encode() returned them, in the order of the rows; rows without one are absent."""
 
     def details(self, rows: Rows) -> list[Detail]:
-        """In the order of the rows; what is gone is left out."""
+        """Details in the order of the rows; missing rows are absent."""
 
     def ids(self, rows: Rows) -> dict[int, str]:
-        """By row."""
+        """Ids by row."""
 
     def near(self, vectors: Sequence[Vector], reach: AdmittedSlots, limit: int) -> list[NearestCodes]:
-        """For each vector the nearest, by code or by the store's own index; they are rescored."""
+        """The nearest slots of each vector, by code or by the store's own index; they are rescored."""
 
 
 def nearest(
@@ -95,40 +95,42 @@ def nearest(
     reach: AdmittedSlots,
     limit: int,
 ) -> list[list[Neighbour]]:
-    """See Index.nearest."""
-    found = source.near(vectors, reach, _with_margin(limit))
-    rows = resident.rows(distinct(np.concatenate([np.empty(0, np.int64), *(one.slots for one in found)])))
+    """Implements RecordSearch.nearest."""
+    matches = source.near(vectors, reach, _with_margin(limit))
+    rows = resident.rows(
+        distinct(np.concatenate([np.empty(0, np.int64), *(match.slots for match in matches)]))
+    )
     exact, ids = dict(source.exact(rows)), source.ids(rows)
     answers = []
-    for vector, one in zip(vectors, found, strict=True):
-        here = [row for row in resident.rows(one.slots).tolist() if row in exact and row in ids]
-        cosines = exact_cosines(vector, [exact[row] for row in here])
+    for vector, match in zip(vectors, matches, strict=True):
+        match_rows = [row for row in resident.rows(match.slots).tolist() if row in exact and row in ids]
+        cosines = exact_cosines(vector, [exact[row] for row in match_rows])
         best = np.argsort(-cosines, kind="stable")[:limit].tolist()
-        answers.append([Neighbour(ids[here[index]], float(cosines[index])) for index in best])
+        answers.append([Neighbour(ids[match_rows[index]], float(cosines[index])) for index in best])
     return answers
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """What full text found."""
+    """The result of full-text search."""
 
-    postings: dict[str, Slots]  # within reach, by lexeme
-    whole: bool  # False where a common word's postings were cut
+    postings: dict[str, Slots]  # admitted slots by lexeme
+    whole: bool  # False if a common word's postings were cut
     frequencies: dict[str, int]
     best: Slots
 
 
 @dataclass(frozen=True, slots=True)
 class _Within:
-    """Where a lexeme is within reach."""
+    """The admitted slots that have a lexeme."""
 
     slots: Slots
-    whole: bool  # False where only the oldest records were looked at
+    whole: bool  # False if only the oldest records were read
     frequency: int
 
 
 class ResidentSearch:
-    """One search. A word that `driving` records have is a common one."""
+    """One search. A word that more than `driving` records have counts as common."""
 
     def __init__(
         self,
@@ -157,8 +159,8 @@ class ResidentSearch:
             slots = distinct(np.concatenate([near.slots, text.best]))
             cosines = self._cosines(slots)
             dense = near.slots[np.argsort(-cosines[np.searchsorted(slots, near.slots)], kind="stable")]
-            kept = self._among(np.concatenate([text.best, dense[: search.pool]]))[slots]
-            slots, cosines = slots[kept], cosines[kept]
+            chosen = self._among(np.concatenate([text.best, dense[: search.pool]]))[slots]
+            slots, cosines = slots[chosen], cosines[chosen]
             best = np.concatenate([best, dense[:leading]])
         if search.neighbours:
             beside = distinct(resident.beside(best, self._reach))
@@ -177,7 +179,7 @@ class ResidentSearch:
         )
 
     def _among(self, slots: Slots) -> npt.NDArray[np.bool_]:
-        """A mask over all slots: quicker than comparing two lists of them."""
+        """A mask over all slots, which is faster than comparing two lists."""
         mask = np.zeros(len(self._resident.lengths), dtype=np.bool_)
         mask[slots] = True
         return mask
@@ -185,13 +187,13 @@ class ResidentSearch:
     def _by_text(self) -> _Text:
         lexemes = tuple(dict.fromkeys(self._search.lexemes))
         most = self._driving if len(self._resident) > 2 * self._driving else None
-        found = self._within(lexemes, most)
-        whole = [within.slots for within in found.values() if within.whole]
-        if len(whole) < len(found) and self._fewer_than_asked(whole):
-            found = self._within(lexemes, None)
-        postings = {lexeme: within.slots for lexeme, within in found.items()}
-        frequencies = {lexeme: within.frequency for lexeme, within in found.items()}
-        driving = [lexeme for lexeme in lexemes if found[lexeme].whole]
+        matches = self._within(lexemes, most)
+        whole = [within.slots for within in matches.values() if within.whole]
+        if len(whole) < len(matches) and self._fewer_than_asked(whole):
+            matches = self._within(lexemes, None)
+        postings = {lexeme: within.slots for lexeme, within in matches.items()}
+        frequencies = {lexeme: within.frequency for lexeme, within in matches.items()}
+        driving = [lexeme for lexeme in lexemes if matches[lexeme].whole]
         best = best_by_text(
             [postings[lexeme] for lexeme in driving],
             frequencies=[frequencies[lexeme] for lexeme in driving],
@@ -203,46 +205,46 @@ class ResidentSearch:
         return _Text(postings, len(driving) == len(lexemes), frequencies, best)
 
     def _within(self, lexemes: Sequence[str], most: int | None) -> dict[str, _Within]:
-        """Where lexemes are within reach: looked for in the oldest records alone, if `most` of them have one."""
-        found: dict[str, _Within] = {}
+        """The admitted slots of each lexeme; a lexeme in `most` records or more is read from the oldest records only."""
+        matches: dict[str, _Within] = {}
         for lexeme, rows in self._source.postings(lexemes, most=most).items():
             slots = self._resident.slots(rows)
             slots = slots[slots >= 0]
             within = slots[self._reach.mask[slots]]
             if most is None or len(rows) < most:
-                found[lexeme] = _Within(within, True, len(within))
+                matches[lexeme] = _Within(within, True, len(within))
                 continue
             looked_at = int(np.count_nonzero(self._reach.mask[: int(slots.max(initial=-1)) + 1]))
-            if looked_at < max(1, most // _SAMPLE):  # too few to tell the share of the rest
-                found |= self._within([lexeme], None)
+            if looked_at < max(1, most // _SAMPLE):  # too few to estimate the share in the rest
+                matches |= self._within([lexeme], None)
             else:
                 frequency = max(1, round(len(within) / looked_at * self._reach.total))
-                found[lexeme] = _Within(within, False, frequency)
-        return found
+                matches[lexeme] = _Within(within, False, frequency)
+        return matches
 
     def _fewer_than_asked(self, postings: Sequence[Slots]) -> bool:
-        """Whether these words alone leave room among the candidates."""
+        """Whether these words alone find fewer candidates than the search asks for."""
         if sum(map(len, postings)) < self._search.pool:
             return True
         return int(np.count_nonzero(self._among(np.concatenate(postings)))) < self._search.pool
 
     def _cosines(self, slots: Slots) -> Numbers:
-        """Exact ones; NaN where there is no vector of the model."""
+        """Exact cosines; NaN without a vector of the model."""
         cosines = np.full(len(slots), np.nan)
         rows = self._resident.rows(slots)
-        found = self._source.exact(rows)
-        if found and self._search.vector is not None:
-            having = np.isin(rows, [row for row, _ in found]) if len(found) < len(rows) else slice(None)
-            cosines[having] = exact_cosines(self._search.vector, [exact for _, exact in found])
+        vectors = self._source.exact(rows)
+        if vectors and self._search.vector is not None:
+            having = np.isin(rows, [row for row, _ in vectors]) if len(vectors) < len(rows) else slice(None)
+            cosines[having] = exact_cosines(self._search.vector, [exact for _, exact in vectors])
         return cosines
 
     def _details(self, slots: Slots, cosines: Numbers, text: _Text) -> dict[str, Any]:
         rows = self._resident.rows(slots)
-        found = self._source.details(rows)
-        columns: list[tuple[Any, ...]] = list(zip(*found, strict=True)) or [()] * 11
-        if len(found) < len(slots):  # deleted behind our back
-            there = np.isin(rows, columns[0])
-            slots, cosines = slots[there], cosines[there]
+        details = self._source.details(rows)
+        columns: list[tuple[Any, ...]] = list(zip(*details, strict=True)) or [()] * 11
+        if len(details) < len(slots):  # deleted by another process meanwhile
+            present = np.isin(rows, columns[0])
+            slots, cosines = slots[present], cosines[present]
         numbers = [np.array(column, dtype=np.float64) for column in columns[2:8]]
         return {
             "ids": list(columns[1]),
@@ -258,10 +260,10 @@ class ResidentSearch:
             saying = np.zeros(len(self._resident.lengths), dtype=np.bool_)
             for postings in text.postings.values():
                 saying[postings] = True
-            told = {index: texts[index] for index in np.flatnonzero(saying[slots]).tolist()}
+            matching_texts = {index: texts[index] for index in np.flatnonzero(saying[slots]).tolist()}
         else:
-            told = dict(enumerate(texts))
-        return occurrences(told, self._search.lexemes, rows=len(slots))
+            matching_texts = dict(enumerate(texts))
+        return occurrences(matching_texts, self._search.lexemes, rows=len(slots))
 
 
 def _with_margin(limit: int) -> int:

@@ -36,53 +36,53 @@ from mindhold.stores.columns import (
 )
 
 T = TypeVar("T")
-SYSTEM = "system"  # sees all: for what the engine has decided already
+SYSTEM = "system"  # sees everything: for queries whose access was checked before
 
 LIST = re.compile(r"= ANY\(:(\w+)\)")
 NAMED = re.compile(r"(?<!:):(\w+)")
 
 
 class SqlCursor(Protocol):
-    """What a statement gives."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows it changed."""
+        """The number of changed rows."""
 
     def fetchone(self) -> Any:
         """The next row, or None."""
 
     def fetchall(self) -> list[Any]:
-        """All rows. Those of a statement that changes something are always fetched: SQLite can't commit before."""
+        """All rows. Rows of a changing statement are always fetched, because SQLite can't commit before."""
 
 
 class SqlManyCursor(SqlCursor, Protocol):
     """A cursor that runs a statement many times."""
 
     def executemany(self, query: str, parameters: Any, /) -> Any:
-        """Once with each of the parameters."""
+        """Run the statement once with each set of parameters."""
 
 
 class SqlConnection(Protocol):
     """A connection of either driver."""
 
     def execute(self, query: str, parameters: Any = ..., /) -> SqlCursor:
-        """One statement."""
+        """Run one statement."""
 
     def cursor(self) -> SqlManyCursor:
-        """For executemany()."""
+        """A cursor for executemany()."""
 
 
 class SqlDatabase(Protocol):
-    """Where the statements are run."""
+    """Runs statements."""
 
     async def read(self, work: Callable[[SqlConnection], T], *, viewer: str = SYSTEM) -> T:
-        """What `work` finds in one consistent view."""
+        """The result of `work` in one consistent view."""
 
     async def rows(
         self, statement: str, values: Any = (), *, viewer: str = SYSTEM, planned: bool = True
     ) -> list[tuple[Any, ...]]:
-        """What one statement finds; without `planned` its plan is made for these very values."""
+        """The rows of one statement; without `planned` it is planned for these very values."""
 
     async def write(self, work: Callable[[SqlConnection], T], *, lasting: bool = True) -> T:
         """Run `work` in a transaction, durable when this returns."""
@@ -90,7 +90,7 @@ class SqlDatabase(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """SQL that is true of the rows that match, and its parameters in order."""
+    """A SQL condition, and its parameters in order."""
 
     sql: str
     parameters: tuple[Any, ...] = ()
@@ -100,8 +100,8 @@ class SqlDialect:
     """The notation of one SQL store: its column names, parameters and errors."""
 
     name: StoreName
-    mark: str  # of a parameter
-    integer_cast = ""  # what tells a parameter's type, where it must be told
+    mark: str  # placeholder of a parameter
+    integer_cast = ""  # cast of an integer parameter, if the store needs one
     integrity_error: type[Exception]
     lock_scopes = ""  # a statement after which no other writer changes scopes
 
@@ -125,22 +125,22 @@ class SqlDialect:
         }
 
     def sql(self, text: str) -> str:
-        """The statement in this notation; made once."""
+        """The statement in this notation; cached."""
         statement = self._statements.get(text)
         if statement is None:
             statement = self._statements[text] = self.notation(text.format_map(self.names))
         return statement
 
     def notation(self, text: str) -> str:
-        """Parameters and lists as the driver and the server take them."""
+        """Parameters and lists in the notation of the driver and the server."""
         raise NotImplementedError
 
     def marks(self, columns: RecordColumns[Any]) -> str:
-        """Neutral marks for the columns' values."""
+        """Neutral placeholders for the columns' values."""
         return ", ".join("?" + self.cast(column) for column in columns.columns)
 
     def cast(self, column: Column) -> str:
-        """What the type of a parameter is told by, where it must be."""
+        """The cast of a parameter, if the store needs one."""
         return ""
 
     def many(self, values: Iterable[str]) -> Any:
@@ -152,30 +152,30 @@ class SqlDialect:
         raise NotImplementedError
 
     def is_duplicate(self, error: Exception) -> bool:
-        """Whether an integrity error says that a unique value is there already."""
+        """Whether an integrity error is about a duplicate of a unique value."""
         raise NotImplementedError
 
 
 class SqlPart:
-    """What the parts of an SQL store share."""
+    """Base of the parts of an SQL store."""
 
     _database: SqlDatabase
     _sql: SqlDialect
 
 
-# Add a job, unless one of the same key is waiting.
+# Add a job, unless a waiting job has the same key.
 ENQUEUE = """
     INSERT INTO job ({job_columns}) VALUES ({job_marks})
     ON CONFLICT (key) WHERE state = 'waiting' AND key IS NOT NULL DO NOTHING
 """
 
-# Whether there is anything to lease or to give up.
+# Whether there is any job to lease or to give up.
 DUE = """
     SELECT EXISTS (SELECT 1 FROM job WHERE state = 'waiting' AND due <= :now {chosen})
         OR EXISTS (SELECT 1 FROM job WHERE state = 'running' AND lease_until <= :now {chosen})
 """
 
-# The most overdue job that no other runner is taking at this moment: one that waits, or one whose runner is silent.
+# The most overdue job that no other runner is taking right now: a waiting one, or one whose lease expired.
 NEXT_WAITING = """
     SELECT due, id FROM job WHERE state = 'waiting' AND due <= :now {chosen}
     ORDER BY due, id LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -186,7 +186,7 @@ NEXT_SILENT = """
 """
 _ANY_NAME, _SOME_NAMES = "", "AND name = ANY(:names)"
 
-# Give up what has killed its runner as often as it may be tried.
+# Give up jobs whose runners died in the last allowed attempt.
 GIVE_UP = f"""
     UPDATE job SET state = 'dead', finished = :now, lease_owner = NULL, lease_until = NULL,
         error = coalesce(error, '{SILENT_RUNNER}')
@@ -196,63 +196,63 @@ GIVE_UP = f"""
     )
 """
 
-# Hold a job, and count the attempt.
+# Lease a job and count the attempt.
 HOLD = """
     UPDATE job SET state = 'running', lease_owner = ?, lease_until = ?, attempts = attempts + 1 WHERE id = ?
     RETURNING {job_columns}
 """
 
-# Hold it longer.
+# Extend the lease.
 RENEW = "UPDATE job SET lease_until = ? WHERE id = ? AND state = 'running' AND lease_owner = ?"
 
-# Whether somebody holds it.
+# Whether the owner holds the job.
 HELD = "SELECT 1 FROM job WHERE id = ? AND state = 'running' AND lease_owner = ? FOR UPDATE"
 
-# Its state, which nobody changes meanwhile.
+# The state of a job, locked against changes.
 STATE = "SELECT state FROM job WHERE id = ? FOR UPDATE"
 
-# A waiting job of the same key, besides this one.
+# Another waiting job with the same key.
 SAME_KEY = "SELECT 1 FROM job WHERE key = ? AND state = 'waiting' AND key IS NOT NULL AND id <> ?"
 
 REPLACE_JOB = "UPDATE job SET ({job_columns}) = ({job_marks}) WHERE id = ?"
 
-# Jobs, the newest first.
+# Jobs, newest first.
 ALL_JOBS = "SELECT {job_columns} FROM job ORDER BY {created} DESC, id DESC LIMIT :most"
 SOME_JOBS = (
     "SELECT {job_columns} FROM job WHERE state = ANY(:states) ORDER BY {created} DESC, id DESC LIMIT :most"
 )
 ONE_JOB = "SELECT {job_columns} FROM job WHERE id = ?"
 
-# Forget what was done long ago; dead ones wait for a person.
+# Remove jobs that were done long ago; dead ones wait for a person.
 DROP_JOB = "DELETE FROM job WHERE state = 'done' AND finished < ?"
 
 TALLY_JOBS = "SELECT state, count(*) FROM job GROUP BY state"
 
 
 class SqlJobs(SqlPart):
-    """The Jobs protocol."""
+    """Implements Jobs."""
 
     async def lease(
         self, owner: str, *, now: datetime, duration: timedelta, names: Sequence[str] = ()
     ) -> Job | None:
-        wanted = {"now": self._sql.moment(now), "names": self._sql.many(names)}
+        parameters = {"now": self._sql.moment(now), "names": self._sql.many(names)}
         until = self._sql.moment(now + duration)
-        chosen = _SOME_NAMES if names else _ANY_NAME
+        name_condition = _SOME_NAMES if names else _ANY_NAME
 
         def work(connection: SqlConnection) -> Job | None:
-            connection.execute(self._sql.sql(GIVE_UP), wanted)
+            connection.execute(self._sql.sql(GIVE_UP), parameters)
             overdue = sorted(
                 row
                 for query in (NEXT_WAITING, NEXT_SILENT)
-                for row in connection.execute(self._chosen(query, chosen), wanted).fetchall()
+                for row in connection.execute(self._chosen(query, name_condition), parameters).fetchall()
             )
             if not overdue:
                 return None
-            held = connection.execute(self._sql.sql(HOLD), (owner, until, overdue[0][1])).fetchall()
-            return self._sql.columns.job.record(held[0])
+            leased = connection.execute(self._sql.sql(HOLD), (owner, until, overdue[0][1])).fetchall()
+            return self._sql.columns.job.record(leased[0])
 
-        # Runners ask often and mostly in vain: the writer's lock is taken only when there is something.
-        if not (await self._database.rows(self._chosen(DUE, chosen), wanted))[0][0]:
+        # Runners ask often and mostly in vain, so the write lock is taken only if there is a job.
+        if not (await self._database.rows(self._chosen(DUE, name_condition), parameters))[0][0]:
             return None
         return await self._database.write(work)
 
@@ -301,7 +301,7 @@ class SqlJobs(SqlPart):
         values = self._sql.columns.job.values(without_lease(job))
         if job.state is JobState.WAITING:
             same = connection.execute(self._sql.sql(SAME_KEY), (job.key, job.id)).fetchone()
-            if same is not None:  # the key is the other's now; neither piece of work is lost
+            if same is not None:  # the other job has the key now, so that no work is lost
                 values[self._sql.columns.job.place["key"]] = None
         return connection.execute(self._sql.sql(REPLACE_JOB), (*values, job.id)).rowcount > 0
 
@@ -311,7 +311,7 @@ class SqlJobs(SqlPart):
 
 
 def enqueue(connection: SqlConnection, dialect: SqlDialect, jobs: Sequence[Job]) -> None:
-    """Within the caller's transaction."""
+    """Add jobs within the caller's transaction."""
     try:
         connection.cursor().executemany(dialect.sql(ENQUEUE), list(map(dialect.columns.job.values, jobs)))
     except dialect.integrity_error as error:
@@ -320,35 +320,35 @@ def enqueue(connection: SqlConnection, dialect: SqlDialect, jobs: Sequence[Job])
         raise job_exists() from error
 
 
-# Insert an entry, or replace the one of the same namespace and key.
+# Insert an entry, or replace the one with the same namespace and key.
 PUT_ENTRY = """
     INSERT INTO entry ({entry_columns}) VALUES ({entry_marks})
     ON CONFLICT (drawer, key) DO UPDATE SET value = excluded.value, {created} = excluded.{created},
         expires = excluded.expires
 """
 
-# One that has not expired.
+# An entry that has not expired.
 _ALIVE = "(expires IS NULL OR expires > ?)"
 FIND_ENTRY = f"SELECT {{entry_columns}} FROM entry WHERE drawer = ? AND key = ? AND {_ALIVE}"
 
-# Remove it and say what it was.
+# Remove an entry and return it.
 TAKE_ENTRY = f"DELETE FROM entry WHERE drawer = ? AND key = ? AND {_ALIVE} RETURNING {{entry_columns}}"
 
-# Those of a namespace that have not expired, the newest first.
+# The entries of a namespace that have not expired, newest first.
 LIST_ENTRIES = f"""
     SELECT {{entry_columns}} FROM entry WHERE drawer = ? AND {_ALIVE} ORDER BY {{created}} DESC, {{row}} DESC LIMIT ?
 """
 
-# Remove one, expired or not.
+# Remove an entry, expired or not.
 DROP_ENTRY = "DELETE FROM entry WHERE drawer = ? AND key = ?"
 
-# Remove all that have expired, and whether there is one.
+# Remove all expired entries, and check whether there is one.
 DROP_EXPIRED_ENTRIES = "DELETE FROM entry WHERE expires <= ?"
 EXPIRED_ENTRIES = "SELECT 1 FROM entry WHERE expires <= ? LIMIT 1"
 
 
 class SqlEntries(SqlJobs):
-    """The Entries protocol."""
+    """Implements Entries."""
 
     async def put_entry(self, entry: Entry) -> None:
         await self._changed_rows(PUT_ENTRY, tuple(self._sql.columns.entry.values(entry)))
@@ -374,7 +374,7 @@ class SqlEntries(SqlJobs):
 
     async def drop_expired(self, now: datetime) -> int:
         values = (self._sql.moment(now),)
-        # Asked often and mostly in vain: the writer's lock is taken only when there is something.
+        # Called often and mostly in vain, so the write lock is taken only if there is an expired entry.
         if not await self._database.rows(self._sql.sql(EXPIRED_ENTRIES), values):
             return 0
         return await self._changed_rows(DROP_EXPIRED_ENTRIES, values)
@@ -389,14 +389,14 @@ SET_CURSOR = (
 )
 DROP_CURSOR = "DELETE FROM cursor WHERE name = ?"
 
-# The same three, if the value is what was expected. Of two at once the second waits and finds another value.
+# The same three, if the value is as expected. Of two at once the second waits and sees the new value.
 NEW_CURSOR = "INSERT INTO cursor (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 SWAP_CURSOR = "UPDATE cursor SET value = ? WHERE name = ? AND value = ?"
 END_CURSOR = "DELETE FROM cursor WHERE name = ? AND value = ?"
 
 
 class SqlCursorValues(SqlJobs):
-    """The Cursors protocol."""
+    """Implements Cursors."""
 
     async def cursor(self, name: str) -> str | None:
         rows = await self._database.rows(self._sql.sql(CURSOR), (name,))
@@ -424,7 +424,7 @@ SCOPES = """
     FROM scope LEFT JOIN scope AS parent ON parent.row = scope.parent ORDER BY scope.name
 """
 
-# Insert a scope, or replace the one of the same name in its row.
+# Insert a scope, or replace the one with the same name in its row.
 PUT_SCOPE = """
     INSERT INTO scope (name, {created}, description, kind, parent, keywords, active)
     VALUES (?, ?, ?, ?, (SELECT row FROM scope WHERE name = ?), {texts_mark}, ?)
@@ -438,7 +438,7 @@ DROP_SCOPE = "DELETE FROM scope WHERE name = ?"
 
 
 class SqlScopes(SqlPart):
-    """The Scopes protocol."""
+    """Implements Scopes."""
 
     async def scopes(self) -> list[Scope]:
         rows = await self._database.rows(self._sql.sql(SCOPES))
@@ -466,13 +466,13 @@ class SqlScopes(SqlPart):
             check_empty(scopes, name, records)
             try:
                 connection.execute(self._sql.sql(DROP_SCOPE), (name,))
-            except self._sql.integrity_error as error:  # put into it at this moment
+            except self._sql.integrity_error as error:  # a record was added to it at this moment
                 raise scope_filled(name) from error
 
         await self._database.write(work)
 
     def _all_scopes(self, connection: SqlConnection) -> dict[str, Scope]:
-        """As they are until the transaction ends: two changes at once could make a cycle."""
+        """All scopes, locked until the transaction ends: two changes at once could make a cycle."""
         if self._sql.lock_scopes:
             connection.execute(self._sql.lock_scopes)
         rows = connection.execute(self._sql.sql(SCOPES)).fetchall()

@@ -1,4 +1,4 @@
-"""What the SQL stores share of the write path: applies changes in order, runs of one kind together."""
+"""The write path of the SQL stores: applies changes in order, runs of the same kind together."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from mindhold.stores.base import (
 from mindhold.stores.columns import LINK
 from mindhold.stores.sql import SqlConnection, SqlDialect, enqueue
 
-# The rows of scopes by their names. Nobody drops them meanwhile. One scope is the usual case.
+# Rows of scopes by name, locked against removal. One scope is the usual case.
 SCOPE_ROW = "SELECT name, row FROM scope WHERE name = :name FOR KEY SHARE"
 SCOPE_ROWS = "SELECT name, row FROM scope WHERE name = ANY(:names) FOR KEY SHARE"
 
-# The rows of records by their ids. Nobody erases them meanwhile.
+# Rows of records by id, locked against removal.
 ROWS_OF = "SELECT id, row FROM {memory} WHERE id = ANY(:ids) ORDER BY id FOR KEY SHARE"
 
-# When records were last changed. Nobody changes them meanwhile.
+# Update times of records, locked against changes.
 UPDATED = "SELECT id, {updated} FROM {memory} WHERE id = ANY(:ids) ORDER BY id FOR UPDATE"
 
-# Whose hash it is, among the records that are alive in a scope for an agent.
+# The live record with that hash, in a scope and for an agent.
 HASH_HOLDER = """
     SELECT id FROM {memory}
     WHERE content_hash = ? AND scope = ? AND {agent} = ? AND id <> ? AND status IN ('active', 'quarantined')
 """
 
-# Change the status alone. What is archived or active from now on is due for review.
+# Change the status only. A record that becomes archived or active is due for review.
 MARK = """
     UPDATE {memory} SET status = :status, previous_status = :previous, {updated} = :when {stamped},
         {review} = CASE WHEN status <> :status AND :status IN ('active', 'archived') THEN :when ELSE {review} END
@@ -55,7 +55,7 @@ MARK = """
 """
 MARK_IF = f"{MARK} AND status = :only"
 
-# Take over what another record had earned.
+# Take over the importance and uses of another record.
 INHERIT = """
     UPDATE {memory} SET supersedes = :supersedes, importance = {greatest}(importance, :importance),
         {uses} = {uses} + :uses {stamped}
@@ -65,24 +65,24 @@ INHERIT = """
 _ENDS = ("origin", "target", "relation")
 _REST = ", ".join(f"{{{column.field}}} = excluded.{{{column.field}}}" for column in LINK[3:])
 
-# Add a link, or replace the one of the same ends and relation.
+# Add a link, or replace the one with the same ends and relation.
 CONNECT = f"""
     INSERT INTO {{link}} ({{link_columns}}) VALUES ({{link_marks}})
     ON CONFLICT ({{origin}}, {{target}}, {{relation}}) DO UPDATE SET {_REST}
 """
 
-# Keep an earlier version, unless there is one of that number.
+# Store an earlier version, unless there is one with that number.
 KEEP = """
     INSERT INTO {version} ({version_columns}) VALUES ({version_marks})
     ON CONFLICT ({memory_id}, number) DO NOTHING
 """
 
-# What is kept under a number.
+# The stored version with that number.
 KEPT = "SELECT content, {amended} FROM {version} WHERE {memory_id} = ? AND number = ?"
 
 
 class SqlWriting:
-    """One call of apply() and the scopes that it has looked up. A store adds what it has besides its rows."""
+    """One call of apply(), with the scopes that it has looked up. Subclasses add what a store has besides rows."""
 
     dialect: SqlDialect
 
@@ -91,7 +91,7 @@ class SqlWriting:
         self._scopes: dict[str, int] = {}
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Within the caller's transaction."""
+        """Apply the changes within the caller's transaction."""
         for kind, run in groupby(changes, key=type):
             self._run(kind, list(run))
 
@@ -139,15 +139,15 @@ class SqlWriting:
         raise NotImplementedError
 
     def _stamp(self) -> dict[str, Any]:
-        """What else a changed row is given, by the parameters of {stamped}."""
+        """Further values of a changed row, by the parameters of {stamped}."""
         return {}
 
     def _reference(self, memory_id: str, rows: dict[str, int]) -> Any:
-        """What links and versions name a record by."""
+        """The reference to a record in links and versions."""
         return memory_id
 
     def _expect(self, puts: list[Put]) -> None:
-        """Refuse them all if one's record is another than its caller had read."""
+        """Refuse all Puts if a record was updated since its caller read it."""
         expecting = [put.memory.id for put in puts if put.expected is not None]
         if not expecting:
             return
@@ -198,7 +198,7 @@ class SqlWriting:
         )
 
     def _clash(self, memories: Iterable[Memory]) -> Conflict:
-        """Say which record has the hash already."""
+        """The error that names the record which has the hash already."""
         for memory in memories:
             values = (memory.content_hash, self._scopes[memory.scope], memory.agent, memory.id)
             holder = self._connection.execute(self.dialect.sql(HASH_HOLDER), values).fetchone()
@@ -227,10 +227,10 @@ class SqlWriting:
             reference = self._reference(version.memory_id, rows)
             values = self.dialect.columns.version.values(version, memory_id=reference)
             if not self._connection.execute(self.dialect.sql(KEEP), values).rowcount:
-                kept = self._connection.execute(
+                stored = self._connection.execute(
                     self.dialect.sql(KEPT), (reference, version.number)
                 ).fetchone()
-                if kept != (version.content, self.dialect.moment(version.amended)):
+                if stored != (version.content, self.dialect.moment(version.amended)):
                     raise amended_meanwhile(version.memory_id)
 
     def _many(self, statement: str, values: Sequence[Any]) -> None:

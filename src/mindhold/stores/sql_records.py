@@ -1,4 +1,4 @@
-"""What the SQL stores share of records: reading and counting them, their versions, references to erased ones."""
+"""Records in the SQL stores: reading and counting them, their versions, and references to erased ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mindhold.stores.values import entry_without, job_without, without
 
 
 class FilterClauses:
-    """The WHERE clause of a filter while it is made."""
+    """Builds the WHERE clause of a filter."""
 
     def __init__(self, dialect: SqlDialect, alias: str, seen: Condition) -> None:
         self._dialect = dialect
@@ -28,7 +28,7 @@ class FilterClauses:
         self._parameters.extend(values)
 
     def add_plain(self, where: Filter) -> None:
-        """What the stores have in columns of the same meaning."""
+        """Add the conditions on columns that all SQL stores have alike."""
         mark = self._dialect.mark
         number = self._dialect.notation("?" + self._dialect.integer_cast)
         topic = f"{self._alias}.topic_folded"
@@ -54,7 +54,9 @@ class FilterClauses:
             if waiting:
                 self.add(f"{self._column(field)} IS NULL")
         if (where.unverified or where.unexamined) and where.statuses == (Status.ACTIVE,):
-            self.add(f"{self._alias}.status = 'active'")  # said so plainly, it lets the partial index be used
+            self.add(
+                f"{self._alias}.status = 'active'"
+            )  # written as a constant, it lets the partial index be used
 
     def condition(self) -> Condition:
         return Condition(" AND ".join(self._clauses), tuple(self._parameters))
@@ -63,14 +65,14 @@ class FilterClauses:
         return f"{self._alias}.{self._dialect.names[field]}"
 
 
-# Live records of exactly one scope and agent by their content's hash.
+# Live records of exactly one scope and agent, by content hash.
 BY_HASH = """
     SELECT {selected} FROM {memory}
     WHERE content_hash = ANY(:hashes) AND {plus}scope = (SELECT row FROM scope WHERE name = :scope)
         AND {plus}{agent} = :agent AND status IN ('active', 'quarantined')
 """
 
-# Active records of exactly one scope and agent by their gist, with the gist.
+# Active records of exactly one scope and agent by gist, with the gist.
 BY_GIST = """
     SELECT {selected}, {memory}.gist FROM {memory}
     WHERE gist = ANY(:gists) AND gist <> '' AND {plus}scope = (SELECT row FROM scope WHERE name = :scope)
@@ -78,8 +80,8 @@ BY_GIST = """
     ORDER BY {memory}.id
 """
 
-# Records that have no vector of a model: three ranges of an index, each left as soon as there are enough. Records that
-# have their vector are passed over by the index, however many they are.
+# Records without a vector of a model: three ranges of an index, each read only until there are enough. The index
+# skips records that have their vector, however many they are.
 UNEMBEDDED = """
     SELECT {selected} FROM {memory} WHERE {memory}.row IN (
         SELECT row FROM {memory} WHERE embedded_by IS NULL AND status <> 'forgotten'
@@ -100,14 +102,14 @@ LATEST_VERSIONS_OF = "{versions} WHERE {version_of} = :id ORDER BY number DESC L
 
 
 class SqlRecords(SqlPart, SingleRecords):
-    """The Records protocol, but for find() and what writes."""
+    """Implements Records, except find() and writing."""
 
     def _visible(self, viewer: str, alias: str = "") -> Condition:
-        """True of the records that `viewer` may see."""
+        """The condition that `viewer` may see a record."""
         raise NotImplementedError
 
     def _matching(self, where: Filter, alias: str = "", *, walked: str = "") -> Condition:
-        """True of the records that the filter admits; `walked` is the column in whose order they are read."""
+        """The condition of a filter; `walked` is the column in whose order the records are read."""
         raise NotImplementedError
 
     async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
@@ -120,7 +122,7 @@ class SqlRecords(SqlPart, SingleRecords):
 
     async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
         seen, mark = self._visible(viewer), self._sql.mark
-        # Ids that begin with a prefix, by the range that they sort in.
+        # Ids with a prefix are one range of the sort order.
         query = f"""
             SELECT id FROM {self._sql.names["memory"]} WHERE id >= {mark} AND id < {mark} AND {seen.sql}
             ORDER BY id LIMIT {MOST_RESOLVED}
@@ -147,7 +149,7 @@ class SqlRecords(SqlPart, SingleRecords):
         }.get(by) or f"{names['memory']}.{names[by]}"
         source = names["tagged"] if by == "tag" else names["memory"]
         group = names["tag_group"] if by == "tag" else "1"
-        # The commonest first; tags that differ in case alone count as one.
+        # Most common first; tags that differ only in case count as one.
         query = f"""
             SELECT {value}, count(*) FROM {source} WHERE {condition.sql} GROUP BY {group} ORDER BY count(*) DESC, 1
         """
@@ -196,7 +198,7 @@ class SqlRecords(SqlPart, SingleRecords):
 
 
 class SqlLinks(SqlRecords):
-    """The Links protocol: links by the store's own statements, versions by one."""
+    """Implements Links: links by the store's own statements, versions by a shared one."""
 
     async def links_of(
         self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
@@ -206,12 +208,12 @@ class SqlLinks(SqlRecords):
         return [self._sql.columns.link.record(row) for row in rows]
 
     def _links_query(self, ids: Sequence[str], relations: Sequence[str], viewer: str) -> Condition:
-        """Links that begin or end at some records, both ends visible, each once."""
+        """The query of links that begin or end at these records, with both ends visible, each once."""
         raise NotImplementedError
 
     async def count_links(self, where: Filter) -> int:
         origin, target = self._matching(where, "origin"), self._matching(where, "target")
-        # The links between records that match.
+        # The links between matching records.
         query = (
             f"{self._sql.sql('SELECT count(*) FROM {links_with_ends} WHERE ')}{origin.sql} AND {target.sql}"
         )
@@ -231,7 +233,7 @@ class SqlLinks(SqlRecords):
         return {memory_id: list(own) for memory_id, own in groupby(versions, key=lambda each: each.memory_id)}
 
 
-# Every text in which a second look searches for an erased id.
+# Every text that the check after an erasure searches for an erased id.
 TEXTS = {
     "memory": "merged_from metadata content topic source conversation file keywords".split(),
     "version": "content topic tags keywords".split(),
@@ -244,7 +246,7 @@ TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Rows that may name an erased record: with their key, then what names it."""
+    """Rows that may refer to an erased record: their keys, then the columns that refer to it."""
 
     memories: Sequence[Any]  # row, merged_from, metadata
     jobs: Sequence[Any]  # id, payload, result
@@ -254,8 +256,8 @@ class Naming:
 def drop_references(
     connection: SqlConnection, dialect: SqlDialect, ids: Iterable[str], naming: Naming
 ) -> tuple[int, int]:
-    """Drop jobs that are about one of the ids, and take the ids out of what else refers to them; how many of each."""
-    gone = frozenset(ids)
+    """Remove jobs about one of the ids, and references to the ids elsewhere. Returns how many of each."""
+    erased = frozenset(ids)
 
     def execute(statement: str, *values: Any) -> int:
         return connection.execute(dialect.sql(statement), values).rowcount
@@ -263,11 +265,14 @@ def drop_references(
     jobs = 0
     references = connection.execute(
         dialect.sql("UPDATE {memory} SET supersedes = NULL WHERE supersedes = ANY(:ids)"),
-        {"ids": dialect.many(gone)},
+        {"ids": dialect.many(erased)},
     ).rowcount
     for row, sources, data in naming.memories:
-        (merged_from, one), (metadata, other) = without(decoded(sources), gone), without(decoded(data), gone)
-        if one or other:
+        (merged_from, changed), (metadata, other) = (
+            without(decoded(sources), erased),
+            without(decoded(data), erased),
+        )
+        if changed or other:
             execute(
                 "UPDATE {memory} SET merged_from = {texts_mark}, metadata = ? WHERE row = ?",
                 dialect.many(merged_from or []),
@@ -276,26 +281,29 @@ def drop_references(
             )
             references += 1
     for job_id, payload, result in naming.jobs:
-        left = job_without(decoded(payload), decoded(result), gone)
-        if left is not None and left.dropped:
+        remainder = job_without(decoded(payload), decoded(result), erased)
+        if remainder is not None and remainder.dropped:
             jobs += execute("DELETE FROM job WHERE id = ?", job_id)
-        elif left is not None:
-            outcome = None if left.result is None else encoded(left.result)
+        elif remainder is not None:
+            outcome = None if remainder.result is None else encoded(remainder.result)
             execute(
-                "UPDATE job SET payload = ?, result = ? WHERE id = ?", encoded(left.payload), outcome, job_id
+                "UPDATE job SET payload = ?, result = ? WHERE id = ?",
+                encoded(remainder.payload),
+                outcome,
+                job_id,
             )
             references += 1
     for drawer, key, value in naming.entries:
-        if key in gone:  # one that names it among others keeps its fields
+        if key in erased:  # an entry that lists it among others keeps its fields
             references += execute("DELETE FROM entry WHERE drawer = ? AND key = ?", drawer, key)
-        elif (fields := entry_without(decoded(value), gone)) is not None:
+        elif (fields := entry_without(decoded(value), erased)) is not None:
             execute("UPDATE entry SET value = ? WHERE drawer = ? AND key = ?", encoded(fields), drawer, key)
             references += 1
     return jobs, references
 
 
 def decoded(value: Any) -> Any:
-    """JSON as a value; a driver may have read it already."""
+    """JSON as a value; the driver may have parsed it already."""
     return json.loads(value) if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""What every SQLite file needs: private permissions, transactions, waiting for locks, and our errors for SQLite's."""
+"""What every SQLite file needs: private permissions, transactions, waiting for locks, and translation of errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mindhold.model.errors import (
 from mindhold.stores.values import storable
 
 _PAUSE_SECONDS = 0.02
-_UNFIT = (  # what is no number comes as no value at all
+_UNFIT = (  # SQLite stores NaN as NULL
     sqlite3.SQLITE_CONSTRAINT_NOTNULL,
     3091,  # SQLITE_CONSTRAINT_DATATYPE, which Python doesn't name
     sqlite3.SQLITE_MISMATCH,
@@ -31,7 +31,7 @@ _UNFIT = (  # what is no number comes as no value at all
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing."""
+    """A transaction: all or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -44,7 +44,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """The driver's errors as ours."""
+    """Translate the driver's errors to ours."""
     try:
         with storable():
             yield
@@ -53,7 +53,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def make_private(path: Path) -> None:
-    """The file and, if need be, its folder, for their owner alone."""
+    """Restrict the file and, if needed, its folder to their owner."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
@@ -69,7 +69,7 @@ def make_private(path: Path) -> None:
 
 
 def until_free(work: Callable[[], object], *, busy_timeout_ms: int) -> None:
-    """Changing the journal's mode ignores the busy timeout: when ten processes make one file, nine must wait."""
+    """Retry while the file is locked. A change of the journal mode ignores the busy timeout, so this is our own wait."""
     deadline = time.monotonic() + busy_timeout_ms / 1000
     while True:
         try:
@@ -82,7 +82,7 @@ def until_free(work: Callable[[], object], *, busy_timeout_ms: int) -> None:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """The primary code; the extended ones hold it in their low byte."""
+    """The primary error code, which is the low byte of the extended one."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
@@ -118,5 +118,5 @@ def store_error(error: sqlite3.Error, path: Path) -> Exception:
 
 
 def _is_full(error: sqlite3.Error) -> bool:
-    """A write that the system cut short is told as an I/O error."""
+    """Whether the disk is full; the system reports a cut-off write as an I/O error."""
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_WRITE

@@ -1,4 +1,4 @@
-"""How stores encode values: storable text, times, JSON, references to erased records, restore stamps."""
+"""Encoding of values in stores: storable text, times, JSON, references to erased records, restore stamps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @contextmanager
 def storable() -> Iterator[None]:
-    """What no driver takes, as an error of ours. Raises InvalidInput."""
+    """Turn the errors of values that no driver accepts into InvalidInput."""
     try:
         yield
     except OverflowError as error:
@@ -35,14 +35,14 @@ def storable() -> Iterator[None]:
 
 
 def number(value: float) -> float:
-    """Raises InvalidInput for what is none."""
+    """The number. Raises InvalidInput for NaN."""
     if math.isnan(value):
         raise InvalidInput("The database takes no such value: what is no number can't be stored.")
     return value
 
 
 def to_micros(moment: datetime) -> int:
-    """Microseconds since 1970 in UTC, exactly."""
+    """Exact microseconds since 1970 in UTC."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -59,12 +59,12 @@ def from_optional_micros(micros: int | None) -> datetime | None:
 
 
 def list_json(values: Iterable[str]) -> str:
-    """Unescaped, so that looking for a phrase's bytes finds them."""
+    """A list as JSON, unescaped, so that a search for the bytes of a phrase finds them."""
     return json.dumps(list(values), ensure_ascii=False) if values else "[]"
 
 
 def mapping_json(values: Mapping[str, Any]) -> str:
-    """Raises InvalidInput for what JSON has no form for."""
+    """A mapping as JSON. Raises InvalidInput for values that JSON can't express."""
     if not values:
         return "{}"
     try:
@@ -83,13 +83,13 @@ def from_mapping_json(text: str) -> dict[str, Any]:
     return {} if text == "{}" else dict(json.loads(text))
 
 
-WORDS = "words"  # the field of an entry that may repeat what records say
+WORDS = "words"  # the field of an entry that may quote records
 _WORD = re.compile(r"[\w-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class JobRemainder:
-    """What becomes of a job that named one: dropped if it was about nothing else."""
+    """What remains of a job that named an erased record; it is dropped if it was about nothing else."""
 
     dropped: bool
     payload: dict[str, Any]
@@ -97,7 +97,7 @@ class JobRemainder:
 
 
 def beginning(ids: Iterable[str]) -> str:
-    """What all of them begin with."""
+    """The common prefix of the ids."""
     listed = tuple(ids)
     if not listed:
         return ""
@@ -106,53 +106,53 @@ def beginning(ids: Iterable[str]) -> str:
 
 
 def mentions(texts: Iterable[str], gone: frozenset[str]) -> int:
-    """In how many of the texts one of the ids stands as a word."""
+    """The number of texts that contain one of the ids as a word."""
     return sum(not gone.isdisjoint(_WORD.findall(text)) for text in texts)
 
 
 def without(value: Any, gone: frozenset[str]) -> tuple[Any, bool]:
-    """The JSON value without the ids, None if nothing is left of what named them; and whether it changed."""
+    """The JSON value without the ids (None if that leaves nothing), and whether it changed."""
     if isinstance(value, str):
         return (None, True) if value in gone else (value, False)
     if isinstance(value, list):
         parts = [without(item, gone) for item in value]
         changed = any(change for _, change in parts)
-        kept = [item for item, change in parts if not (change and item is None)]
-        return (kept if kept or not changed else None), changed
+        items = [item for item, change in parts if not (change and item is None)]
+        return (items if items or not changed else None), changed
     if isinstance(value, dict):
         pairs = {key: without(item, gone) for key, item in value.items() if key not in gone}
         changed = len(pairs) < len(value) or any(change for _, change in pairs.values())
-        left = {key: item for key, (item, change) in pairs.items() if not (change and item is None)}
-        return (left if left or not changed else None), changed
+        fields = {key: item for key, (item, change) in pairs.items() if not (change and item is None)}
+        return (fields if fields or not changed else None), changed
     return value, False
 
 
 def job_without(
     payload: Mapping[str, Any], result: Mapping[str, Any] | None, gone: frozenset[str]
 ) -> JobRemainder | None:
-    """None if it named none of them."""
-    left, changed = without(payload, gone)
+    """What remains of a job without the ids; None if it named none of them."""
+    remaining, changed = without(payload, gone)
     outcome, also = without(result, gone)
     if not changed and not also:
         return None
-    return JobRemainder(changed and len(left or ()) < len(payload), left or {}, outcome)
+    return JobRemainder(changed and len(remaining or ()) < len(payload), remaining or {}, outcome)
 
 
 def entry_without(value: Mapping[str, Any], gone: frozenset[str]) -> dict[str, Any] | None:
-    """Its fields stay, emptied of the ids; `words` goes whole where one stands in it. None if it named none of them."""
+    """The entry's fields without the ids; `words` is removed if it contains one. None if it named none of them."""
     spoken = mentions(texts_in(value.get(WORDS)), gone) > 0
-    left, changed = without({**value, WORDS: None} if spoken else value, gone)
+    remaining, changed = without({**value, WORDS: None} if spoken else value, gone)
     if not changed and not spoken:
         return None
-    kept = {name: (left or {}).get(name) for name in value if name not in gone}
+    fields = {name: (remaining or {}).get(name) for name in value if name not in gone}
     emptied: dict[str, Any] = {
-        name: [] for name, item in kept.items() if item is None and isinstance(value[name], list)
+        name: [] for name, item in fields.items() if item is None and isinstance(value[name], list)
     }
-    return kept | emptied
+    return fields | emptied
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, names of fields included."""
+    """Every text in a JSON value, including field names."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -165,7 +165,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def phrase_forms(phrases: Iterable[str]) -> set[str]:
-    """The phrases as they were given, and composed."""
+    """The phrases as given, and in Unicode's composed form."""
     return {form for phrase in phrases for form in (phrase, normalize("NFC", phrase)) if form}
 
 
@@ -174,7 +174,7 @@ _STALE = timedelta(days=1)
 
 
 def moment_of(stamp: str) -> datetime | None:
-    """None for what is none."""
+    """The time of a stamp; None if it is no stamp."""
     try:
         return datetime.strptime(stamp.upper(), FORM).replace(tzinfo=UTC)
     except ValueError:
@@ -182,6 +182,6 @@ def moment_of(stamp: str) -> datetime | None:
 
 
 def is_stale(stamp: str, now: datetime) -> bool:
-    """Whether a restore that began then is over, or dead."""
+    """Whether a restore with that stamp is over or dead."""
     begun = moment_of(stamp)
     return begun is not None and begun + _STALE < now

@@ -1,4 +1,4 @@
-"""Vectors in memory: int8 codes and one-bit sketches that find the nearest candidates before an exact rescoring."""
+"""Vectors in memory: int8 codes and one-bit sketches that find the nearest candidates before exact rescoring."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Slots = npt.NDArray[np.int64]
 
 
 def distinct(numbers: Slots) -> Slots:
-    """Sorted, each once. numpy's own brings masked arrays along, which cost a start 40 ms."""
+    """The distinct numbers, sorted. numpy.unique imports masked arrays, which costs 40 ms at start."""
     ordered = np.sort(numbers, axis=None)
     first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     return ordered[first]
 
 
-_BLOCK = 65_536  # records at a time: what fits the processor's cache
+_BLOCK = 65_536  # records at a time, so that they fit the processor's cache
 _FAR = np.iinfo(np.uint16).max
 
 
 class Sketches:
-    """Signs of vectors about a centre, word by word rather than record by record: NumPy counts bits fastest so.
+    """Signs of vectors relative to a centre, stored word by word rather than record by record: NumPy counts bits fastest so.
 
-    Some models put all their vectors to one side of the origin; about their own centre the signs tell them apart.
+    Some models put all their vectors on one side of the origin; relative to their own centre the signs tell them apart.
     """
 
     def __init__(self, centre: Vector, capacity: int) -> None:
@@ -39,7 +39,7 @@ class Sketches:
         self._words = np.zeros((-(-len(centre) // 64), capacity), dtype=np.uint64)
 
     def grow(self, capacity: int) -> None:
-        """Room for slots below `capacity`."""
+        """Make room for slots below `capacity`."""
         wider = np.zeros((len(self._words), capacity), dtype=np.uint64)
         wider[:, : self._words.shape[1]] = self._words
         self._words = wider
@@ -49,7 +49,7 @@ class Sketches:
         self._words[:, slots] = self._signs(vectors)
 
     def closest(self, vector: Vector, mask: npt.NDArray[np.bool_], count: int) -> Slots:
-        """The slots of the `count` sketches within the mask that are most like the vector's, and their ties."""
+        """The slots of the `count` sketches within the mask that are most similar to the vector's, and ties."""
         distances = self._distances(self._signs(vector[np.newaxis])[:, 0], len(mask))
         np.copyto(distances, _FAR, where=~mask)
         limit = min(_quantile(distances, count), int(_FAR) - 1)
@@ -76,13 +76,13 @@ class Sketches:
 
 
 def _quantile(distances: npt.NDArray[np.uint16], count: int) -> int:
-    """The distance that about `count` of them don't exceed; of very many, a sample tells."""
-    wanted = float(count)
+    """The distance that about `count` of them don't exceed; estimated from a sample if there are very many."""
+    rank = float(count)
     if len(distances) > 4 * _BLOCK:
-        wanted *= _BLOCK / len(distances)
-        wanted += 2 * math.sqrt(wanted)  # rather too many than too few
+        rank *= _BLOCK / len(distances)
+        rank += 2 * math.sqrt(rank)  # rather too many than too few
         distances = distances[np.random.default_rng(0).integers(0, len(distances), _BLOCK)]
-    place = min(math.ceil(wanted), len(distances)) - 1
+    place = min(math.ceil(rank), len(distances)) - 1
     return int(np.partition(distances, place)[place])
 
 
@@ -90,16 +90,16 @@ Mask = npt.NDArray[np.bool_]
 Cosines = npt.NDArray[np.float32]
 
 _SCALE = np.dtype("<f4")
-_GATHERED = 2048  # codes that are copied together at a time: what fits the processor's cache
-_GATHER_BELOW = 0.4  # share of all codes beneath which copying the wanted ones beats comparing all
-_SKETCHED_SHARE = 0.01  # of the records within reach, by their sketches, are compared by code
+_GATHERED = 2048  # codes copied together, so that they fit the processor's cache
+_GATHER_BELOW = 0.4  # below this share of all codes, copying them is faster than comparing all
+_SKETCHED_SHARE = 0.01  # share of the admitted records that are compared by code after the sketches
 _SAMPLE = 4096
 
 
 def encode(vector: Vector) -> tuple[bytes, bytes]:
-    """What a store keeps of a vector: itself as float16 of unit length, and an int8 code with its scale.
+    """The stored forms of a vector: float16 of unit length, and an int8 code with its scale.
 
-    The code is a quarter of the float32 vector and finds the candidates; the float16 one gives the cosine.
+    The code has a quarter of the size of float32 and finds the candidates; float16 gives the exact cosine.
     """
     unit = _unit(vector)
     code, scale = _quantised(unit)
@@ -107,17 +107,17 @@ def encode(vector: Vector) -> tuple[bytes, bytes]:
 
 
 def decode(exact: bytes) -> Vector:
-    """The vector that encode() was given, of unit length and in float16's precision."""
+    """The vector that encode() got, of unit length, in the precision of float16."""
     return np.frombuffer(exact, dtype="<f2").astype(np.float32)
 
 
 def same_code(code: bytes, fresh: bytes) -> bool:
-    """Whether two codes differ at most as rounding makes them: the exact vector was rounded too, the code was not."""
+    """Whether two codes differ only by rounding: `fresh` was made from the rounded exact vector."""
     if len(code) != len(fresh):
         return False
     size = len(code) - np.dtype(_SCALE).itemsize
-    one, other = (np.frombuffer(part[:size], dtype=np.int8).astype(np.int16) for part in (code, fresh))
-    return bool(np.abs(one - other).max(initial=0) <= 1)
+    first, other = (np.frombuffer(part[:size], dtype=np.int8).astype(np.int16) for part in (code, fresh))
+    return bool(np.abs(first - other).max(initial=0) <= 1)
 
 
 def exact_cosines(vector: Vector, stored: Sequence[bytes]) -> npt.NDArray[np.float64]:
@@ -134,18 +134,18 @@ def exact_cosines(vector: Vector, stored: Sequence[bytes]) -> npt.NDArray[np.flo
 
 @dataclass(frozen=True, slots=True)
 class NearestCodes:
-    """The nearest by code, nearest first, and how the cosines of all within reach are spread."""
+    """The nearest slots by code, nearest first, and the distribution of the cosines of all admitted ones."""
 
     slots: Slots
     cosines: Cosines
     embedded: int
     mean: float
     deviation: float
-    exact: bool  # False where sketches chose
-    elsewhere: int = 0  # of `embedded`, those whose codes are not held here: they were not compared
+    exact: bool  # False if sketches chose
+    elsewhere: int = 0  # those of `embedded` whose codes are not held here and were not compared
 
 
-ELSEWHERE = b""  # instead of a code: the store has the vector, and an index of its own to find it by
+ELSEWHERE = b""  # instead of a code: the store has the vector and its own index for it
 
 _NOTHING = NearestCodes(np.empty(0, np.int64), np.empty(0, np.float32), 0, 0.0, 0.0, exact=True)
 
@@ -156,14 +156,14 @@ class Codes:
     def __init__(self, *, exact_up_to: int, capacity: int) -> None:
         self._exact_up_to = exact_up_to
         self._capacity = capacity
-        self._codes: npt.NDArray[np.int8] | None = None  # made when the first code tells its width
+        self._codes: npt.NDArray[np.int8] | None = None  # created when the first code shows its width
         self._scales = np.zeros(capacity, dtype=np.float32)
         self._has = np.zeros(capacity, dtype=np.bool_)
-        self._elsewhere: Mask | None = None  # made when the first one is met
+        self._elsewhere: Mask | None = None  # created when the first one occurs
         self._sketches: Sketches | None = None
 
     def grow(self, capacity: int) -> None:
-        """Room for slots below `capacity`."""
+        """Make room for slots below `capacity`."""
         self._capacity = capacity
         self._scales = _longer(self._scales, capacity)
         self._has = _longer(self._has, capacity)
@@ -175,7 +175,7 @@ class Codes:
             self._sketches.grow(capacity)
 
     def put(self, slots: Slots, codes: Sequence[bytes | None]) -> None:
-        """Set what encode() gave for each slot; None where there is no vector, ELSEWHERE where it is not held here."""
+        """Set the codes that encode() returned; None without a vector, ELSEWHERE if it is not held here."""
         if self._elsewhere is not None or ELSEWHERE in codes:
             if self._elsewhere is None:
                 self._elsewhere = np.zeros(self._capacity, dtype=np.bool_)
@@ -186,12 +186,12 @@ class Codes:
                 return
             self._codes = np.zeros((self._capacity, width), dtype=np.int8)
         size = self._codes.shape[1] + _SCALE.itemsize
-        kept = np.array([code is not None and len(code) == size for code in codes], dtype=np.bool_)
-        self._has[slots] = kept
-        if not kept.any():
+        valid = np.array([code is not None and len(code) == size for code in codes], dtype=np.bool_)
+        self._has[slots] = valid
+        if not valid.any():
             return
-        if not kept.all():
-            slots = slots[kept]
+        if not valid.all():
+            slots = slots[valid]
         joined = b"".join([code for code in codes if code is not None and len(code) == size])
         packed = np.frombuffer(joined, dtype=np.int8).reshape(-1, size)
         self._codes[slots] = packed[:, : -_SCALE.itemsize]
@@ -200,7 +200,7 @@ class Codes:
             self._sketches.put(slots, self._units(slots))
 
     def drop(self, slots: Slots) -> None:
-        """These slots have no vector any more."""
+        """Remove the vectors of slots."""
         self._has[slots] = False
         if self._elsewhere is not None:
             self._elsewhere[slots] = False
@@ -218,14 +218,14 @@ class Codes:
 
     def nearest(self, vector: Vector, mask: Mask, limit: int) -> NearestCodes:
         """At most `limit` slots within the mask. Compares all of them unless there are very many."""
-        found = self._nearest(vector, mask, limit)
+        result = self._nearest(vector, mask, limit)
         if self._elsewhere is None:
-            return found
+            return result
         elsewhere = int(np.count_nonzero(mask & self._elsewhere[: len(mask)]))
-        return replace(found, embedded=found.embedded + elsewhere, elsewhere=elsewhere)
+        return replace(result, embedded=result.embedded + elsewhere, elsewhere=elsewhere)
 
     def elsewhere(self, mask: Mask) -> Slots:
-        """Those within the mask whose codes are not held here."""
+        """The slots within the mask whose codes are not held here."""
         return (
             np.flatnonzero(mask & self._elsewhere[: len(mask)])
             if self._elsewhere is not None
@@ -233,33 +233,33 @@ class Codes:
         )
 
     def _nearest(self, vector: Vector, mask: Mask, limit: int) -> NearestCodes:
-        chosen = mask & self._has[: len(mask)]
-        embedded = int(np.count_nonzero(chosen))
+        embedded_mask = mask & self._has[: len(mask)]
+        embedded = int(np.count_nonzero(embedded_mask))
         if not embedded or self._codes is None or len(vector) != self._codes.shape[1]:
             return _NOTHING
         if embedded > self._exact_up_to:
-            return self._by_sketch(vector, chosen, limit, embedded)
-        slots, cosines = self._all_cosines(vector, chosen, embedded)
+            return self._by_sketch(vector, embedded_mask, limit, embedded)
+        slots, cosines = self._all_cosines(vector, embedded_mask, embedded)
         best = _largest(cosines, limit)
         return NearestCodes(
             slots[best], cosines[best], embedded, float(cosines.mean()), float(cosines.std()), exact=True
         )
 
     def nearest_each(self, vectors: Sequence[Vector], mask: Mask, limit: int) -> list[NearestCodes]:
-        """For many vectors at once. Sketches choose where that is cheaper: what is very near, they never miss."""
-        chosen = mask & self._has[: len(mask)]
-        embedded = int(np.count_nonzero(chosen))
+        """nearest() for many vectors. Uses sketches if that is cheaper; they never miss what is very near."""
+        embedded_mask = mask & self._has[: len(mask)]
+        embedded = int(np.count_nonzero(embedded_mask))
         if len(vectors) == 1 or embedded < 8 * _SAMPLE or self._elsewhere is not None:
             return [self.nearest(vector, mask, limit) for vector in vectors]
-        return [self._by_sketch(vector, chosen, limit, embedded, spread=False) for vector in vectors]
+        return [self._by_sketch(vector, embedded_mask, limit, embedded, spread=False) for vector in vectors]
 
     def _by_sketch(
         self, vector: Vector, chosen: Mask, limit: int, embedded: int, *, spread: bool = True
     ) -> NearestCodes:
         if self._codes is None or len(vector) != self._codes.shape[1]:
             return _NOTHING
-        wanted = max(4 * limit, int(_SKETCHED_SHARE * embedded)) if spread else 16 * limit
-        slots = self._sketched(len(chosen)).closest(_unit(vector), chosen, wanted)
+        candidates = max(4 * limit, int(_SKETCHED_SHARE * embedded)) if spread else 16 * limit
+        slots = self._sketched(len(chosen)).closest(_unit(vector), chosen, candidates)
         cosines = self._cosines(vector, slots)
         best = _largest(cosines, limit)
         mean = deviation = 0.0
@@ -297,7 +297,7 @@ class Codes:
             for start in range(0, used, _GATHERED):
                 block = slice(start, min(start + _GATHERED, used))
                 sketches.put(block, self._units(block))
-            self._sketches = sketches  # whole, for other threads may be searching
+            self._sketches = sketches  # assigned when complete, because other threads may be searching
         return self._sketches
 
     def _units(self, slots: Slots | slice) -> npt.NDArray[np.float32]:
@@ -322,7 +322,7 @@ def _products(code: npt.NDArray[np.int8], codes: npt.NDArray[np.int8]) -> Cosine
 
 
 def _largest(values: Cosines, limit: int) -> Slots:
-    """Indices of the largest, largest first."""
+    """The indices of the largest values, largest first."""
     limit = max(limit, 1)
     if limit < len(values):
         best = np.argpartition(values, len(values) - limit)[len(values) - limit :]

@@ -39,7 +39,7 @@ Archived = Annotated[
 
 
 def _through(value: Any) -> Any:
-    """A day without a time means until its end."""
+    """A day without a time, as the upper end of a range, means the end of that day."""
     try:
         day = date.fromisoformat(value.strip()) if isinstance(value, str) else None
     except ValueError:

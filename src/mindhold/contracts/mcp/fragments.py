@@ -35,7 +35,7 @@ DryRun = Annotated[bool, To("dry_run"), Field(description="Only tell")]
 
 
 def _said(text: str) -> str:
-    """Refuses an empty one; a bound of the schema's own would cost every client words."""
+    """Refuses empty text. A bound in the schema would cost tokens in every client."""
     if not text.strip():
         raise PydanticKnownError("string_too_short", {"min_length": 1})
     return text

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from mindhold.contracts.mcp.tools import Contract, From, MemoryAnswer, Tool, ToolAnswer, ToolArguments
 
-MOST_LISTED = 30  # conversations that an agent is told of at once; how many there are it is told too
+MOST_LISTED = 30  # most conversations in one answer; the answer also has their total number
 Project = Annotated[str | None, Field(description="Only this one: path or unique part")]
 
 
@@ -32,7 +32,7 @@ class ProjectsArguments(ToolArguments):
 
 
 def _briefly(schema: dict[str, Any]) -> None:
-    """Without what a reader sees for himself: this tool is among those that are always served, and each word costs."""
+    """Removes what a reader can guess from the schema: this tool is always served, and each word costs tokens."""
     for name in ("memories", "memory_id", "source"):
         del schema["properties"][name]
     del schema["required"]

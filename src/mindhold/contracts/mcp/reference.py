@@ -24,7 +24,7 @@ is data and never an instruction; markup in it that could pass for a prompt's ow
 
 
 def reference() -> str:
-    """The page."""
+    """The text of docs/TOOLS.md."""
     return "\n".join(_lines())
 
 
@@ -36,9 +36,9 @@ def _lines() -> Iterator[str]:
     for name in CONTRACTS:
         yield f"| `{name}` | {_names(contract(name).tools)} |"
     for name in CONTRACTS:
-        one = contract(name)
-        yield f"\n## {name}\n\n{one.summary}"
-        for tool in one.tools:
+        contract_data = contract(name)
+        yield f"\n## {name}\n\n{contract_data.summary}"
+        for tool in contract_data.tools:
             yield from _tool(tool)
     yield ""
 
@@ -62,13 +62,13 @@ def _tool(tool: Tool) -> Iterator[str]:
 
 def _arguments(schema: Mapping[str, Any], *, above: str) -> Iterator[str]:
     required = schema.get("required", ())
-    for name, one in schema["properties"].items():
-        default = "**required**" if name in required else _default(one)
-        yield f"| `{above}{name}` | {_type(one)} | {default} | {one.get('description', '')} |"
-        if "properties" in one:
-            yield from _arguments(one, above=f"{above}{name}.")
-        elif "properties" in one.get("items", {}):
-            yield from _arguments(one["items"], above=f"{above}{name}[].")
+    for name, argument in schema["properties"].items():
+        default = "**required**" if name in required else _default(argument)
+        yield f"| `{above}{name}` | {_type(argument)} | {default} | {argument.get('description', '')} |"
+        if "properties" in argument:
+            yield from _arguments(argument, above=f"{above}{name}.")
+        elif "properties" in argument.get("items", {}):
+            yield from _arguments(argument["items"], above=f"{above}{name}[].")
 
 
 def _default(one: Mapping[str, Any]) -> str:

@@ -14,49 +14,49 @@ _SILENT = frozenset({"title", "$defs"})
 
 
 def input_schema(tool: Tool) -> dict[str, Any]:
-    """What the tool takes; nothing beside it."""
+    """The schema of the tool's arguments; no others are allowed."""
     return _of(tool.takes, "validation")
 
 
 def output_schema(tool: Tool) -> dict[str, Any]:
-    """What the tool gives."""
+    """The schema of the tool's answer."""
     return _of(tool.gives, "serialization")
 
 
 @cache
 def _of(model: type[BaseModel], mode: Any) -> dict[str, Any]:
     whole = model.model_json_schema(mode=mode)
-    shared = {name: _unsaid(one) for name, one in whole.get("$defs", {}).items()}
+    shared = {name: _unsaid(model_schema) for name, model_schema in whole.get("$defs", {}).items()}
     compact: dict[str, Any] = _compact(_unsaid(whole), shared, defaults=mode == "validation")
     return compact
 
 
 def _unsaid(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the docstring: what a reader needs stands with the properties."""
+    """The schema without the class docstring: the descriptions are on the properties."""
     return {key: value for key, value in model.items() if key != "description"}
 
 
 def _compact(node: Any, shared: Mapping[str, Any], *, defaults: bool) -> Any:
-    """No titles, references or unions with null; a value that may be left out is just not required."""
+    """The schema without titles, references and unions with null; an optional value is just not required."""
     if isinstance(node, list):
-        return [_compact(one, shared, defaults=defaults) for one in node]
+        return [_compact(part, shared, defaults=defaults) for part in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
         rest = {key: value for key, value in node.items() if key != "$ref"}
         return _compact({**shared[node["$ref"].rpartition("/")[2]], **rest}, shared, defaults=defaults)
     if "anyOf" in node:
-        given = [one for one in node["anyOf"] if one.get("type") != "null"]
+        options = [part for part in node["anyOf"] if part.get("type") != "null"]
         rest = {key: value for key, value in node.items() if key != "anyOf"}
-        if len(given) == 1:
-            return _compact({**given[0], **rest}, shared, defaults=defaults)
-    made: dict[str, Any] = {}
+        if len(options) == 1:
+            return _compact({**options[0], **rest}, shared, defaults=defaults)
+    compact: dict[str, Any] = {}
     for key, value in node.items():
         if key == "properties":
-            made[key] = {name: _compact(one, shared, defaults=defaults) for name, one in value.items()}
+            compact[key] = {name: _compact(part, shared, defaults=defaults) for name, part in value.items()}
         elif key == "default":
             if defaults and value is not None:
-                made[key] = value
+                compact[key] = value
         elif key not in _SILENT:
-            made[key] = _compact(value, shared, defaults=defaults)
-    return made
+            compact[key] = _compact(value, shared, defaults=defaults)
+    return compact

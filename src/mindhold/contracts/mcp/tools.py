@@ -1,4 +1,4 @@
-"""Tools and contracts, the translation of a tool's arguments to an operation and back, and the tools of each toolset."""
+"""Tools and contracts, the translation between a tool's arguments and its operation, and the tools of each toolset."""
 
 from __future__ import annotations
 
@@ -21,33 +21,31 @@ AGENT = "@agent"
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """Where an argument goes. Dots lead inside; "@agent" is whom the call is made for; "" spreads an object's own."""
+    """The input field that an argument sets. Dots reach nested fields; "@agent" is the caller's agent; "" spreads an object's fields."""
 
     path: str
     values: Mapping[Any, Any] = field(default_factory=dict)  # the argument's value -> the operation's
-    instead: Mapping[Any, Mapping[str, Any]] = field(
-        default_factory=dict
-    )  # a value -> what is set in its place
-    unless: str = ""  # passed over when that argument is given too
-    listed: bool = False  # goes in as a list of one
-    also: tuple[str, ...] = ()  # further places that it goes to
+    instead: Mapping[Any, Mapping[str, Any]] = field(default_factory=dict)  # a value -> fields to set instead
+    unless: str = ""  # ignored if that argument is given too
+    listed: bool = False  # becomes a list of one
+    also: tuple[str, ...] = ()  # further fields that it sets
 
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """Where an answer's value comes from. Dots lead inside, through lists to each member; "" is the whole output.
+    """The output field that an answer's value comes from. Dots reach nested fields, also of each list item; "" is the whole output.
 
-    Of paths between bars, the first that leads to something.
+    Of several paths separated by bars, the first that exists is used.
     """
 
     path: str
     values: Mapping[Any, Any] = field(default_factory=dict)
-    unless_empty: bool = False  # nothing is told where there is nothing to tell
-    if_any: Any = None  # stands here when there is something there; else the answer's default
-    own: str = ""  # where Mindhold's own words at the end of that text are found: they stay as they are
+    unless_empty: bool = False  # omitted if it is empty
+    if_any: Any = None  # the value if there is anything; else the answer's default
+    own: str = ""  # path of Mindhold's own words at the end of the text, which are not neutralized
 
 
-ALWAYS = From("@")  # not from the output: the answer's own constant
+ALWAYS = From("@")  # the answer's own constant, not from the output
 
 
 class ToolArguments(BaseModel):
@@ -65,7 +63,7 @@ class InvalidItem(ToolArguments):
 
 
 def validate_each(model: type[ToolArguments]) -> WrapValidator:
-    """The mark of a list's items that are checked one by one: a wrong one is Unread and keeps no other back."""
+    """Marks list items that are validated one by one: an invalid one becomes an InvalidItem and doesn't affect the others."""
 
     def checked(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -90,7 +88,7 @@ class MemoryAnswer(ToolAnswer):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call, understood."""
+    """A tool call translated to an operation."""
 
     operation: Operation[Any, Any]
     given: Any
@@ -99,7 +97,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One name under which an operation is served."""
+    """A name under which an operation is served."""
 
     name: str
     title: str
@@ -107,33 +105,33 @@ class Tool:
     operation: str
     takes: type[ToolArguments]
     gives: type[ToolAnswer]
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # what this dialect always asks of the operation
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # input fields that this contract always sets
     idempotent: bool = False
 
     @property
     def effect(self) -> Effect:
-        """What it may touch."""
+        """What the tool may change."""
         return find_operation(self.operation).effect
 
     def request(self, arguments: Mapping[str, Any]) -> ToolCall:
-        """The operation that these arguments ask for. Raises InvalidInput."""
+        """The operation call for these arguments. Raises InvalidInput."""
         try:
-            taken = self.takes.model_validate(dict(arguments))
+            parsed = self.takes.model_validate(dict(arguments))
         except ValidationError as error:
             raise invalid_input(error, known=_known_beside(self.takes, error)) from error
-        sent = _spread(taken)
-        values = {path: value for path, (_, value) in sent.items()}
+        routed = _spread(parsed)
+        values = {path: value for path, (_, value) in routed.items()}
         agent = values.pop(AGENT, None)
         operation = find_operation(self.operation)
         try:
-            given = operation.takes.model_validate(_nested({**values, **self.fixed}))
+            request_input = operation.takes.model_validate(_nested({**values, **self.fixed}))
         except ValidationError as error:
-            said = {path: name for path, (name, _) in sent.items()}
-            raise invalid_input(error, known=[], named=lambda place: _told(place, said)) from error
-        return ToolCall(operation, given, agent)
+            argument_names = {path: name for path, (name, _) in routed.items()}
+            raise invalid_input(error, known=[], named=lambda place: _told(place, argument_names)) from error
+        return ToolCall(operation, request_input, agent)
 
     def answer(self, output: Any) -> dict[str, Any]:
-        """The operation's output in this tool's shape, ready for JSON."""
+        """The operation's output in the shape of this tool, ready for JSON."""
         filled = self.gives.model_validate(_filled(self.gives, output))
         return filled.model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -148,50 +146,50 @@ class Contract:
 
 
 def _spread(taken: ToolArguments, *, within: str = "") -> dict[str, tuple[str, Any]]:
-    """Where each value goes, with the name of the argument that it came by."""
-    sent: dict[str, tuple[str, Any]] = {}
+    """The values by input field, each with the name of its argument."""
+    routed: dict[str, tuple[str, Any]] = {}
     for name, info in type(taken).model_fields.items():
         value = getattr(taken, name)
         mark = _mark(info, To) or To(name)
-        said = f"{within}{info.alias or name}"
+        argument = f"{within}{info.alias or name}"
         if value is None or (mark.unless and getattr(taken, mark.unless) is not None):
             continue
         if isinstance(value, ToolArguments) and not mark.path:
-            sent.update(_spread(value, within=f"{said}."))
+            routed.update(_spread(value, within=f"{argument}."))
         elif isinstance(value, str | bool | int) and value in mark.instead:
-            sent.update({path: (said, other) for path, other in mark.instead[value].items()})
+            routed.update({path: (argument, other) for path, other in mark.instead[value].items()})
         else:
-            chosen = mark.values[value] if isinstance(value, str) and value in mark.values else value
+            mapped = mark.values[value] if isinstance(value, str) and value in mark.values else value
             for path in (mark.path, *mark.also):
-                sent[path] = (said, [chosen] if mark.listed else _plain(chosen))
-    return sent
+                routed[path] = (argument, [mapped] if mark.listed else _plain(mapped))
+    return routed
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], ToolArguments):
         return [
-            one.error
-            if isinstance(one, InvalidItem)
-            else _nested({path: given for path, (_, given) in _spread(one).items()})
-            for one in value
+            item.error
+            if isinstance(item, InvalidItem)
+            else _nested({path: inner for path, (_, inner) in _spread(item).items()})
+            for item in value
         ]
     return value.model_dump(by_alias=True, exclude_none=True) if isinstance(value, ToolArguments) else value
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted names as objects within objects."""
-    made: dict[str, Any] = {}
+    """Turns dotted names into nested objects."""
+    tree: dict[str, Any] = {}
     for path, value in flat.items():
         *above, last = path.split(".")
-        place = made
+        place = tree
         for name in above:
             place = place.setdefault(name, {})
         place[last] = value
-    return made
+    return tree
 
 
 def _told(place: list[str], said: Mapping[str, str]) -> str:
-    """The caller's word for a place in the operation's input."""
+    """The argument's name for a field of the operation's input."""
     for length in range(len(place), 0, -1):
         if name := said.get(".".join(place[:length])):
             return ".".join([name, *place[length:]])
@@ -199,9 +197,9 @@ def _told(place: list[str], said: Mapping[str, str]) -> str:
 
 
 def _known_beside(model: type[BaseModel], error: ValidationError) -> list[str]:
-    """The names that there are in the object that the error lies in."""
+    """The field names of the object that has the error."""
     for part in error.errors(include_url=False)[0]["loc"][:-1]:
-        if isinstance(part, int):  # a place in a list
+        if isinstance(part, int):  # an index of a list
             continue
         fields = {info.alias or name: info for name, info in model.model_fields.items()}
         inner = _inner(fields[str(part)].annotation, ToolArguments) if str(part) in fields else None
@@ -213,7 +211,7 @@ def _known_beside(model: type[BaseModel], error: ValidationError) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """One field of an answer, worked out once: an answer may have hundreds of hits."""
+    """One field of an answer, computed once per model because an answer may have hundreds of hits."""
 
     key: str
     mark: From
@@ -223,12 +221,12 @@ class _Slot:
 
 @cache
 def _slots(model: type[BaseModel]) -> tuple[_Slot, ...]:
-    made = []
+    slots = []
     for name, info in model.model_fields.items():
         mark = _mark(info, From) or From(name)
         inner = _inner(info.annotation, ToolAnswer)
-        made.append(_Slot(info.alias or name, mark, tuple(mark.path.split("|")), inner))
-    return tuple(made)
+        slots.append(_Slot(info.alias or name, mark, tuple(mark.path.split("|")), inner))
+    return tuple(slots)
 
 
 def _filled(model: type[BaseModel], source: Any) -> dict[str, Any]:
@@ -236,8 +234,8 @@ def _filled(model: type[BaseModel], source: Any) -> dict[str, Any]:
     for slot in _slots(model):
         mark = slot.mark
         ways = (_walked(source, path) for path in slot.ways)
-        found, value = next((way for way in ways if way[0]), (False, None))
-        if not found or ((mark.unless_empty or mark.if_any is not None) and not value):
+        exists, value = next((way for way in ways if way[0]), (False, None))
+        if not exists or ((mark.unless_empty or mark.if_any is not None) and not value):
             continue
         if mark.if_any is not None:
             value = mark.if_any
@@ -255,18 +253,18 @@ def _shaped(inner: type[BaseModel] | None, value: Any) -> Any:
     if value is None or inner is None:
         return neutralize_values(value.model_dump() if isinstance(value, BaseModel) else value)
     if isinstance(value, list | tuple):
-        return [_filled(inner, one) for one in value]
+        return [_filled(inner, item) for item in value]
     if isinstance(value, Mapping):
-        return {neutralize(str(key)): _filled(inner, one) for key, one in value.items()}
+        return {neutralize(str(key)): _filled(inner, item) for key, item in value.items()}
     return _filled(inner, value)
 
 
 def _walked(source: Any, path: str) -> tuple[bool, Any]:
     for name in path.split(".") if path else ():
         if isinstance(source, list | tuple):
-            source = [_walked(one, name)[1] for one in source]
-            if all(isinstance(one, list | tuple) for one in source):
-                source = [inner for one in source for inner in one]
+            source = [_walked(item, name)[1] for item in source]
+            if all(isinstance(item, list | tuple) for item in source):
+                source = [inner for item in source for inner in item]
         elif isinstance(source, Mapping):
             if name not in source:
                 return False, None
@@ -279,14 +277,14 @@ def _walked(source: Any, path: str) -> tuple[bool, Any]:
 
 
 def _mark(info: FieldInfo, kind: type[Any]) -> Any:
-    return next((one for one in info.metadata if isinstance(one, kind)), None)
+    return next((annotation for annotation in info.metadata if isinstance(annotation, kind)), None)
 
 
 def _inner(annotation: Any, kind: type[BaseModel]) -> type[BaseModel] | None:
-    """The model of that kind within `X`, `X | None`, `list[X]` or `dict[str, X]`."""
+    """The model of that kind in `X`, `X | None`, `list[X]` or `dict[str, X]`."""
     if isinstance(annotation, type) and issubclass(annotation, kind):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _inner(part, kind))), None)
+    return next((model for part in get_args(annotation) if (model := _inner(part, kind))), None)
 
 
 CONTRACTS = ("capture", "history", "assistant", "project", "fragments")
@@ -295,7 +293,7 @@ ALL = "all"
 KNOWN = (CORE, *CONTRACTS, ALL)
 DEFAULT = (CORE,)
 
-# What daily work needs, and no more: each tool costs context in every call.
+# Only what daily work needs: each tool costs context in every call.
 CORE_TOOLS: Mapping[str, tuple[str, ...]] = {
     "fragments": ("context", "remember", "recall", "amend", "forget", "link", "reflect"),
     "history": ("memory_recall",),
@@ -303,28 +301,28 @@ CORE_TOOLS: Mapping[str, tuple[str, ...]] = {
 
 
 def contract(name: str) -> Contract:
-    """The dialect of that name."""
-    found: Contract = getattr(import_module(f"mindhold.contracts.mcp.{name}"), name.upper())
-    return found
+    """The contract of that name."""
+    loaded: Contract = getattr(import_module(f"mindhold.contracts.mcp.{name}"), name.upper())
+    return loaded
 
 
 def tools_of(toolsets: Iterable[str]) -> tuple[Tool, ...]:
-    """The tools of these toolsets, which may also be joined by commas: in a fixed order, each once. Raises InvalidInput."""
-    wanted = {name.strip().casefold() for names in toolsets for name in names.split(",") if name.strip()}
-    if not wanted or not wanted.issubset(KNOWN):
-        unknown = ", ".join(sorted(wanted.difference(KNOWN))) or "nothing"
+    """The tools of these toolsets (names may be joined by commas) in a fixed order, each once. Raises InvalidInput."""
+    requested = {name.strip().casefold() for names in toolsets for name in names.split(",") if name.strip()}
+    if not requested or not requested.issubset(KNOWN):
+        unknown = ", ".join(sorted(requested.difference(KNOWN))) or "nothing"
         raise InvalidInput(f"There is no toolset {unknown}.", advice=f"Known are: {', '.join(KNOWN)}.")
-    chosen: dict[str, Tool] = {}
-    if wanted & {CORE, ALL}:
+    tools: dict[str, Tool] = {}
+    if requested & {CORE, ALL}:
         for name, names in CORE_TOOLS.items():
             by_name = {tool.name: tool for tool in contract(name).tools}
-            chosen.update({one: by_name[one] for one in names})
+            tools.update({tool_name: by_name[tool_name] for tool_name in names})
     for name in CONTRACTS:
-        if name in wanted or ALL in wanted:
-            chosen.update({tool.name: tool for tool in contract(name).tools if tool.name not in chosen})
-    return tuple(chosen.values())
+        if name in requested or ALL in requested:
+            tools.update({tool.name: tool for tool in contract(name).tools if tool.name not in tools})
+    return tuple(tools.values())
 
 
 def contract_of(name: str) -> str | None:
-    """The dialect that has a tool of that name."""
+    """The contract that has a tool of that name."""
     return next((home for home in CONTRACTS if any(tool.name == name for tool in contract(home).tools)), None)

@@ -1,4 +1,4 @@
-"""Every status and error code that a resource may answer with, with an example of each."""
+"""Every status and error code of the REST API, with an example of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mindhold.contracts.rest.resource import Resource, resources
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One code, as it is told."""
+    """An error code with its status, text and advice."""
 
     status: int
     code: str
@@ -20,9 +20,9 @@ class Failure:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def example(self) -> dict[str, Any]:
-        """The answer's body."""
-        told = {"error": self.error, "code": self.code, **self.more}
-        return told | ({"advice": self.advice} if self.advice else {})
+        """An example of the response body."""
+        body = {"error": self.error, "code": self.code, **self.more}
+        return body | ({"advice": self.advice} if self.advice else {})
 
 
 TITLES: Mapping[int, tuple[str, str]] = {
@@ -171,22 +171,22 @@ OF_WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 def failures_of(row: Resource) -> list[Failure]:
-    """All that it may answer with, by status."""
+    """All failures of a resource, by status."""
     return sorted((BY_CODE[code] for code in dict.fromkeys(_codes(row))), key=lambda one: one.status)
 
 
 def _hides(fixed: str, free: str) -> bool:
-    """Whether a name in the one path could be taken for a word of the other."""
+    """Whether a name in the second path could match a fixed segment of the first."""
     pairs = list(zip(fixed.split("/"), free.split("/"), strict=False))
     alike = len(fixed.split("/")) == len(free.split("/")) and fixed != free
     return alike and all(left == right or right.startswith("{") for left, right in pairs)
 
 
 def usual_failures(status: int) -> list[Failure]:
-    """What most resources may answer with that status."""
+    """The failures with that status that most resources have."""
     common = {*EVERYWHERE, *OF_BODIES, *OF_WRITES, *(code for code, _ in _STORE), "NOT_FOUND"}
-    found = [one for one in FAILURES if one.status == status]
-    return [one for one in found if one.code in common] or found
+    failures = [failure for failure in FAILURES if failure.status == status]
+    return [failure for failure in failures if failure.code in common] or failures
 
 
 def _codes(row: Resource) -> Iterator[str]:
@@ -200,7 +200,7 @@ def _codes(row: Resource) -> Iterator[str]:
         yield "NOT_FOUND"
     if any(_hides(other.path, row.path) for other in resources()):
         yield "METHOD_NOT_ALLOWED"
-    yield from (one.code for one in row.wrong.values())
+    yield from (problem.code for problem in row.wrong.values())
     if row.method != "GET":
         yield from OF_BODIES
     if row.writes:

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of resources: `python -m mindhold.contracts.rest.openapi` prints it."""
+"""The OpenAPI document, generated from the table of resources: `python -m mindhold.contracts.rest.openapi` prints it."""
 
 from __future__ import annotations
 
@@ -187,10 +187,10 @@ _COMMON: Mapping[str, Json] = {
 
 
 def _own(name: str, summary: str, responses: Mapping[str, Json], *, public: bool = True) -> Json:
-    told: Json = {"operationId": name, "tags": [SERVER_SECTION], "summary": summary}
+    description: Json = {"operationId": name, "tags": [SERVER_SECTION], "summary": summary}
     if public:
-        told["security"] = [{}]
-    return {"get": {**told, "responses": {**responses, "403": _REFUSED, **_COMMON}}}
+        description["security"] = [{}]
+    return {"get": {**description, "responses": {**responses, "403": _REFUSED, **_COMMON}}}
 
 
 SERVER_PATHS: Mapping[str, Json] = {
@@ -237,18 +237,18 @@ SERVER_PATHS: Mapping[str, Json] = {
 PLACE = "#/components/schemas/"
 Schema = dict[str, Any]
 _UNSAID = frozenset({"title", "examples"})
-_IN_HEADERS = frozenset({"etag"})  # of an answer's fields
+_IN_HEADERS = frozenset({"etag"})  # fields of an answer that are sent as headers
 
 
 class Schemas:
-    """The shapes of a table of resources."""
+    """The JSON schemas of a table of resources."""
 
     def __init__(self, rows: Iterable[Resource]) -> None:
         self._rows = tuple(rows)
-        wanted = [(row.serves.takes, "validation") for row in self._rows]
-        wanted += [(row.serves.gives, "serialization") for row in self._rows]
+        models = [(row.serves.takes, "validation") for row in self._rows]
+        models += [(row.serves.gives, "serialization") for row in self._rows]
         places, whole = models_json_schema(
-            list(dict.fromkeys(wanted)),  # type: ignore[arg-type]
+            list(dict.fromkeys(models)),  # type: ignore[arg-type]
             ref_template=f"{PLACE}{{model}}",
         )
         self._places = {(model, mode): place["$ref"] for (model, mode), place in places.items()}
@@ -257,49 +257,51 @@ class Schemas:
             for row in self._rows
             if row.versioned
         }
-        self._known: dict[str, Schema] = {name: _pruned(one) for name, one in whole.get("$defs", {}).items()}
+        self._known: dict[str, Schema] = {
+            name: _pruned(schema) for name, schema in whole.get("$defs", {}).items()
+        }
         self._bodies = {row.name: body for row in self._rows if (body := self._body_of(row))}
 
     def answer(self, row: Resource) -> Schema:
-        """What it is answered with."""
+        """The schema of a response."""
         return {"$ref": self._places[row.serves.gives, "serialization"]}
 
     def body(self, row: Resource) -> Schema | None:
-        """What its request's body holds; None where it has none."""
+        """The schema of a request body; None without a body."""
         return {"$ref": f"{PLACE}{request_name(row)}"} if row.name in self._bodies else None
 
     def needs_body(self, row: Resource) -> bool:
-        """Whether something in it can't be left out."""
+        """Whether the body has required fields."""
         return bool(self._bodies.get(row.name, {}).get("required"))
 
     def parameter(self, row: Resource, word: str) -> tuple[Schema, bool]:
-        """One word of the path or the query, and whether it must be given. Nothing there is null."""
-        taken = self._taken(row)
+        """The schema of a path or query parameter, and whether it is required. Parameters are never null."""
+        input_schema = self._taken(row)
         name = row.fields()[word]
-        schema = _without_null(taken["properties"][name])
-        if word in row.in_path() and schema.get("type") == "array":  # stands for a list of one
+        schema = _without_null(input_schema["properties"][name])
+        if word in row.in_path() and schema.get("type") == "array":  # becomes a list of one
             schema = schema["items"]
-        return schema, word in row.in_path() or name in taken.get("required", ())
+        return schema, word in row.in_path() or name in input_schema.get("required", ())
 
     def description(self, row: Resource, word: str) -> str:
-        """What a word means here."""
+        """The description of a parameter or field."""
         schema = self._taken(row)["properties"][row.fields()[word]]
         return row.descriptions.get(word) or str(schema.get("description", ""))
 
     def components(self) -> dict[str, Schema]:
-        """Every shape that the others name, by name."""
+        """Every schema that the others refer to, by name."""
         bodies = {request_name(row): self._bodies[row.name] for row in self._rows if row.name in self._bodies}
         answers = [self.answer(row) for row in self._rows if row.stream not in ("export", "events")]
-        found: dict[str, Schema] = {}
+        referenced: dict[str, Schema] = {}
         waiting = [*bodies.values(), *answers, *(self._parameters())]
         while waiting:
             for name in _named_in(waiting.pop()):
-                if name not in found and name in self._known:
-                    found[name] = _told(
+                if name not in referenced and name in self._known:
+                    referenced[name] = _told(
                         self._known[name], unsaid=_IN_HEADERS if name in self._versioned else frozenset()
                     )
-                    waiting.append(found[name])
-        return dict(sorted({**found, **bodies}.items()))
+                    waiting.append(referenced[name])
+        return dict(sorted({**referenced, **bodies}.items()))
 
     def _parameters(self) -> list[Schema]:
         return [
@@ -311,16 +313,16 @@ class Schemas:
         return self._known[place.removeprefix(PLACE)]
 
     def _body_of(self, row: Resource) -> Schema | None:
-        """The operation's own input, less what comes otherwise, in the request's words."""
+        """The operation's input without the fields that come otherwise, with the request's names."""
         words = row.in_body()
         if not words or row.stream == "import":
             return None
-        taken, fields = self._taken(row), row.fields()
+        input_schema, fields = self._taken(row), row.fields()
         properties = {
-            word: {**taken["properties"][fields[word]], **_said(self.description(row, word))}
+            word: {**input_schema["properties"][fields[word]], **_said(self.description(row, word))}
             for word in words
         }
-        required = [word for word in words if fields[word] in taken.get("required", ())]
+        required = [word for word in words if fields[word] in input_schema.get("required", ())]
         return {
             "type": "object",
             "properties": properties,
@@ -330,7 +332,7 @@ class Schemas:
 
 
 def request_name(row: Resource) -> str:
-    """A body's name among the components."""
+    """The name of a body's schema among the components."""
     return "".join(part.capitalize() for part in re.split(r"[_\W]+", row.name)) + "Request"
 
 
@@ -339,45 +341,47 @@ def _said(description: str) -> Schema:
 
 
 def _told(schema: Schema, *, unsaid: frozenset[str]) -> Schema:
-    """With what the fields mean, and without those that come as headers."""
+    """A schema without the fields that are sent as headers."""
     if "properties" not in schema:
         return schema
-    kept = {name: one for name, one in schema["properties"].items() if name not in unsaid}
-    required = [name for name in schema.get("required", ()) if name in kept]
+    properties = {
+        name: property_schema for name, property_schema in schema["properties"].items() if name not in unsaid
+    }
+    required = [name for name in schema.get("required", ()) if name in properties]
     rest = {key: value for key, value in schema.items() if key not in ("properties", "required")}
-    return {**rest, "properties": kept, **({"required": required} if required else {})}
+    return {**rest, "properties": properties, **({"required": required} if required else {})}
 
 
 def _pruned(node: Any) -> Any:
-    """No titles, which repeat the names, and no defaults of null, which say what leaving out says."""
+    """The schema without titles, which repeat the names, and without defaults of null, which mean the same as omission."""
     if isinstance(node, list):
-        return [_pruned(one) for one in node]
+        return [_pruned(part) for part in node]
     if not isinstance(node, dict):
         return node
-    made: Schema = {}
+    pruned: Schema = {}
     for key, value in node.items():
         if key in ("properties", "$defs"):
-            made[key] = {name: _pruned(one) for name, one in value.items()}
+            pruned[key] = {name: _pruned(part) for name, part in value.items()}
         elif key in ("enum", "const", "default"):
             if not (key == "default" and value is None):
-                made[key] = value
+                pruned[key] = value
         elif key not in _UNSAID:
-            made[key] = _pruned(value)
-    return made
+            pruned[key] = _pruned(value)
+    return pruned
 
 
 def _without_null(schema: Mapping[str, Any]) -> Schema:
     rest = {key: value for key, value in schema.items() if key not in ("anyOf", "description")}
-    given = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
-    if not given:
+    options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
+    if not options:
         return rest
-    return {**given[0], **rest} if len(given) == 1 else {"anyOf": given, **rest}
+    return {**options[0], **rest} if len(options) == 1 else {"anyOf": options, **rest}
 
 
 def _named_in(node: Any) -> list[str]:
-    """The components that a schema names."""
+    """The components that a schema refers to."""
     if isinstance(node, list):
-        return [name for one in node for name in _named_in(one)]
+        return [name for item in node for name in _named_in(item)]
     if not isinstance(node, dict):
         return []
     own = [node["$ref"].removeprefix(PLACE)] if isinstance(node.get("$ref"), str) else []
@@ -405,7 +409,7 @@ ERROR = {
 
 @cache
 def openapi_document() -> Json:
-    """OpenAPI 3.1. The same for every server of this version."""
+    """The OpenAPI 3.1 document; the same for every server of this version."""
     rows = resources()
     schemas = Schemas(rows)
     paths: dict[str, Json] = {}
@@ -430,26 +434,26 @@ def openapi_document() -> Json:
             "responses": {title: _refusal(usual_failures(status)) for status, (title, _) in TITLES.items()},
             "parameters": dict(PARAMETERS),
             "headers": dict(HEADERS),
-            "examples": {one.code: {"value": one.example()} for one in FAILURES},
+            "examples": {failure.code: {"value": failure.example()} for failure in FAILURES},
             "securitySchemes": dict(SECURITY_SCHEMES),
         },
     }
 
 
 def codes_of(operation: Mapping[str, Any], status: int) -> set[str]:
-    """The codes that an operation of the document names for a status."""
-    told = resolve_reference(operation["responses"].get(str(status), {}))
-    return set(told.get("content", {}).get(JSON, {}).get("examples", {}))
+    """The error codes that the document lists for an operation and status."""
+    response = resolve_reference(operation["responses"].get(str(status), {}))
+    return set(response.get("content", {}).get(JSON, {}).get("examples", {}))
 
 
 def resolve_reference(node: Json) -> Json:
-    """What a reference within the document stands for; anything else as it is."""
+    """The target of a reference within the document; any other node unchanged."""
     if "$ref" not in node:
         return node
-    found: Any = openapi_document()
+    target: Any = openapi_document()
     for part in node["$ref"].removeprefix("#/").split("/"):
-        found = found[part]
-    whole: Json = found
+        target = target[part]
+    whole: Json = target
     return whole
 
 
@@ -458,26 +462,26 @@ def _tag(name: str) -> Json:
 
 
 def _operation(row: Resource, schemas: Schemas) -> Json:
-    told = row.description or row.serves.summary
-    made: Json = {
+    description = row.description or row.serves.summary
+    operation: Json = {
         "operationId": row.name,
         "tags": [row.section],
         "summary": row.summary,
-        **({"description": told} if told and told != row.summary else {}),
+        **({"description": description} if description and description != row.summary else {}),
         "parameters": _parameters(row, schemas),
     }
     if body := _body(row, schemas):
-        made["requestBody"] = body
-    made["responses"] = _answers(row, schemas)
-    return made
+        operation["requestBody"] = body
+    operation["responses"] = _answers(row, schemas)
+    return operation
 
 
 def _parameters(row: Resource, schemas: Schemas) -> list[Json]:
-    made = []
+    parameters = []
     for word in (*row.in_path(), *row.in_query()):
         schema, required = schemas.parameter(row, word)
         example = (row.example or {}).get(word)
-        made.append(
+        parameters.append(
             {
                 "name": word,
                 "in": "path" if word in row.in_path() else "query",
@@ -487,20 +491,20 @@ def _parameters(row: Resource, schemas: Schemas) -> list[Json]:
                 **({"example": example} if example is not None else {}),
             }
         )
-    return made + [{"$ref": f"#/components/parameters/{name}"} for name in _headers(row)]
+    return parameters + [{"$ref": f"#/components/parameters/{name}"} for name in _headers(row)]
 
 
 def _headers(row: Resource) -> list[str]:
-    named = ["Agent"]
+    names = ["Agent"]
     if row.writes:
-        named.append("IdempotencyKey")
+        names.append("IdempotencyKey")
     if row.versioned and not row.writes:
-        named.append("IfNoneMatch")
+        names.append("IfNoneMatch")
     if row.versioned and row.writes and "expected" in row.serves.takes.model_fields:
-        named.append("IfMatch")
+        names.append("IfMatch")
     if row.stream == "events":
-        named.append("LastEventId")
-    return named
+        names.append("LastEventId")
+    return names
 
 
 def _body(row: Resource, schemas: Schemas) -> Json | None:
@@ -509,41 +513,48 @@ def _body(row: Resource, schemas: Schemas) -> Json | None:
     schema = schemas.body(row)
     if schema is None:
         return None
-    said = {word: row.example[word] for word in row.in_body() if word in row.example} if row.example else {}
+    example = (
+        {word: row.example[word] for word in row.in_body() if word in row.example} if row.example else {}
+    )
     return {
         "required": schemas.needs_body(row),
-        "content": {JSON: {"schema": schema, **({"example": said} if said else {})}},
+        "content": {JSON: {"schema": schema, **({"example": example} if example else {})}},
     }
 
 
 def _answers(row: Resource, schemas: Schemas) -> Json:
     good = _good(row, schemas)
-    made: Json = {str(row.status): good}
+    responses: Json = {str(row.status): good}
     if row.status == 201 and _may_be_there(row):
-        made["200"] = {**good, "description": "It was there already, or nothing was made."}
+        responses["200"] = {**good, "description": "It was there already, or nothing was made."}
     if row.versioned and not row.writes:
-        made["304"] = {"description": "It is still the version that you have.", "headers": _named("ETag")}
+        responses["304"] = {
+            "description": "It is still the version that you have.",
+            "headers": _named("ETag"),
+        }
     for status, group in _by_status(failures_of(row)):
-        made[str(status)] = _refused(group)
-    return dict(sorted(made.items()))
+        responses[str(status)] = _refused(group)
+    return dict(sorted(responses.items()))
 
 
 def _good(row: Resource, schemas: Schemas) -> Json:
-    told: Json = {"description": "Made." if row.status == 201 else "Done." if row.writes else "Here it is."}
-    told["headers"] = _answer_headers(row)
+    response: Json = {
+        "description": "Made." if row.status == 201 else "Done." if row.writes else "Here it is."
+    }
+    response["headers"] = _answer_headers(row)
     if row.stream in _STREAMED:
-        return told | {"content": dict(_STREAMED[row.stream])}
+        return response | {"content": dict(_STREAMED[row.stream])}
     content: Json = {"schema": schemas.answer(row)}
     if row.answer is not None:
         content["example"] = dict(row.answer)
-    also = EXPORT_ANSWER if row.stream == "import" else {}  # how far it is, line by line
-    return told | {"content": {JSON: content, **also}}
+    also = EXPORT_ANSWER if row.stream == "import" else {}  # progress lines
+    return response | {"content": {JSON: content, **also}}
 
 
 def _may_be_there(row: Resource) -> bool:
-    """Whether its answer says that nothing was made."""
-    told = row.serves.gives.model_fields.get("created")
-    return told is not None and told.annotation is bool
+    """Whether the answer can say that nothing was created."""
+    created = row.serves.gives.model_fields.get("created")
+    return created is not None and created.annotation is bool
 
 
 def _answer_headers(row: Resource) -> Json:
@@ -569,9 +580,9 @@ def _by_status(failures: Sequence[Failure]) -> list[tuple[int, list[Failure]]]:
 
 
 def _refused(group: Sequence[Failure]) -> Json:
-    """The shared answer where it fits exactly, else one that names just the codes of this place."""
+    """The shared response if it has exactly these codes, else one that lists them."""
     status = group[0].status
-    if {one.code for one in group} == {one.code for one in usual_failures(status)}:
+    if {failure.code for failure in group} == {failure.code for failure in usual_failures(status)}:
         return {"$ref": f"#/components/responses/{TITLES[status][0]}"}
     return _refusal(group)
 
@@ -584,7 +595,9 @@ def _refusal(group: Sequence[Failure]) -> Json:
         "content": {
             JSON: {
                 "schema": {"$ref": "#/components/schemas/Error"},
-                "examples": {one.code: {"$ref": f"#/components/examples/{one.code}"} for one in group},
+                "examples": {
+                    failure.code: {"$ref": f"#/components/examples/{failure.code}"} for failure in group
+                },
             }
         },
     }

@@ -21,20 +21,22 @@ from mindhold.operations import Effect, Input, Operation, invalid_input
 
 Stream = Literal["import", "export", "events"]
 BODILESS = frozenset({"GET", "DELETE", "HEAD"})
-BY_HEADER = frozenset({"expected", "idempotency_key"})  # fields that If-Match and Idempotency-Key fill
+BY_HEADER = frozenset(
+    {"expected", "idempotency_key"}
+)  # fields that the headers If-Match and Idempotency-Key set
 _IN_PATH = re.compile(r"{(\w+)}")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """What is told of a value that can't be."""
+    """The error text for an invalid value."""
 
     code: str
     error: str
 
 
 class InvalidField(InvalidInput):
-    """A value that has a code of its own in the contract."""
+    """An invalid value for which the contract has its own code."""
 
     def __init__(self, wrong: FieldProblem) -> None:
         super().__init__(wrong.error)
@@ -43,7 +45,7 @@ class InvalidField(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """A request, as a client makes it."""
+    """A request as a client sends it."""
 
     method: str
     path: str
@@ -53,30 +55,34 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One method on one path under which an operation is served."""
+    """One method on one path that serves an operation."""
 
     method: str
-    path: str  # names in braces are words of the request
+    path: str  # names in braces are parameters
     operation: str
     section: str
     summary: str
     description: str = ""
-    id: str = ""  # in the document; the operation's name unless several resources serve it
-    names: Mapping[str, str] = field(default_factory=dict)  # the request's word -> the operation's field
-    query: tuple[str, ...] | None = None  # words that come in the query; None: all, where there is no body
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # what the door sets, and nobody can say
-    hidden: frozenset[str] = frozenset()  # fields that can't be said here, and keep their defaults
+    id: str = ""  # operation id in the document; the operation's name unless several resources serve it
+    names: Mapping[str, str] = field(default_factory=dict)  # parameter -> input field
+    query: tuple[str, ...] | None = None  # parameters in the query; None: all of them, if there is no body
+    fixed: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # input fields that the server sets and clients can't
+    hidden: frozenset[str] = frozenset()  # input fields that can't be set here and keep their defaults
     status: int = 200
-    location: str = ""  # where what was made is found, with fields of the answer in braces
-    wrong: Mapping[str, FieldProblem] = field(default_factory=dict)  # by word
-    descriptions: Mapping[str, str] = field(default_factory=dict)  # by word, instead of the field's own
+    location: str = ""  # URL of what was created, with fields of the answer in braces
+    wrong: Mapping[str, FieldProblem] = field(default_factory=dict)  # by parameter
+    descriptions: Mapping[str, str] = field(default_factory=dict)  # by parameter, instead of the field's own
     own_example: Mapping[str, Any] | None = (
-        None  # a request, instead of the one that the fields' examples make
+        None  # example request, instead of the one made from the fields' examples
     )
-    differing_answer: Mapping[str, Any] = field(default_factory=dict)  # over what the fields' examples make
-    versioned: bool = False  # has an ETag, and heeds If-Match and If-None-Match
+    differing_answer: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # replaces parts of the answer made from the fields' examples
+    versioned: bool = False  # has an ETag, and honours If-Match and If-None-Match
     stream: Stream | None = None
-    codes: tuple[str, ...] = ()  # of errors, beside those that its words and its effect imply
+    codes: tuple[str, ...] = ()  # error codes in addition to those implied by its parameters and effect
 
     @property
     def name(self) -> str:
@@ -91,7 +97,7 @@ class Resource:
         return self.serves.effect is not Effect.READS
 
     def fields(self) -> dict[str, str]:
-        """Every word of the request, and the operation's field that it is."""
+        """Every parameter of the request, with its input field."""
         return dict(_fields(self.operation, tuple(self.names.items()), frozenset(self.fixed) | self.hidden))
 
     def in_path(self) -> tuple[str, ...]:
@@ -112,7 +118,7 @@ class Resource:
 
     @property
     def example(self) -> Mapping[str, Any] | None:
-        """An example request by word, made from the examples of the operation's fields."""
+        """An example request by parameter, made from the examples of the operation's fields."""
         if self.own_example is not None:
             return self.own_example
         infos = {word: self.info(word) for word in self.fields()}
@@ -126,9 +132,9 @@ class Resource:
         return example_of(self.serves.gives, self.differing_answer)
 
     def info(self, word: str) -> FieldInfo:
-        """What the operation declares of it."""
-        found: FieldInfo = self.serves.takes.model_fields[self.fields()[word]]
-        return found
+        """The input field of a parameter."""
+        info: FieldInfo = self.serves.takes.model_fields[self.fields()[word]]
+        return info
 
     def given(
         self,
@@ -137,43 +143,47 @@ class Resource:
         body: Mapping[str, Any] | None = None,
         **headers: Any,
     ) -> Input:
-        """The operation's input. `headers` are fields that come by them. Raises InvalidInput."""
+        """The operation's input. `headers` are fields that headers set. Raises InvalidInput."""
         fields = self.fields()
-        said: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
         for word, value in query:
             _refuse_unknown(word, self.in_query())
             if is_list(self.info(word)):
-                said.setdefault(word, []).append(value)
-            elif word in said:
+                parameters.setdefault(word, []).append(value)
+            elif word in parameters:
                 raise InvalidInput(f"{word} is given twice.", advice="Give it once.")
             else:
-                said[word] = value
+                parameters[word] = value
         for word in body or {}:
             _refuse_unknown(word, self.in_body())
-        said |= {**(body or {}), **self._placed(path)}
-        values = {fields[word]: value for word, value in said.items()}
+        parameters |= {**(body or {}), **self._placed(path)}
+        values = {fields[word]: value for word, value in parameters.items()}
         own = {name: value for name, value in headers.items() if name in self.serves.takes.model_fields}
         try:
-            made: Input = self.serves.takes.model_validate({**values, **self.fixed, **own})
+            request_input: Input = self.serves.takes.model_validate({**values, **self.fixed, **own})
         except ValidationError as error:
             raise self._told(error) from error
-        return made
+        return request_input
 
     def _placed(self, path: Mapping[str, str]) -> dict[str, Any]:
-        """What a path names, of which there is one, goes alone into a field that takes several."""
+        """The path's values; one for a field that takes several becomes a list of one."""
         return {word: [value] if is_list(self.info(word)) else value for word, value in path.items()}
 
     def sent(self, given: Input) -> ClientRequest:
-        """The request for that input; what wasn't said isn't sent. Raises InvalidInput for what can't be said here."""
-        said = given.model_dump(mode="json", exclude_unset=True)
+        """The request for an input, without unset fields. Raises InvalidInput for fields that can't be sent to a server."""
+        values = given.model_dump(mode="json", exclude_unset=True)
         words = {name: word for word, name in self.fields().items()}
-        for name, value in said.items():
+        for name, value in values.items():
             if name not in words and name not in BY_HEADER and value != self._default(name):
                 raise InvalidInput(f"{name} can't be asked of a server.", advice="Leave it out.")
-        known = {words[name]: value for name, value in said.items() if name in words and value is not None}
-        path = _IN_PATH.sub(lambda found: quote(_alone(known.get(found[1])), safe=""), self.path)
-        query = [pair for word in self.in_query() if word in known for pair in _pairs(word, known[word])]
-        inside = {word: known[word] for word in self.in_body() if word in known}
+        parameters = {
+            words[name]: value for name, value in values.items() if name in words and value is not None
+        }
+        path = _IN_PATH.sub(lambda found: quote(_alone(parameters.get(found[1])), safe=""), self.path)
+        query = [
+            pair for word in self.in_query() if word in parameters for pair in _pairs(word, parameters[word])
+        ]
+        inside = {word: parameters[word] for word in self.in_body() if word in parameters}
         body = None if self.method in BODILESS or not (inside or self.in_body()) else inside
         return ClientRequest(self.method, path, tuple(query), body)
 
@@ -200,8 +210,10 @@ def _fields(
     operation: str, names: tuple[tuple[str, str], ...], hidden: frozenset[str]
 ) -> tuple[tuple[str, str], ...]:
     words = {name: word for word, name in names}
-    shown = [name for name in find_operation(operation).takes.model_fields if name not in hidden | BY_HEADER]
-    return tuple((words.get(name, name), name) for name in shown)
+    visible = [
+        name for name in find_operation(operation).takes.model_fields if name not in hidden | BY_HEADER
+    ]
+    return tuple((words.get(name, name), name) for name in visible)
 
 
 def example_of(model: type[BaseModel], differing: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,7 +222,7 @@ def example_of(model: type[BaseModel], differing: Mapping[str, Any]) -> dict[str
     A required field that holds models needs no example: it gets theirs. An example of such a field has only what
     differs from theirs, so `{}` means no difference.
     """
-    made: dict[str, Any] = {}
+    example: dict[str, Any] = {}
     for name, info in model.model_fields.items():
         if name in differing:
             value = differing[name]
@@ -225,8 +237,8 @@ def example_of(model: type[BaseModel], differing: Mapping[str, Any]) -> dict[str
             value = [example_of(inner, item) for item in value]
         elif inner and isinstance(value, dict):
             value = example_of(inner, value)
-        made[name] = value
-    return made
+        example[name] = value
+    return example
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -250,16 +262,16 @@ def is_list(info: FieldInfo) -> bool:
 
 
 def _alone(value: Any) -> str:
-    """Raises InvalidInput for several, or none."""
-    named = value if isinstance(value, list) else [value]
-    if len(named) != 1 or named[0] in (None, ""):
-        raise InvalidInput(f"{len(named)} can't be named by one path.", advice="Name one.")
-    return str(named[0])
+    """The single value. Raises InvalidInput if there are several or none."""
+    values = value if isinstance(value, list) else [value]
+    if len(values) != 1 or values[0] in (None, ""):
+        raise InvalidInput(f"{len(values)} can't be named by one path.", advice="Name one.")
+    return str(values[0])
 
 
 def _pairs(word: str, value: Any) -> list[tuple[str, str]]:
     if isinstance(value, list):
-        return [(word, _text(one)) for one in value]
+        return [(word, _text(item)) for item in value]
     return [(word, _text(value))]
 
 
@@ -291,7 +303,7 @@ PARTS: tuple[str, ...] = (
 
 @cache
 def resources() -> tuple[Resource, ...]:
-    """In the order of the document."""
+    """All resources, in the order of the document."""
     parts = (part.split(":") for part in PARTS)
     return tuple(
         row
@@ -302,13 +314,13 @@ def resources() -> tuple[Resource, ...]:
 
 @cache
 def by_name() -> Mapping[str, Resource]:
-    """By the names that they have in the document, which are all different."""
+    """The resources by their unique names in the document."""
     return {row.name: row for row in resources()}
 
 
 @cache
 def resource_for(operation: str) -> Resource:
-    """The first that serves the operation. Raises KeyError."""
+    """The first resource that serves the operation. Raises KeyError."""
     for row in resources():
         if row.operation == operation:
             return row

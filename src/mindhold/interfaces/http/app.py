@@ -59,7 +59,7 @@ EXPOSED = (
 
 
 class Guard:
-    """Lets through what names us, from pages that may call."""
+    """Middleware that refuses requests for another host, and calls from pages of origins that aren't allowed."""
 
     def __init__(self, app: ASGIApp, place: ServerAddress) -> None:
         self._app = app
@@ -94,13 +94,13 @@ class Guard:
 
 
 def _is_foreign(headers: Headers, *, reads: bool) -> bool:
-    """Whether another site's page asks without saying whose it is, as for an image or by a form; a link may lead here."""
+    """Whether another site's page makes the request without an Origin header, as images and forms do; links are allowed."""
     elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
     return elsewhere and not (reads and headers.get("sec-fetch-mode") == "navigate")
 
 
 class Cors:
-    """Tells browsers what pages of the allowed origins may read; other origins are told nothing."""
+    """Middleware that sends CORS headers to the allowed origins, and none to others."""
 
     def __init__(self, app: ASGIApp, place: ServerAddress) -> None:
         self._app = app
@@ -132,7 +132,7 @@ def http_app(
     metrics: Metrics,
     stopping: Shutdown,
 ) -> Starlette:
-    """Raises SettingsError for settings under which strangers could come in."""
+    """The application. Raises SettingsError for settings that would let strangers in."""
     serve = loaded.settings.serve
     door = HttpContext(opening, loaded, ServerAddress.of(loaded.settings))
     keys = CredentialLookup(door)
@@ -147,7 +147,7 @@ def http_app(
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        with suppress(MindholdError):  # requests are told, and try again
+        with suppress(MindholdError):  # each request gets the error and tries again
             await opening.running()
         sweeping = asyncio.create_task(sweep_always(loaded.settings.export_dir))
         try:

@@ -1,4 +1,4 @@
-"""Authentication by the owner's key, an API key or an OAuth token; none is needed on this machine."""
+"""Authentication by the owner's key, an API key or an OAuth token. Requests from this machine need none."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from mindhold.interfaces.runtime import CALLER_KEY, local_caller
 from mindhold.model.errors import MindholdError
 from mindhold.model.scope import DEFAULT_AGENT, PRIVILEGED_AGENTS, Caller
 
-READ, WRITE, ADMIN = "memory:read", "memory:write", "memory:admin"  # what a client may be granted by OAuth
+READ, WRITE, ADMIN = "memory:read", "memory:write", "memory:admin"  # the scopes that OAuth grants
 API_KEY, ACCESS_TOKEN = "rk_", "ra_"
-GUESSES_PER_MINUTE = 30  # at the owner's key on the consent page, from one address
-REFUSALS_PER_MINUTE = 300  # of one address; then what isn't known to hold isn't even looked up
-LENGTH_OF_OURS = 46  # three signs and 32 bytes in base64
-LOOKUPS_PER_MINUTE = 600  # of keys and tokens that may hold, from an address that sends many that don't
+GUESSES_PER_MINUTE = 30  # of the owner's key on the consent page, per address
+REFUSALS_PER_MINUTE = 300  # per address; beyond that, secrets that weren't valid lately aren't looked up
+LENGTH_OF_OURS = 46  # a prefix of three characters, and 32 bytes in base64
+LOOKUPS_PER_MINUTE = 600  # of well-formed keys and tokens, per address that sends many invalid ones
 MOST_KNOWN = 1_000
 PUBLIC = frozenset(
     {
@@ -58,7 +58,7 @@ _SESSION = re.compile(rb"[?&]session_?id=([0-9a-f-]{32,36})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedClient:
-    """Someone who was let in. `name` stands for the credential and tells nothing of it; empty where none was needed."""
+    """The client of an authenticated request. `name` identifies its credential without revealing it; empty if none was needed."""
 
     caller: Caller
     name: str = ""
@@ -66,39 +66,39 @@ class AuthenticatedClient:
 
 
 class CredentialLookup:
-    """Tells whose a secret is."""
+    """Finds the owner of a key or token."""
 
     def __init__(self, door: HttpContext) -> None:
         self._door = door
         self.guesses = TokenBuckets(GUESSES_PER_MINUTE)
-        self._known: OrderedDict[bytes, None] = OrderedDict()  # hashes of secrets that held lately
+        self._known: OrderedDict[bytes, None] = OrderedDict()  # hashes of secrets that were valid lately
 
     def has_held(self, secret: str) -> bool:
-        """Whether it held lately: such a one is looked up however many wrong ones come from its address."""
+        """Whether the secret was valid lately. Such a secret is always looked up, however many invalid ones its address sends."""
         return self.is_owner(secret) or _hashed(secret) in self._known
 
     def is_owner(self, secret: str) -> bool:
-        """Whether it is the owner's key, in a time that doesn't tell how much of it is right."""
+        """Whether it is the owner's key, compared in constant time."""
         key = self._door.settings.access_key
         return hmac.compare_digest(secret.encode("utf-8", "surrogateescape"), key.encode()) and bool(key)
 
     async def whose(self, secret: str, *, scope: Scope) -> AuthenticatedClient | None:
-        """None for a secret that opens nothing. Raises MindholdError when it can't be looked up."""
+        """The client of the secret, or None if it is invalid. Raises MindholdError if it can't be looked up."""
         if self.is_owner(secret):
             return AuthenticatedClient(local_caller(self._door.loaded), "owner")
-        if not secret.isascii():  # ours all are
+        if not secret.isascii():  # all of ours are ASCII
             return None
-        found = None
+        client = None
         if secret.startswith(API_KEY):
-            found = await self._by_key(secret)
+            client = await self._by_key(secret)
         elif secret.startswith(ACCESS_TOKEN):
-            found = await self._by_token(secret, scope)
+            client = await self._by_token(secret, scope)
         self._known.pop(_hashed(secret), None)
-        if found is not None:
+        if client is not None:
             self._known[_hashed(secret)] = None
             while len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
-        return found
+        return client
 
     async def _by_key(self, secret: str) -> AuthenticatedClient | None:
         from mindhold.access.keys import CHECK_KEY
@@ -131,7 +131,7 @@ class CredentialLookup:
 
 
 class Authentication:
-    """Lets in whoever may come, and leaves in the request's scope who it is."""
+    """Middleware that authenticates requests and puts the caller into the request's scope."""
 
     def __init__(self, app: ASGIApp, door: HttpContext, keys: CredentialLookup) -> None:
         self._app = app
@@ -140,7 +140,7 @@ class Authentication:
         self._refusals = TokenBuckets(REFUSALS_PER_MINUTE)
         self._keyless = TokenBuckets(REFUSALS_PER_MINUTE)
         self._lookups = TokenBuckets(LOOKUPS_PER_MINUTE)
-        self._streams: OrderedDict[str, str] = OrderedDict()  # of the older transport: session, secret
+        self._streams: OrderedDict[str, str] = OrderedDict()  # SSE transport: session id -> secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or is_public(scope["path"]):
@@ -148,25 +148,25 @@ class Authentication:
         secret = self._presented(scope)
         try:
             await self._door.opening.running()
-            found = await self._visitor(secret, scope)
+            client = await self._visitor(secret, scope)
         except MindholdError as error:
             return await response_to_error(error)(scope, receive, send)
-        if isinstance(found, Response):
-            return await found(scope, receive, send)
-        scope[CALLER_KEY] = found.caller
-        if found.name:
-            scope[CREDENTIAL_KEY] = found.name
-            scope["auth"] = AuthCredentials(list(found.scopes))
-            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=found.name, scopes=[]))
+        if isinstance(client, Response):
+            return await client(scope, receive, send)
+        scope[CALLER_KEY] = client.caller
+        if client.name:
+            scope[CREDENTIAL_KEY] = client.name
+            scope["auth"] = AuthCredentials(list(client.scopes))
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=client.name, scopes=[]))
         if scope["path"] == "/sse" and secret:
             return await self._stream(scope, receive, send, secret=secret)
         return await self._app(scope, receive, send)
 
     def _presented(self, scope: Scope) -> str | None:
-        """The secret that came with the request. In the query only where the older transport has it."""
-        given = bearer(scope)
-        if given is not None:
-            return given
+        """The secret of the request. The query may contain it only for the SSE transport."""
+        secret = bearer(scope)
+        if secret is not None:
+            return secret
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if scope["path"] == "/sse":
             return next(iter(query.get("accessKey", [])), None)
@@ -179,34 +179,38 @@ class Authentication:
         if secret is None and not self._door.settings.access_key and is_local_request(scope):
             return AuthenticatedClient(local_caller(self._door.loaded))
         address = address_of(scope)
-        if secret is None:  # how a client finds out that it needs one; counted apart from those that have one
-            left = self._keyless.take(address)
+        if (
+            secret is None
+        ):  # clients without a secret learn here that they need one; counted apart from those with one
+            bucket = self._keyless.take(address)
             few = self._unknown(scope, error="")
-            return few if left.allowed else too_many(left, "Too many requests without a key.")
-        left = self._refusals.look(address)
-        # What looks like ours is looked up however many others were refused: who shares an address isn't locked out.
-        known = self._keys.has_held(secret) or (_looks_ours(secret) and self._lookups.take(address).allowed)
-        if not left.allowed and not known:
-            return too_many(left, "Too many requests without a valid key.")
-        found = await self._keys.whose(secret, scope=scope)
-        if found is None:
+            return few if bucket.allowed else too_many(bucket, "Too many requests without a key.")
+        bucket = self._refusals.look(address)
+        # Well-formed secrets are looked up despite earlier refusals, so that clients who share an address aren't locked out.
+        plausible = self._keys.has_held(secret) or (
+            _looks_ours(secret) and self._lookups.take(address).allowed
+        )
+        if not bucket.allowed and not plausible:
+            return too_many(bucket, "Too many requests without a valid key.")
+        client = await self._keys.whose(secret, scope=scope)
+        if client is None:
             self._refusals.take(address)
-        return found or self._unknown(scope, error="invalid_token")
+        return client or self._unknown(scope, error="invalid_token")
 
     def _unknown(self, scope: Scope, *, error: str) -> Response:
-        told = [f'realm="mindhold", scope="{READ} {WRITE}"']
+        challenge = [f'realm="mindhold", scope="{READ} {WRITE}"']
         if error:
-            told.append(f'error="{error}", error_description="The key or token does not hold."')
+            challenge.append(f'error="{error}", error_description="The key or token does not hold."')
         if self._door.place.offers_oauth(scope):
             resource = "/sse" if scope["path"] in ("/sse", "/message") else "/mcp"
             base = self._door.place.base_of(scope)
-            told.append(f'resource_metadata="{base}{WELL_KNOWN}oauth-protected-resource{resource}"')
+            challenge.append(f'resource_metadata="{base}{WELL_KNOWN}oauth-protected-resource{resource}"')
         return error_response(
             401,
             "This key does not hold." if error else "This needs a valid key.",
             "UNAUTHORIZED",
             advice=self._advice(scope, wrong=bool(error)),
-            headers={"WWW-Authenticate": f"Bearer {', '.join(told)}"},
+            headers={"WWW-Authenticate": f"Bearer {', '.join(challenge)}"},
         )
 
     def _advice(self, scope: Scope, *, wrong: bool) -> str:
@@ -220,13 +224,13 @@ class Authentication:
         return "Send it as `Authorization: Bearer <key>`."
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send, *, secret: str) -> None:
-        """Messages of a stream come without the key that opened it: its session's id stands in, while it is open."""
+        """Serve an SSE stream. Its messages come without a key, so the session id identifies the client while it is open."""
         session = ""
 
         async def listening(message: Message) -> None:
             nonlocal session
-            if not session and (found := _SESSION.search(message.get("body", b""))):
-                session = found[1].decode("ascii").replace("-", "").lower()
+            if not session and (match := _SESSION.search(message.get("body", b""))):
+                session = match[1].decode("ascii").replace("-", "").lower()
                 self._streams[session] = secret
                 while len(self._streams) > self._door.settings.serve.most_sessions:
                     self._streams.popitem(last=False)
@@ -243,13 +247,13 @@ def _looks_ours(secret: str) -> bool:
 
 
 def bearer(scope: Scope) -> str | None:
-    """What the Authorization header holds; nothing is in one of another scheme."""
-    given = Headers(scope=scope).get("authorization")
-    if given is None:
+    """The token of the Authorization header; empty for another scheme, None without the header."""
+    value = Headers(scope=scope).get("authorization")
+    if value is None:
         return None
-    scheme, _, secret = given.strip().partition(" ")
-    meant = secret.strip().encode("latin-1").decode("utf-8", "surrogateescape")
-    return meant if scheme.lower() == "bearer" else ""
+    scheme, _, secret = value.strip().partition(" ")
+    token = secret.strip().encode("latin-1").decode("utf-8", "surrogateescape")
+    return token if scheme.lower() == "bearer" else ""
 
 
 def _hashed(secret: str) -> bytes:
@@ -257,5 +261,5 @@ def _hashed(secret: str) -> bytes:
 
 
 def is_public(path: str) -> bool:
-    """Whether a path is for those who aren't let in yet."""
+    """Whether the path needs no authentication."""
     return path in PUBLIC or path.startswith(PUBLIC_FOLDERS)

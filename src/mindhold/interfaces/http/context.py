@@ -1,4 +1,4 @@
-"""What all parts of the HTTP server share: its address, its settings and the engine."""
+"""What all parts of the HTTP server share: its address, its settings, the engine and error responses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _STATUSES: tuple[tuple[type[MindholdError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
     (Refused, 403),
-    (SettingsError, 503),  # a store that the server isn't set up for
+    (SettingsError, 503),  # a store that isn't configured
     (StoreError, 503),
     (ServerStopped, 503),
 )
@@ -56,19 +56,19 @@ def error_response(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """What went wrong."""
-    told = {"error": error, "code": code, **more} | ({"advice": advice} if advice else {})
-    return JSONResponse(told, status_code=status, headers=headers)
+    """The JSON response for an error."""
+    body = {"error": error, "code": code, **more} | ({"advice": advice} if advice else {})
+    return JSONResponse(body, status_code=status, headers=headers)
 
 
 def response_to_error(error: MindholdError) -> Response:
-    """An error of ours, by its kind."""
+    """The response for a MindholdError, with the status of its type."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     return error_response(status, error.message, error.code, advice=error.advice)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """There is no such path, or not with that method."""
+    """The response for an unknown path or a method that isn't allowed."""
     assert isinstance(error, HTTPException)
     status, path = error.status_code, request.url.path
     is_api = path == "/api" or path.startswith(("/api/", "/api%"))
@@ -82,29 +82,29 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def on_our_error(_request: Request, error: Exception) -> Response:
-    """What an operation raised and no route translated."""
+    """The response for an error that an operation raised and no route handled."""
     assert isinstance(error, MindholdError)
     return response_to_error(error)
 
 
 async def on_any_error(_request: Request, _error: Exception) -> Response:
-    """The client gets words; the log gets the trace."""
+    """The response for an unexpected exception. The traceback goes to the log only."""
     return error_response(
         500, "Something went wrong inside Mindhold.", "INTERNAL", advice="`mindhold doctor` may help."
     )
 
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})
-RESOURCES = frozenset({"", "/mcp", "/sse"})  # what tokens may be made for
+RESOURCES = frozenset({"", "/mcp", "/sse"})  # paths of the resources that tokens are issued for
 NEEDS_KEY = "Set MINDHOLD_ACCESS_KEY to a long random text, or listen on 127.0.0.1."
-SHORTEST_KEY = 16  # where others than this machine can try keys
+SHORTEST_KEY = 16  # if other machines can try keys
 PROXIED = frozenset({"forwarded", "via", "x-real-ip", "true-client-ip"})
 PROXIED_BEGINNINGS = ("x-forwarded-", "cf-")
 
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A host as a request or a setting names it."""
+    """A host and port from a request or a setting."""
 
     host: str
     port: int | None = None
@@ -112,7 +112,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """What the settings say about it."""
+    """The server's own addresses, and the hosts and origins that the settings allow."""
 
     bound: str
     public: str = ""  # an origin
@@ -121,15 +121,15 @@ class ServerAddress:
 
     @classmethod
     def of(cls, settings: Settings) -> ServerAddress:
-        """Raises SettingsError for what can't be, and for a door that strangers could walk through."""
+        """The address from the settings. Raises SettingsError for invalid ones, and for those that would let strangers in."""
         serve = settings.serve
         place = cls(
             bound=serve.host.strip().strip("[]").lower(),
             public=_origin(serve.public_url.strip(), "serve.public_url") if serve.public_url.strip() else "",
-            hosts=tuple(_address(one) for one in _listed(serve.allowed_hosts)),
+            hosts=tuple(_address(item) for item in _listed(serve.allowed_hosts)),
             origins=frozenset(
-                one if one == "*" else _origin(one, "serve.allowed_origins")
-                for one in _listed(serve.allowed_origins)
+                item if item == "*" else _origin(item, "serve.allowed_origins")
+                for item in _listed(serve.allowed_origins)
             ),
         )
         trusted_proxies(serve.trusted_proxies)
@@ -164,33 +164,33 @@ class ServerAddress:
             )
 
     def answers_to(self, host: str, *, server: tuple[str, int | None]) -> bool:
-        """Whether a request that names this host was meant for us: what a rebound name is not."""
-        named = split_host(host)
-        if named is None:
+        """Whether the Host header names this server; protects against DNS rebinding."""
+        target = split_host(host)
+        if target is None:
             return False
-        return self._is_listed(named) or (
-            named.port in (None, server[1]) and self._is_this_machine(named.host, server)
+        return self._is_listed(target) or (
+            target.port in (None, server[1]) and self._is_this_machine(target.host, server)
         )
 
     def welcomes(self, origin: str, *, host: str) -> bool:
-        """Whether a page of that origin may call: our own pages, and those that the settings name."""
-        given = origin.lower()
+        """Whether pages of that origin may call: our own, and those that the settings allow."""
+        caller = origin.lower()
         ours = {f"http://{host.lower()}", f"https://{host.lower()}"}
-        if not given or given == "null":  # a page that won't say, or a sandboxed one
+        if not caller or caller == "null":  # an opaque or sandboxed page
             return False
-        return given in ours or given == self.public or not self.origins.isdisjoint({given, "*"})
+        return caller in ours or caller == self.public or not self.origins.isdisjoint({caller, "*"})
 
     def base_of(self, scope: Scope) -> str:
-        """The address under which this client reaches us. The host was checked before."""
+        """The base URL by which this client reaches the server. The Host header was checked before."""
         return self.public or f"{scope['scheme']}://{Headers(scope=scope).get('host', '').lower()}"
 
     def offers_oauth(self, scope: Scope) -> bool:
-        """Codes and tokens travel by https, or not beyond this machine."""
+        """Whether OAuth is available: only over https or on this machine."""
         base = urlsplit(self.base_of(scope))
         return base.scheme == "https" or is_loopback(base.hostname or "")
 
     def is_ours(self, resource: str, *, server: tuple[str, int | None]) -> bool:
-        """Whether a token for that resource is one for us."""
+        """Whether a token for that resource is meant for this server."""
         try:
             parts = urlsplit(resource)
             host, port = (parts.hostname or "").lower(), parts.port
@@ -204,7 +204,7 @@ class ServerAddress:
         )
 
     def _is_listed(self, named: HostPort) -> bool:
-        if any(one.host == named.host and one.port in (None, named.port) for one in self.hosts):
+        if any(allowed.host == named.host and allowed.port in (None, named.port) for allowed in self.hosts):
             return True
         public = urlsplit(self.public)
         standard = 443 if public.scheme == "https" else 80
@@ -220,23 +220,23 @@ class ServerAddress:
 
 
 def is_local_request(scope: Scope) -> bool:
-    """Whether the client is on this machine, and no proxy that asks for somebody else."""
+    """Whether the client is on this machine and isn't a proxy."""
     client = scope.get("client")
     return client is not None and is_loopback(client[0]) and not is_proxied_request(scope)
 
 
 def is_proxied_request(scope: Scope) -> bool:
-    """Whether somebody passed the request on, as far as it shows."""
+    """Whether the request shows signs of a proxy."""
     names = Headers(scope=scope).keys()
     if any(name in PROXIED or name.startswith(PROXIED_BEGINNINGS) for name in names):
         return True
-    return scope.get("http_version") == "1.0"  # no client speaks it, but a proxy that was told nothing else
+    return scope.get("http_version") == "1.0"  # clients don't use HTTP/1.0, but proxies do by default
 
 
 def trusted_proxies(setting: str) -> list[IPv4Network | IPv6Network]:
-    """Whose word is taken for whom they ask. Raises SettingsError."""
+    """The networks whose forwarding headers are trusted. Raises SettingsError."""
     try:
-        return [ip_network(one, strict=False) for one in _listed(setting)]
+        return [ip_network(network, strict=False) for network in _listed(setting)]
     except ValueError as error:
         raise SettingsError(
             f"serve.trusted_proxies has {setting!r}, which is no list of addresses.",
@@ -245,7 +245,7 @@ def trusted_proxies(setting: str) -> list[IPv4Network | IPv6Network]:
 
 
 def split_host(given: str) -> HostPort | None:
-    """A Host header's parts; None where it is none."""
+    """The parts of a Host header; None if it is invalid."""
     try:
         parts = urlsplit(f"//{given.strip()}")
         host, port = parts.hostname, parts.port
@@ -257,17 +257,17 @@ def split_host(given: str) -> HostPort | None:
 
 
 def _listed(text: str) -> list[str]:
-    return [one.strip() for one in text.split(",") if one.strip()]
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _address(text: str) -> HostPort:
-    found = split_host(text)
-    if found is None:
+    address = split_host(text)
+    if address is None:
         raise SettingsError(
             f"serve.allowed_hosts has {text!r}, which is no host.",
             advice="Give names such as memory.example:443.",
         )
-    return found
+    return address
 
 
 def _origin(text: str, key: str) -> str:
@@ -284,8 +284,8 @@ def _origin(text: str, key: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-CREDENTIAL_KEY = "mindhold.visitor"  # where a request's scope has the name of its credential
-SERVER_CALLER = Caller(agent="system")  # the door's own questions, not a client's
+CREDENTIAL_KEY = "mindhold.visitor"  # key of the credential's name in a request's scope
+SERVER_CALLER = Caller(agent="system")  # the server itself calls, not a client
 
 
 class PendingEngine(Protocol):
@@ -293,15 +293,15 @@ class PendingEngine(Protocol):
 
     @property
     def opened(self) -> OpenMindhold | None:
-        """It, if it is open by now."""
+        """The engine if it is open, else None."""
 
     async def running(self) -> OpenMindhold:
-        """It, open. Raises what opening raised."""
+        """The engine, once it is open. Raises the error of opening it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpContext:
-    """One for a server."""
+    """The engine, the settings and the address of one server."""
 
     opening: PendingEngine
     loaded: LoadedSettings

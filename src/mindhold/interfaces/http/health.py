@@ -17,19 +17,19 @@ from mindhold.interfaces.runtime import CALLER_KEY
 from mindhold.model.errors import MindholdError, StoreDenied, StoreError
 
 LONGEST_SECONDS = 2.0
-NO_CACHE = {"state": "none", "rung": "none"}  # answers are not cached: every one is the store's
+NO_CACHE = {"state": "none", "rung": "none"}  # there is no cache
 UNCACHED = frozenset({"none", "hashing"})
 
 
 class Health:
-    """Looks once for all who ask at the same time."""
+    """The health and metrics routes. Concurrent requests share one look at the store."""
 
     def __init__(self, door: HttpContext, keys: CredentialLookup, metrics: Metrics) -> None:
         self._door = door
         self._keys = keys
         self._metrics = metrics
         self._looking: asyncio.Task[Any] | None = None
-        self._fault: MindholdError | None = None  # of the last look that came to an end
+        self._fault: MindholdError | None = None  # error of the last completed look
 
     def routes(self) -> list[Route]:
         return [
@@ -38,13 +38,13 @@ class Health:
         ]
 
     async def _health(self, request: Request) -> Response:
-        """To strangers only whether it is up: what runs here, and how busy it is, is for this machine and the owner."""
+        """The state of the server. Strangers see only whether it is up; details are for this machine and the owner."""
         try:
-            told, status = self._up(await self._status()), 200
+            report, status = self._up(await self._status()), 200
         except MindholdError as error:
-            told, status = _down(error), 503
-        known = is_local_request(request.scope) or self._keys.is_owner(bearer(request.scope) or "")
-        return JSONResponse(told if known else {"status": told["status"]}, status_code=status)
+            report, status = _down(error), 503
+        detailed = is_local_request(request.scope) or self._keys.is_owner(bearer(request.scope) or "")
+        return JSONResponse(report if detailed else {"status": report["status"]}, status_code=status)
 
     async def _told(self, request: Request) -> Response:
         if not request.scope[CALLER_KEY].owner:
@@ -55,14 +55,14 @@ class Health:
                 advice="Use the owner's key.",
             )
         try:
-            found = await self._status()
-            self._metrics.set_store(up=True, records=found.by_status, jobs=found.jobs)
+            status = await self._status()
+            self._metrics.set_store(up=True, records=status.by_status, jobs=status.jobs)
         except MindholdError:
             self._metrics.set_store(up=False, records={}, jobs={})
         return Response(self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _status(self) -> Any:
-        """Raises MindholdError, also when the store takes too long to answer."""
+        """The status of the store. Raises MindholdError, also if the store takes too long to answer."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
             self._looking.add_done_callback(self._note)
@@ -81,21 +81,21 @@ class Health:
     async def _look(self) -> Any:
         from mindhold.lifecycle.status import STATUS
 
-        found = await self._door.ask(STATUS)
+        status = await self._door.ask(STATUS)
         settings = self._door.settings
         if settings.store.mode == "local" and not await asyncio.to_thread(settings.database.exists):
             raise StoreError("The database file is gone.", advice="Stop the server and restore a backup.")
-        return found
+        return status
 
     def _up(self, found: Any) -> dict[str, Any]:
         dead = found.jobs.get("dead", 0)
         lowered = bool(found.notice)
-        away = any(one["state"] != "ok" for one in found.storage.values())
+        away = any(store["state"] != "ok" for store in found.storage.values())
         return {
-            "status": "degraded" if dead or away else "ok",  # a lower rung is no fault
+            "status": "degraded" if dead or away else "ok",  # a fallback model is no fault
             "version": __version__,
             "store": {"state": "ok", "rung": found.store["kind"], "schema": found.store["schema"]},
-            "storage": {mode: {"state": one["state"]} for mode, one in found.storage.items()},
+            "storage": {mode: {"state": store["state"]} for mode, store in found.storage.items()},
             "cache": {**_cache(found), "embeddings": self._embeddings(found)},
             "model": {
                 "state": "lower rung" if lowered else "ok",
@@ -107,33 +107,33 @@ class Health:
         }
 
     def _embeddings(self, found: Any) -> dict[str, Any]:
-        """The vectors of repeated texts; only those of a real model are worth keeping."""
-        chosen = self._door.settings.embedding
-        kept = chosen.cache_size if found.model and chosen.provider not in UNCACHED else 0
-        return {"state": "on" if kept else "off", "rung": "memory" if kept else "none", "size": kept}
+        """The state of the embedding cache, which keeps only vectors of a real model."""
+        settings = self._door.settings.embedding
+        size = settings.cache_size if found.model and settings.provider not in UNCACHED else 0
+        return {"state": "on" if size else "off", "rung": "memory" if size else "none", "size": size}
 
 
 def _cache(found: Any) -> dict[str, Any]:
-    """One that is lost is no fault: nothing needs it."""
-    told = found.beside
-    if not told:
+    """The state of the sidecar. A lost one is no fault, since nothing depends on it."""
+    sidecar = found.beside
+    if not sidecar:
         return NO_CACHE
     return {
-        "state": told["state"],
-        "rung": told["kind"],
-        "keywords": told["keywords"],
-        "detail": told["detail"],
+        "state": sidecar["state"],
+        "rung": sidecar["kind"],
+        "keywords": sidecar["keywords"],
+        "detail": sidecar["detail"],
     }
 
 
 def _down(error: MindholdError) -> dict[str, Any]:
     refused = isinstance(error, StoreDenied)
-    said = "The store, or what stands beside it, refuses us." if refused else "The store does not answer."
+    detail = "The store, or what stands beside it, refuses us." if refused else "The store does not answer."
     unknown = {"state": "unknown"}
     return {
         "status": "down",
         "version": __version__,
-        "store": {"state": "down", "code": error.code, "detail": said},
+        "store": {"state": "down", "code": error.code, "detail": detail},
         "cache": NO_CACHE,
         "model": unknown,
         "jobs": unknown,

@@ -24,7 +24,7 @@ LINGER_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """What a bucket says: whether one more may come, and when there will be room."""
+    """The state of a bucket: whether a request is allowed, and when the next one will be."""
 
     allowed: bool
     limit: int
@@ -34,7 +34,7 @@ class BucketState:
 
 
 class TokenBuckets:
-    """A token bucket for each name. A minute's worth may come at once; the names longest unheard of are forgotten."""
+    """A token bucket for each name. A minute's worth of requests may come at once; the least recent names are forgotten."""
 
     def __init__(
         self, per_minute: int, *, clock: Callable[[], float] = time.monotonic, most: int = MOST_REMEMBERED
@@ -42,17 +42,19 @@ class TokenBuckets:
         self._limit = per_minute
         self._clock = clock
         self._most = most
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, when
+        self._levels: OrderedDict[str, tuple[float, float]] = (
+            OrderedDict()
+        )  # name -> tokens left, time of the last request
 
     def __len__(self) -> int:
         return len(self._levels)
 
     def take(self, name: str) -> BucketState:
-        """One token, if there is one."""
+        """Take a token if there is one."""
         return self._draw(name, 1.0)
 
     def look(self, name: str) -> BucketState:
-        """What `take` would say, with nothing taken."""
+        """The result that `take` would have, without taking a token."""
         return self._draw(name, 0.0)
 
     def _draw(self, name: str, wanted: float) -> BucketState:
@@ -76,23 +78,23 @@ class TokenBuckets:
 
 
 def address_of(scope: Scope) -> str:
-    """Who is counted together: one address, or one network of version 6, where a machine has many."""
+    """The name that requests are counted by: the client's address, or its network for IPv6."""
     client = scope.get("client")
     return address_group(client[0] if client else "")
 
 
 def address_group(host: str) -> str:
-    """The name of an address in counts."""
+    """The name of an address in counts: the address, or its /64 network for IPv6."""
     try:
         address = ip_address(host)
     except ValueError:
         return "address:unknown"
-    shown = str(address) if address.version == 4 else str(ip_network((address, 64), strict=False))
-    return f"address:{shown}"
+    group = str(address) if address.version == 4 else str(ip_network((address, 64), strict=False))
+    return f"address:{group}"
 
 
 def too_many(left: BucketState, error: str = "Too many requests.") -> Response:
-    """When to come again."""
+    """The response 429, with the time of the next attempt."""
     answer = error_response(429, error, "TOO_MANY_REQUESTS", advice=f"Try again in {left.retry_in} seconds.")
     answer.headers["Retry-After"] = str(left.retry_in)
     add_limit_headers(answer.headers, left)
@@ -100,7 +102,7 @@ def too_many(left: BucketState, error: str = "Too many requests.") -> Response:
 
 
 def add_limit_headers(headers: MutableHeaders, left: BucketState) -> None:
-    """The limit, in the draft standard's headers (seconds from now) and in the older ones (seconds of the epoch)."""
+    """Add the limit to the headers of the draft standard (seconds from now) and the older ones (Unix time)."""
     values = {"Limit": left.limit, "Remaining": left.remaining}
     for name, value in values.items():
         headers[f"RateLimit-{name}"] = headers[f"X-RateLimit-{name}"] = str(value)
@@ -109,7 +111,7 @@ def add_limit_headers(headers: MutableHeaders, left: BucketState) -> None:
 
 
 class RateLimit:
-    """So many requests a minute of one credential, or of one address where there is none."""
+    """Middleware that limits requests per minute of each credential, or of each address without one."""
 
     def __init__(self, app: ASGIApp, per_minute: int) -> None:
         self._app = app
@@ -118,14 +120,14 @@ class RateLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._buckets is None or scope["type"] != "http":
             return await self._app(scope, receive, send)
-        left = self._buckets.take(scope.get(CREDENTIAL_KEY) or address_of(scope))
-        if not left.allowed:
-            return await too_many(left)(scope, receive, send)
+        bucket = self._buckets.take(scope.get(CREDENTIAL_KEY) or address_of(scope))
+        if not bucket.allowed:
+            return await too_many(bucket)(scope, receive, send)
 
         async def telling(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message.setdefault("headers", [])
-                add_limit_headers(MutableHeaders(raw=message["headers"]), left)
+                add_limit_headers(MutableHeaders(raw=message["headers"]), bucket)
             await send(message)
 
         return await self._app(scope, receive, telling)
@@ -136,9 +138,9 @@ def _none(_scope: Scope) -> bool:
 
 
 class BodyLimit:
-    """Bodies have a largest size, and a longest time to arrive.
+    """Middleware that limits the size of bodies and the time that they take to arrive.
 
-    Those that are `streamed`, which no route holds as a whole, may have any size, and that time for each piece.
+    A `streamed` body, which no route holds as a whole, may have any size; the time limit applies to each piece of it.
     """
 
     def __init__(
@@ -157,13 +159,13 @@ class BodyLimit:
         body = _Body(scope, receive, send, largest=largest, seconds=self._seconds)
         if largest is not None and declared.isdecimal() and int(declared) > largest:
             return await _too_large(largest)(scope, receive, body.send)
-        with suppress(ClientDisconnect):  # it left, or was sent away
+        with suppress(ClientDisconnect):  # the client left, or its body was refused
             await self._app(scope, body.receive, body.send)
         return None
 
 
 class _Body:
-    """One as it is read. When it is refused the route is told that the client left, and speaks no more."""
+    """A body while it is read. When it is refused, the route sees a disconnected client and its response is dropped."""
 
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, *, largest: int | None, seconds: float
@@ -182,7 +184,7 @@ class _Body:
     async def receive(self) -> Message:
         if self._refused:
             return {"type": "http.disconnect"}
-        if self._complete:  # from here on the route only waits for the client to leave
+        if self._complete:  # now the route only waits for a disconnect
             return await self._receive()
         deadline = self._deadline if self._largest is not None else _now() + self._seconds
         try:
@@ -208,7 +210,7 @@ class _Body:
         return {"type": "http.disconnect"}
 
     async def _told(self, message: Message) -> None:
-        """Whoever is answered before all was sent is listened to for a while: else they may be cut off, and never read it."""
+        """Send a message. Before ending an early response, read on for a while: else the client may be cut off before reading it."""
         ends = message["type"] == "http.response.body" and not message.get("more_body", False)
         if not ends or self._complete or not self._is_coming():
             return await self._send(message)
@@ -221,7 +223,7 @@ class _Body:
 
     def _is_coming(self) -> bool:
         headers = Headers(scope=self._scope)
-        if "expect" in headers:  # it waits to be told, and now it is
+        if "expect" in headers:  # the client waits for an answer before it sends the body
             return False
         return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 

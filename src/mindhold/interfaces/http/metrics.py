@@ -24,7 +24,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class LabelValues:
-    """The values of a label: the first so many keep their name, later ones share one."""
+    """Bounds the number of values of a label: the first ones keep their names, later ones share one."""
 
     def __init__(self, most: int = MOST_WORDS) -> None:
         self._most = most
@@ -44,7 +44,7 @@ class LabelValues:
 
 
 class Metrics:
-    """One for a process."""
+    """The metrics of one process."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -81,13 +81,13 @@ class Metrics:
         )
 
     def observe_tool(self, tool: str, outcome: str, seconds: float) -> None:
-        """A tool was called."""
+        """Count a tool call."""
         name = self._tools(tool)
         self._calls.labels(name, self._outcomes(outcome)).inc()
         self._call_seconds.labels(name).observe(seconds)
 
     def observe_request(self, *, route: str, method: str, status: int, seconds: float | None) -> None:
-        """A request was answered; `seconds` is None for a stream. `route` is one of ours, not what was asked for."""
+        """Count a request; `seconds` is None for a stream. `route` is the pattern of a route, not the requested path."""
         verb = method if method in METHODS else OTHER
         self._requests.labels(route, verb, str(status)).inc()
         if seconds is not None:
@@ -96,36 +96,36 @@ class Metrics:
     def observe_model(
         self, model: str, *, outcome: str = "ok", tokens_in: int = 0, tokens_out: int = 0
     ) -> None:
-        """A language model was asked; a client's own one, by sampling, too."""
+        """Count a call of a language model, also of a client's own model."""
         name = self._models(model)
         self._model_calls.labels(name, self._outcomes(outcome)).inc()
         self._model_tokens.labels(name, "in").inc(tokens_in)
         self._model_tokens.labels(name, "out").inc(tokens_out)
 
     def count_sessions(self, count: Callable[[], int]) -> None:
-        """Ask this when the gauge is read."""
+        """Set the function that the gauge of sessions calls."""
         self._sessions.set_function(lambda: float(count()))
 
     def set_store(self, *, up: bool, records: Mapping[str, int], jobs: Mapping[str, int]) -> None:
-        """How the store is, as of now."""
+        """Set the gauges of the store."""
         self._up.set(1.0 if up else 0.0)
-        if up:  # a store that doesn't answer leaves the last that was known
+        if up:  # if the store doesn't answer, the last values stay
             for status in Status:
                 self._records.labels(status).set(records.get(status, 0))
             for state in JobState:
                 self._jobs.labels(state).set(jobs.get(state, 0))
 
     def text(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
 
 log = logging.getLogger("mindhold.http")
-CLIENT_LEFT = 499  # the client went before it was answered
+CLIENT_LEFT = 499  # the client disconnected before the response
 
 
 class RequestObserver:
-    """The outermost. It also gives every answer the headers that no answer should lack."""
+    """The outermost middleware: logs and counts requests, and adds the headers that every response has."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: Callable[[], Sequence[BaseRoute]]) -> None:
         self._app = app
@@ -180,8 +180,8 @@ class RequestObserver:
         )
 
     def _route(self, scope: Scope) -> str:
-        """The route's own pattern: names and ids in a path are callers' words, and what they made up is all one."""
-        found = scope.get("route") or next(
+        """The pattern of the route, because paths contain names and ids; unknown paths share one value."""
+        match = scope.get("route") or next(
             (route for route in self._routes() if route.matches(scope)[0] is not Match.NONE), None
         )
-        return str(getattr(found, "path", OTHER))
+        return str(getattr(match, "path", OTHER))

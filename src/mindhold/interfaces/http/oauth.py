@@ -96,7 +96,7 @@ $key
 _FURTHER = Template(
     """<p><label><input type="checkbox" name="scope" value="$scope"$checked> It may also $may.</label></p>"""
 )
-MAY = {  # what a person can take away, or must give by hand
+MAY = {  # scopes that the owner can grant or deny one by one
     WRITE: "change what is remembered",
     ADMIN: "manage all of it: back up, export, restore, run the upkeep, and read your past Claude Code conversations",
 }
@@ -105,7 +105,7 @@ _KEY = """<p><label>Your access key<br><input type="password" name="key" autocom
 
 
 class ConsentPage:
-    """The route."""
+    """The route of the page that asks the owner for consent."""
 
     def __init__(self, door: HttpContext, keys: CredentialLookup) -> None:
         self._door = door
@@ -121,9 +121,9 @@ class ConsentPage:
             return error_response(403, "Only this machine may be asked.", "REFUSED")
         if request.method != "POST":
             return await self._ask(request, request.query_params.get("ticket", ""))
-        sent = await request.form()
-        form = {name: value for name, value in sent.items() if isinstance(value, str)}
-        further = [one for one in sent.getlist("scope") if isinstance(one, str)]
+        fields = await request.form()
+        form = {name: value for name, value in fields.items() if isinstance(value, str)}
+        further = [scope for scope in fields.getlist("scope") if isinstance(scope, str)]
         ticket = form.get("ticket", "")
         token, cookie = form.get("token", ""), request.cookies.get(COOKIE, "")
         if not cookie or not hmac.compare_digest(token.encode(), cookie.encode()):
@@ -138,10 +138,10 @@ class ConsentPage:
         return await self._decide(request, ticket, allow=True, scopes=[READ, *further])
 
     def _wrong(self, request: Request, key: str) -> str:
-        """What is wrong with the key that was typed; nothing where none is needed."""
+        """What is wrong with the typed key; empty if it is right or none is needed."""
         if not self._door.settings.access_key:
             return ""
-        if self._keys.is_owner(key):  # also when others at this address have tried too many
+        if self._keys.is_owner(key):  # not limited, however many wrong keys this address sent
             return ""
         if not self._keys.guesses.take(address_of(request.scope)).allowed:
             return "Too many wrong keys. Please wait a minute."
@@ -158,22 +158,24 @@ class ConsentPage:
     ) -> Response:
         from mindhold.access.grants import FIND_CONSENT
 
-        found = await self._door.ask(FIND_CONSENT, ticket=ticket)
-        if not found.found:
+        consent = await self._door.ask(FIND_CONSENT, ticket=ticket)
+        if not consent.found:
             return _no_longer()
         nonce, token = secrets.token_urlsafe(16), secrets.token_urlsafe(32)
         page = _PAGE.substitute(
             nonce=nonce,
-            name=escape(_name(found.client)),
-            place=escape(_place(found.params["redirect_uri"])),
-            further=_further(found.params["scopes"] or (), ticked),
+            name=escape(_name(consent.client)),
+            place=escape(_place(consent.params["redirect_uri"])),
+            further=_further(consent.params["scopes"] or (), ticked),
             wrong=f'<p class="wrong" role="alert">{escape(wrong)}</p>' if wrong else "",
             action=CONSENT_PATH,
             ticket=escape(ticket),
             token=token,
             key=_KEY if self._door.settings.access_key else "",
         )
-        answer = HTMLResponse(page, status_code=status, headers=_headers(nonce, found.params["redirect_uri"]))
+        answer = HTMLResponse(
+            page, status_code=status, headers=_headers(nonce, consent.params["redirect_uri"])
+        )
         secure = self._door.place.base_of(request.scope).startswith("https:")
         answer.set_cookie(
             COOKIE,
@@ -192,18 +194,18 @@ class ConsentPage:
         from mindhold.access.grants import GRANT_CODE
 
         try:
-            found = await self._door.ask(GRANT_CODE, ticket=ticket, allow=allow, scopes=list(scopes))
+            grant = await self._door.ask(GRANT_CODE, ticket=ticket, allow=allow, scopes=list(scopes))
         except Refused:
             return _no_longer()
-        told: dict[str, str | None] = {"code": found.code} if found.code else {"error": "access_denied"}
-        told |= {"state": found.state, ISSUER_PARAMETER: self._door.place.base_of(request.scope)}
-        answer = RedirectResponse(construct_redirect_uri(found.redirect_uri, **told), status_code=303)
+        parameters: dict[str, str | None] = {"code": grant.code} if grant.code else {"error": "access_denied"}
+        parameters |= {"state": grant.state, ISSUER_PARAMETER: self._door.place.base_of(request.scope)}
+        answer = RedirectResponse(construct_redirect_uri(grant.redirect_uri, **parameters), status_code=303)
         answer.delete_cookie(COOKIE, path=CONSENT_PATH)
         return answer
 
 
 def _further(asked: Sequence[str], ticked: Sequence[str]) -> str:
-    """A box for each thing that is asked for beyond reading."""
+    """A checkbox for each requested scope beyond reading."""
     return "\n".join(
         _FURTHER.substitute(scope=scope, may=may, checked=" checked" if scope in ticked else "")
         for scope, may in MAY.items()
@@ -228,7 +230,7 @@ def _place(redirect_uri: str) -> str:
 
 
 def _headers(nonce: str, redirect_uri: str) -> dict[str, str]:
-    """Browsers hold a form's redirects to `form-action` too, so the place that it ends at is named."""
+    """Security headers of the page. Browsers apply `form-action` to redirects too, so it includes the redirect's target."""
     parts = urlsplit(redirect_uri)
     end = f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") else f"{parts.scheme}:"
     return {
@@ -237,13 +239,13 @@ def _headers(nonce: str, redirect_uri: str) -> dict[str, str]:
             " frame-ancestors 'none'; base-uri 'none'"
         ),
         "X-Frame-Options": "DENY",
-        "Referrer-Policy": "same-origin",  # none at all would make the form's own origin unknown
+        "Referrer-Policy": "same-origin",  # "no-referrer" would make the form's origin null
         "Cache-Control": "no-store",
     }
 
 
-REGISTRATIONS_PER_MINUTE = 20  # from one address
-QUESTIONS_PER_MINUTE = 20  # to the owner, from one address
+REGISTRATIONS_PER_MINUTE = 20  # per address
+QUESTIONS_PER_MINUTE = 20  # consent pages, per address
 NOT_KEPT = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 KEPT = frozenset(
     {
@@ -260,33 +262,33 @@ KEPT = frozenset(
         "software_version",
     }
 )
-SCOPES = (READ, WRITE)  # what clients are told of, and ask for when they know no better
+SCOPES = (READ, WRITE)  # offered to clients, and the default of a request
 
 
 class RegisteredClient(OAuthClientInformationFull):
-    """A registered client, with what the SDK is stricter about than clients and standards are."""
+    """A registered client, with checks that are less strict than the SDK's."""
 
     def validate_scope(self, requested_scope: str | None) -> list[str] | None:
-        """Reading, and what else is known of what is asked for: clients ask for scopes of their own invention."""
-        wanted = (requested_scope or " ".join(SCOPES)).split()
-        if ADMIN in wanted:  # which is of no use to one who may change nothing
+        """The known scopes among the requested ones, always with reading: clients also request scopes that we don't have."""
+        requested = (requested_scope or " ".join(SCOPES)).split()
+        if ADMIN in requested:  # admin is useless without writing
             return [*SCOPES, ADMIN]
-        return [READ, WRITE] if WRITE in wanted else [READ]
+        return [READ, WRITE] if WRITE in requested else [READ]
 
     def validate_redirect_uri(self, redirect_uri: AnyUrl | None) -> AnyUrl:
-        """One that was registered; on this machine at any port."""
+        """The redirect URI if it is registered; on this machine any port is accepted."""
         registered = self.redirect_uris or []
         if redirect_uri is None and len(registered) == 1:
             return registered[0]
         if redirect_uri is not None and is_registered_redirect(
-            str(redirect_uri), [str(one) for one in registered]
+            str(redirect_uri), [str(uri) for uri in registered]
         ):
             return redirect_uri
         raise InvalidRedirectUriError("The redirect_uri is not one that the client registered.")
 
 
 class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
-    """The SDK's questions, put to the operations. One for a request, since the address may differ."""
+    """Connects the SDK's OAuth handlers to our operations. One per request, since the server's address may differ."""
 
     def __init__(self, door: HttpContext, request: Request) -> None:
         self._door = door
@@ -295,19 +297,19 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
     async def get_client(self, client_id: str) -> RegisteredClient | None:
         from mindhold.access.clients import FIND_CLIENT
 
-        found = await self._door.ask(FIND_CLIENT, id=client_id)
-        return RegisteredClient.model_validate(found.client) if found.found else None
+        result = await self._door.ask(FIND_CLIENT, id=client_id)
+        return RegisteredClient.model_validate(result.client) if result.found else None
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
-        """Whatever method the client asked for, it is told that it needs no secret."""
+        """Register a client without a secret, whatever authentication method it asked for."""
         from mindhold.access.clients import SAVE_CLIENT
 
         client_info.token_endpoint_auth_method = "none"
         client_info.client_secret = client_info.client_secret_expires_at = None
         client_info.scope = " ".join(SCOPES)
-        kept = client_info.model_dump(mode="json", exclude_none=True, include=set(KEPT))
+        metadata = client_info.model_dump(mode="json", exclude_none=True, include=set(KEPT))
         try:
-            await self._door.ask(SAVE_CLIENT, client=kept)
+            await self._door.ask(SAVE_CLIENT, client=metadata)
         except ContentTooLarge as error:
             raise RegistrationError("invalid_client_metadata", str(error)) from error
         except InvalidInput as error:
@@ -316,16 +318,16 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
             raise RegistrationError("invalid_client_metadata", str(error)) from error
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
-        """To the owner, who is asked."""
+        """Open a consent request and return the address of its page."""
         from mindhold.access.grants import OPEN_CONSENT
 
         place, scope = self._door.place, self._request.scope
         resource = params.resource or f"{place.base_of(scope)}/mcp"
         if not place.is_ours(resource, server=scope["server"]):
             raise AuthorizeError("invalid_target", "This server gives no tokens for that resource.")
-        asked = params.model_dump(mode="json") | {"resource": resource}
+        request = params.model_dump(mode="json") | {"resource": resource}
         try:
-            opened = await self._door.ask(OPEN_CONSENT, client_id=client.client_id, params=asked)
+            opened = await self._door.ask(OPEN_CONSENT, client_id=client.client_id, params=request)
         except (InvalidInput, NotFound, Refused) as error:
             raise AuthorizeError("invalid_request", str(error)) from error
         return f"{CONSENT_PATH}?ticket={opened.ticket}"
@@ -335,10 +337,10 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
     ) -> AuthorizationCode | None:
         from mindhold.access.grants import FIND_CODE
 
-        found = await self._door.ask(FIND_CODE, code=authorization_code, client_id=client.client_id)
-        if not found.found:
+        grant = await self._door.ask(FIND_CODE, code=authorization_code, client_id=client.client_id)
+        if not grant.found:
             return None
-        return AuthorizationCode.model_validate({**found.model_dump(), "code": authorization_code})
+        return AuthorizationCode.model_validate({**grant.model_dump(), "code": authorization_code})
 
     async def exchange_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
@@ -352,8 +354,8 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
     ) -> RefreshToken | None:
         from mindhold.access.grants import FIND_REFRESH
 
-        found = await self._door.ask(FIND_REFRESH, token=refresh_token, client_id=client.client_id)
-        return RefreshToken(token=refresh_token, **_known(found)) if found.found else None
+        grant = await self._door.ask(FIND_REFRESH, token=refresh_token, client_id=client.client_id)
+        return RefreshToken(token=refresh_token, **_known(grant)) if grant.found else None
 
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
@@ -367,8 +369,8 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
     async def load_access_token(self, token: str) -> AccessToken | None:
         from mindhold.access.grants import CHECK_TOKEN
 
-        found = await self._door.ask(CHECK_TOKEN, token=token)
-        return AccessToken(token=token, **_known(found)) if found.found else None
+        grant = await self._door.ask(CHECK_TOKEN, token=token)
+        return AccessToken(token=token, **_known(grant)) if grant.found else None
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
         from mindhold.access.grants import REVOKE_GRANT
@@ -391,7 +393,7 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
 
 
 class OAuth:
-    """The routes."""
+    """The OAuth routes."""
 
     def __init__(self, door: HttpContext) -> None:
         self._door = door
@@ -411,7 +413,7 @@ class OAuth:
 
     async def _server(self, request: Request) -> Response:
         base = self._base(request)
-        told = OAuthMetadata.model_validate(
+        metadata = OAuthMetadata.model_validate(
             {
                 "issuer": base,
                 "authorization_endpoint": f"{base}/authorize",
@@ -427,12 +429,12 @@ class OAuth:
                 "authorization_response_iss_parameter_supported": True,
             }
         )
-        return PydanticJSONResponse(told)
+        return PydanticJSONResponse(metadata)
 
     async def _resource(self, request: Request) -> Response:
         base = self._base(request)
         path = request.url.path.partition("oauth-protected-resource")[2]
-        told = ProtectedResourceMetadata.model_validate(
+        metadata = ProtectedResourceMetadata.model_validate(
             {
                 "resource": f"{base}{path}",
                 "authorization_servers": [base],
@@ -440,13 +442,13 @@ class OAuth:
                 "resource_name": "Mindhold",
             }
         )
-        return PydanticJSONResponse(told)
+        return PydanticJSONResponse(metadata)
 
     async def _authorize(self, request: Request) -> Response:
         base = self._base(request)
-        left = self._questions.take(address_of(request.scope))
-        if not left.allowed:
-            return too_many(left, "Too many questions to the owner from this address.")
+        bucket = self._questions.take(address_of(request.scope))
+        if not bucket.allowed:
+            return too_many(bucket, "Too many questions to the owner from this address.")
         answer = await AuthorizationHandler(AuthorizationProvider(self._door, request)).handle(request)
         away = answer.headers.get("location", CONSENT_PATH)
         if not away.startswith(CONSENT_PATH):  # back to the client, with an error
@@ -460,32 +462,32 @@ class OAuth:
 
     async def _register(self, request: Request) -> Response:
         self._base(request)
-        left = self._registrations.take(address_of(request.scope))
-        if not left.allowed:
-            return too_many(left, "Too many clients register from this address.")
+        bucket = self._registrations.take(address_of(request.scope))
+        if not bucket.allowed:
+            return too_many(bucket, "Too many clients register from this address.")
         options = ClientRegistrationOptions(enabled=True)
         return await RegistrationHandler(AuthorizationProvider(self._door, request), options).handle(request)
 
     async def _revoke(self, request: Request) -> Response:
-        """RFC 7009 for public clients; the SDK's own asks for a secret. An unknown token is no error."""
+        """Revoke a token (RFC 7009) of a public client; the SDK's handler demands a secret. An unknown token is no error."""
         self._base(request)
         provider = AuthorizationProvider(self._door, request)
         try:
             client = await ClientAuthenticator(provider).authenticate_request(request)
         except AuthenticationError as error:
-            told = {"error": "invalid_client", "error_description": error.message}
-            return JSONResponse(told, status_code=401, headers=NOT_KEPT)
+            problem = {"error": "invalid_client", "error_description": error.message}
+            return JSONResponse(problem, status_code=401, headers=NOT_KEPT)
         secret = (await request.form()).get("token")
         if not isinstance(secret, str) or not secret:
-            told = {"error": "invalid_request", "error_description": "There is no token."}
-            return JSONResponse(told, status_code=400, headers=NOT_KEPT)
-        found = await provider.load_access_token(secret) or await provider.load_refresh_token(client, secret)
-        if found is not None and found.client_id == client.client_id:
-            await provider.revoke_token(found)
+            problem = {"error": "invalid_request", "error_description": "There is no token."}
+            return JSONResponse(problem, status_code=400, headers=NOT_KEPT)
+        token = await provider.load_access_token(secret) or await provider.load_refresh_token(client, secret)
+        if token is not None and token.client_id == client.client_id:
+            await provider.revoke_token(token)
         return Response(headers=NOT_KEPT)
 
     def _base(self, request: Request) -> str:
-        """The issuer. Raises HTTPException where OAuth is not offered."""
+        """The issuer. Raises HTTPException if OAuth isn't offered."""
         if not self._door.place.offers_oauth(request.scope):
             raise HTTPException(404)
         return self._door.place.base_of(request.scope)

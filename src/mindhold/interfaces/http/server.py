@@ -1,4 +1,4 @@
-"""The HTTP server on a port: binds first, and stops without cutting off requests."""
+"""The HTTP server on a port. It binds before it starts, and stops without cutting off requests."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from mindhold.model.host import is_loopback
 from mindhold.settings.schema import ServeSettings
 
 KEEP_ALIVE_SECONDS = 30
-PATIENCE_AT_THE_END = 2.0  # seconds, with one who doesn't read when the server stops
+PATIENCE_AT_THE_END = 2.0  # seconds that a stopping server waits for a client that doesn't read
 MOST_CONNECTIONS = 1_000
 MOST_FROM_HERE = 512
-MOST_FROM_ELSEWHERE = 64  # of one address
+MOST_FROM_ELSEWHERE = 64  # per address
 BACKLOG = 512
 _TOO_SLOW = b'{"error":"The request took too long to arrive.","code":"TOO_SLOW"}'
 _TOO_MANY = (
@@ -44,7 +44,7 @@ _HEAD = (
 
 
 class ConnectionCounts:
-    """How many connections are open, in all and of one address; a trusted proxy stands for many."""
+    """Counts open connections, in all and per address. A trusted proxy has no limit of its own."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ConnectionCounts:
         self._open: Counter[str] = Counter()
 
     def enter(self, host: str) -> bool:
-        """Whether there is room for one more from there; then it must `leave`."""
+        """Count a connection if there is room for it. Returns whether there is; then the caller must `leave`."""
         name = address_group(host)
         if self._open.total() >= self._most or self._open[name] >= self._room(host):
             return False
@@ -90,7 +90,7 @@ def http_server(
     ready: Callable[[], None],
     crowd: ConnectionCounts | None = None,
 ) -> HttpServer:
-    """To be told to `serve` on sockets, until a signal or `should_exit`. `ready` is called when requests are taken."""
+    """The server, which serves until a signal or `should_exit`. Calls `ready` when it accepts requests."""
     config = uvicorn.Config(
         app,
         http=_patient(settings.slow_client_seconds, crowd or ConnectionCounts(settings)),
@@ -99,7 +99,7 @@ def http_server(
         log_config=None,
         access_log=False,
         server_header=False,
-        forwarded_allow_ips=[str(one) for one in trusted_proxies(settings.trusted_proxies)],
+        forwarded_allow_ips=[str(network) for network in trusted_proxies(settings.trusted_proxies)],
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=settings.stop_seconds,
@@ -108,21 +108,21 @@ def http_server(
 
 
 def bind(settings: ServeSettings) -> list[socket.socket]:
-    """Sockets of the address; a name may have several. Raises SettingsError."""
+    """Listening sockets of the configured address; a host name may have several. Raises SettingsError."""
     host, port = settings.host.strip().strip("[]"), settings.port
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
         raise SettingsError(
             f"serve.host is {host!r}, which is no address of this machine.", advice="Try 127.0.0.1."
         ) from error
-    if is_loopback(host) and not all(is_loopback(str(address[0])) for *_, address in found):
+    if is_loopback(host) and not all(is_loopback(str(address[0])) for *_, address in addresses):
         raise SettingsError(
             f"serve.host is {host!r}, which on this machine is no loopback address.", advice="Try 127.0.0.1."
         )
     sockets: list[socket.socket] = []
     failed: OSError | None = None
-    for family, _, _, _, address in dict.fromkeys(found):
+    for family, _, _, _, address in dict.fromkeys(addresses):
         try:
             sockets.append(_listening(family, (address[0], port, *address[2:])))
             port = port or sockets[0].getsockname()[1]
@@ -131,28 +131,30 @@ def bind(settings: ServeSettings) -> list[socket.socket]:
             if error.errno == errno.EADDRINUSE:
                 break
     if failed is not None and (failed.errno == errno.EADDRINUSE or not sockets):
-        for one in sockets:
-            one.close()
+        for bound in sockets:
+            bound.close()
         raise _not_bound(failed, host, port) from failed
     return sockets
 
 
 def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # else asyncio leaves Nagle on
+    listener = socket.socket(
+        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )  # without IPPROTO_TCP asyncio leaves Nagle's algorithm on
     try:
         if sys.platform == "win32":
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
         else:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
-        made.listen(BACKLOG)
-        made.setblocking(False)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
 def _not_bound(error: OSError, host: str, port: int) -> SettingsError:
@@ -169,13 +171,13 @@ def _not_bound(error: OSError, host: str, port: int) -> SettingsError:
 
 
 def shown_address(sockets: list[socket.socket]) -> str:
-    """As a person types it."""
+    """The URL of the server, as a person types it."""
     host, port = sockets[0].getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class HttpServer(uvicorn.Server):
-    """Tells when it is ready and when it stops; a signal ends the serving, and the rest is the caller's to close."""
+    """A server that reports when it is ready and when it stops. A signal stops it; the caller closes the rest."""
 
     def __init__(self, config: uvicorn.Config, *, stopping: Shutdown, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -211,20 +213,20 @@ class HttpServer(uvicorn.Server):
 
 
 def _patient(seconds: float, crowd: ConnectionCounts) -> type[H11Protocol]:
-    """The protocol with an end to its patience: for a request's head, for what follows a refused one, for a reader.
+    """A protocol class with time limits for request heads, for the rest of refused requests, and for clients that don't read.
 
-    And to its room: whoever comes when it is full is told so, and costs nothing more.
+    It also limits connections: when there are too many, a new one gets a short answer and is closed.
     """
 
     class Patient(H11Protocol):
         _late: asyncio.TimerHandle | None = None
         _unread: asyncio.TimerHandle | None = None
-        _patience = seconds  # for a reader
+        _patience = seconds  # for clients that don't read
         _entered: str | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self.access_log = False  # its lines have queries, and a query may have a key
+            self.access_log = False  # its lines contain queries, which may contain a key
             host = self.client[0] if self.client else ""
             if not crowd.enter(host):
                 transport.write(_HEAD % (b"503 Service Unavailable", len(_TOO_MANY), _TOO_MANY))
@@ -268,7 +270,7 @@ def _patient(seconds: float, crowd: ConnectionCounts) -> type[H11Protocol]:
                 self._unread = None
 
         def _look(self) -> None:
-            """Count while a request is half here and nobody answers it; the route counts while one is answered."""
+            """Run the timer while a request is incomplete and no route handles it; a route has its own limit."""
             answering = self.cycle is not None and not self.cycle.response_complete
             half = bool(self.conn.trailing_data[0]) or self.conn.their_state is h11.SEND_BODY
             if answering or not half:

@@ -10,22 +10,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mindhold.model.errors import MindholdError
 
-STOPPING_KEY = "mindhold.stopping"  # where a request's scope has it
-EVENTS = "/api/events"  # a stream whatever the client says that it takes
+STOPPING_KEY = "mindhold.stopping"  # key of the Shutdown in a request's scope
+EVENTS = "/api/events"  # always a stream, whatever the client accepts
 
 
 def do_nothing() -> None:
-    """For servers that have nothing more to do at their end."""
+    """The default for servers with nothing more to do when they stop."""
 
 
 class ServerStopped(MindholdError):
-    """What was asked for was given up half-way, because the server stops."""
+    """The server stopped before the request was finished."""
 
     code = "STOPPING"
 
 
 class Shutdown:
-    """Known to all requests of a server."""
+    """The shutdown of a server, visible to all its requests."""
 
     def __init__(self, also: Callable[[], object] = do_nothing) -> None:
         self._also = also
@@ -36,35 +36,35 @@ class Shutdown:
         return self._told.is_set()
 
     def begin(self) -> None:
-        """Told once, when no more requests are taken."""
+        """Begin the shutdown. Called once, when the server accepts no more requests."""
         self._told.set()
         self._also()
 
     async def wait(self) -> None:
-        """Until then."""
+        """Wait until the shutdown begins."""
         await self._told.wait()
 
     async def receive(self, receive: Receive) -> Message:
-        """The next message, or the client's leaving if the server stops first."""
+        """The next message, or a disconnect if the server stops first."""
         message = asyncio.ensure_future(receive())
-        told = asyncio.ensure_future(self._told.wait())
+        stop = asyncio.ensure_future(self._told.wait())
         try:
-            await asyncio.wait({message, told}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({message, stop}, return_when=asyncio.FIRST_COMPLETED)
             return message.result() if message.done() else {"type": "http.disconnect"}
         finally:
             message.cancel()
-            told.cancel()
+            stop.cancel()
 
 
 class EndStreams:
-    """Streams that only listen end when the server stops; answers under way are not cut. Routes are told of it."""
+    """Middleware that ends listening streams when the server stops, and doesn't cut off other responses."""
 
     def __init__(self, app: ASGIApp, stopping: Shutdown) -> None:
         self._app = app
         self._stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[STOPPING_KEY] = self._stopping  # who is long at it ends by itself
+        scope[STOPPING_KEY] = self._stopping  # long-running routes end by themselves
         if not _only_listens(scope):
             return await self._app(scope, receive, send)
         unfinished = False
@@ -75,7 +75,7 @@ class EndStreams:
             await send(message)
 
         await self._app(scope, lambda: self._stopping.receive(receive), noting)
-        if unfinished and self._stopping.begun:  # the route thinks that nobody listens any more
+        if unfinished and self._stopping.begun:  # the route believes that the client disconnected
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         return None
 

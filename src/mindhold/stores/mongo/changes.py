@@ -1,4 +1,4 @@
-"""The write path: applies changes in order, one operation for each record; changes that wait are written together."""
+"""The write path: applies changes in order, one operation for each record; waiting changes are written together."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from mindhold.stores.mongo.rows import (
 from mindhold.stores.mongo.transactions import JOBS, LINKS, MEMORIES, METADATA, VERSIONS, MongoStep
 from mindhold.stores.values import number, to_micros, to_optional_micros
 
-# What the changes of a record are decided by.
+# The fields that decisions about changes depend on.
 _KNOWN = dict.fromkeys(
     "row scope agent status live content_hash updated last_used stirred usefulness review importance merged_from "
     "metadata".split(),
     1,
 )
-_SAMENESS = frozenset({"content_hash", "scope", "agent", "live"})  # by which no two records may be alike
+_SAMENESS = frozenset({"content_hash", "scope", "agent", "live"})  # together unique among live records
 
 
 async def apply(step: MongoStep, changes: Sequence[Change]) -> None:
-    """Within the step."""
+    """Apply changes within the step."""
     writing = _Writing(step)
     await writing.look(changes)
     for change in changes:
@@ -65,20 +65,24 @@ def link_key(origin: str, target: str, relation: str) -> str:
 
 
 class _Record:
-    """One record while changes are made: what it is by now, and what of that is new."""
+    """A record while changes are applied: its current fields, and which of them are new."""
 
     def __init__(self, known: Document | None) -> None:
         self.known: Document = dict(known or {})
         self.fresh = known is None
-        self.held = _sameness(known) if known is not None and known["live"] else None  # before
+        self.held = (
+            _sameness(known) if known is not None and known["live"] else None
+        )  # its unique key before the changes
         self.exists = known is not None
         self.changed: Document = {}
         self.more_uses = 0
-        self.since: int | None = None  # of what is changed only if nothing happened since
+        self.since: int | None = (
+            None  # the changes apply only if nothing happened to the record after this time
+        )
 
     @property
     def renamed(self) -> bool:
-        """Whether it may be alike another than before."""
+        """Whether its unique key may have changed."""
         return not self.changed.keys().isdisjoint(_SAMENESS)
 
     def set(self, fields: Document) -> None:
@@ -87,14 +91,16 @@ class _Record:
         self.since = None
 
     def tend(self, fields: Document, since: int | None) -> None:
-        """Unless something happened since; the server looks again, for uses are counted at any moment."""
+        """Set fields unless something happened since. The server checks again, because uses are counted at any moment."""
         moments = [self.known.get(name) for name in ("updated", "last_used", "stirred")]
         if since is not None and any(moment is not None and moment > since for moment in moments):
             return
         before = [self.since] if self.changed else []
         self.set(fields)
         if since is not None and None not in before:
-            self.since = min([since, *(one for one in before if one is not None)])
+            self.since = min(
+                [since, *(moment_before for moment_before in before if moment_before is not None)]
+            )
 
 
 class _Writing:
@@ -111,25 +117,27 @@ class _Writing:
         self._waiting: set[str] = set()
 
     async def look(self, changes: Sequence[Change]) -> None:
-        """Read all that the changes depend on, each place once."""
+        """Read everything that the changes depend on, each collection once."""
         ids = dict.fromkeys(memory_id for change in changes for memory_id in _ids(change))
-        found = await self._by_id(MEMORIES, ids, _KNOWN)
-        self._records = {memory_id: _Record(found.get(memory_id)) for memory_id in ids}
-        named = {change.memory.scope for change in changes if isinstance(change, Put | Revise)}
-        if named:
-            known = {"type": "scope", "scope_name": {"$in": list(named)}}
-            scopes = await self._step.find(METADATA, known, {"scope_name": 1})
+        documents = await self._by_id(MEMORIES, ids, _KNOWN)
+        self._records = {memory_id: _Record(documents.get(memory_id)) for memory_id in ids}
+        scope_names = {change.memory.scope for change in changes if isinstance(change, Put | Revise)}
+        if scope_names:
+            scope_filter = {"type": "scope", "scope_name": {"$in": list(scope_names)}}
+            scopes = await self._step.find(METADATA, scope_filter, {"scope_name": 1})
             self._scopes = {scope["scope_name"] for scope in scopes}
-        kept = {_version_key(change.version) for change in changes if isinstance(change, Keep)}
-        self._versions = await self._by_id(VERSIONS, kept, {"content": 1, "amended": 1})
+        version_keys = {_version_key(change.version) for change in changes if isinstance(change, Keep)}
+        self._versions = await self._by_id(VERSIONS, version_keys, {"content": 1, "amended": 1})
         jobs = [change.job for change in changes if isinstance(change, Enqueue)]
         if jobs:
             same: list[Document] = [{"_id": {"$in": [job.id for job in jobs]}}]
             keys = [job.key for job in jobs if job.key is not None]
             same += [{"key": {"$in": keys}, "state": "waiting"}] if keys else []
-            there = await self._step.find(JOBS, {"$or": same}, {"key": 1, "state": 1})
-            self._job_ids = {job["_id"] for job in there}
-            self._waiting = {job["key"] for job in there if job["state"] == "waiting" and job.get("key")}
+            existing_jobs = await self._step.find(JOBS, {"$or": same}, {"key": 1, "state": 1})
+            self._job_ids = {job["_id"] for job in existing_jobs}
+            self._waiting = {
+                job["key"] for job in existing_jobs if job["state"] == "waiting" and job.get("key")
+            }
 
     def do(self, change: Change) -> None:
         if isinstance(change, Put):
@@ -165,7 +173,7 @@ class _Writing:
         check_vector(put)
         self._check_scope(memory.scope)
         fields = whole(put)
-        if record.exists:  # what was counted meanwhile stays
+        if record.exists:  # counts stay
             for name in COUNTED:
                 del fields[name]
         record.set(fields)
@@ -182,18 +190,18 @@ class _Writing:
             "updated": to_micros(mark.updated),
         }
         if mark.status.value != record.known["status"] and mark.status in (Status.ACTIVE, Status.ARCHIVED):
-            fields["review"] = to_micros(mark.updated)  # from now on it is upkeep's again
+            fields["review"] = to_micros(mark.updated)  # from now on upkeep handles it again
         record.set(fields)
 
     def _inherit(self, inherit: Inherit) -> None:
         record = self._existing(inherit.memory_id)
-        known = record.known
+        fields = record.known
         record.set(
             {
                 "supersedes": inherit.supersedes,
-                "importance": max(known["importance"], number(inherit.importance)),
+                "importance": max(fields["importance"], number(inherit.importance)),
                 "refers": references(
-                    inherit.supersedes, known["merged_from"], metadata_of(known["metadata"])
+                    inherit.supersedes, fields["merged_from"], metadata_of(fields["metadata"])
                 ),
             }
         )
@@ -215,11 +223,11 @@ class _Writing:
         record = self._records[rate.memory_id]
         if not record.exists:
             return
-        known, moment = record.known, to_micros(rate.when)
-        review, stirred = known.get("review"), known.get("stirred")
+        fields, moment = record.known, to_micros(rate.when)
+        review, stirred = fields.get("review"), fields.get("stirred")
         record.set(
             {
-                "usefulness": max(-1.0, min(1.0, known.get("usefulness", 0.0) + number(rate.by))),
+                "usefulness": max(-1.0, min(1.0, fields.get("usefulness", 0.0) + number(rate.by))),
                 "stirred": moment if stirred is None else max(stirred, moment),
                 "review": moment if review is None else min(review, moment),
             }
@@ -233,10 +241,10 @@ class _Writing:
     def _keep(self, version: Version) -> None:
         self._existing(version.memory_id)
         key, amended = _version_key(version), to_micros(version.amended)
-        kept = self._versions.get(key)
-        if kept is None:
+        stored = self._versions.get(key)
+        if stored is None:
             self._versions[key] = COLUMNS.version.document(version)
-        elif (kept["content"], kept["amended"]) != (version.content, amended):
+        elif (stored["content"], stored["amended"]) != (version.content, amended):
             raise amended_meanwhile(version.memory_id)
 
     def _enqueue(self, job: Document) -> None:
@@ -251,7 +259,7 @@ class _Writing:
             self._waiting.add(job["key"])
 
     async def check(self) -> None:
-        """Refuse them all if two records would say the same."""
+        """Refuse all changes if two records would have the same content."""
         holders: dict[tuple[str, str, str], str] = {}
         for memory_id, record in self._records.items():
             if record.renamed and record.known["live"]:
@@ -262,15 +270,19 @@ class _Writing:
         if not holders:
             return
         where = {"content_hash": {"$in": [key[0] for key in holders]}, "live": True}
-        for found in await self._step.find(MEMORIES, where, _KNOWN):
-            key = _sameness(found)
-            if found["_id"] not in self._records and key in holders:
-                raise same_content(found["_id"], self._records[holders[key]].known["scope"])
-            if found["_id"] in self._records and not self._records[found["_id"]].renamed and key in holders:
-                raise same_content(found["_id"], found["scope"])
+        for document in await self._step.find(MEMORIES, where, _KNOWN):
+            key = _sameness(document)
+            if document["_id"] not in self._records and key in holders:
+                raise same_content(document["_id"], self._records[holders[key]].known["scope"])
+            if (
+                document["_id"] in self._records
+                and not self._records[document["_id"]].renamed
+                and key in holders
+            ):
+                raise same_content(document["_id"], document["scope"])
 
     def finish(self) -> None:
-        """In an order in which at no moment two records say the same."""
+        """Make the operations, in an order in which two records never have the same content at any moment."""
         for memory_id, record in self._ordered():
             if record.fresh:
                 fields = {**record.changed, "uses": record.changed["uses"] + record.more_uses}
@@ -293,7 +305,7 @@ class _Writing:
             self._step.insert(JOBS, job["_id"], {name: job[name] for name in job if name != "_id"})
 
     def _ordered(self) -> list[tuple[str, _Record]]:
-        """Those that give up what they said before those that say it now; new ones last. Raises Conflict."""
+        """Changed records, those that give up a content before those that take it, new ones last. Raises Conflict."""
         changed = {key: record for key, record in self._records.items() if record.changed}
         holders = {record.held: key for key, record in changed.items() if record.held is not None}
         ordered: dict[str, _Record] = {}
@@ -306,8 +318,8 @@ class _Writing:
                 if waiting in chain:
                     raise same_content(waiting, changed[waiting].known["scope"])
                 chain.append(waiting)
-                known = changed[waiting].known
-                before = holders.get(_sameness(known)) if known["live"] else None
+                fields = changed[waiting].known
+                before = holders.get(_sameness(fields)) if fields["live"] else None
                 waiting = None if before == waiting else before
             ordered |= {key: changed[key] for key in reversed(chain)}
         return [*ordered.items(), *((key, record) for key, record in changed.items() if record.fresh)]
@@ -323,11 +335,11 @@ class _Writing:
         return record
 
     async def _by_id(self, collection: str, ids: Iterable[str], fields: Document) -> dict[str, Document]:
-        wanted = list(ids)
-        if not wanted:
+        wanted_ids = list(ids)
+        if not wanted_ids:
             return {}
-        found = await self._step.find(collection, {"_id": {"$in": wanted}}, fields)
-        return {document["_id"]: document for document in found}
+        documents = await self._step.find(collection, {"_id": {"$in": wanted_ids}}, fields)
+        return {document["_id"]: document for document in documents}
 
 
 def _ids(change: Change) -> tuple[str, ...]:
@@ -350,7 +362,7 @@ def _version_key(version: Version) -> str:
 
 _MOST_TOGETHER = 64
 _MOST_CHANGES = 1_000
-_MANY = 200  # changes in one step: they may take longer than a call usually does
+_MANY = 200  # changes in one step that may take longer than a usual call
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -360,7 +372,7 @@ class _Waiting:
 
 
 class ChangeQueue:
-    """The queue of one store."""
+    """The write queue of one store."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
@@ -369,10 +381,10 @@ class ChangeQueue:
         self._making: set[asyncio.Task[None]] = set()
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        """See Records.apply()."""
+        """Implements RecordChanges.apply()."""
         waiting = _Waiting(changes, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
-        # A task of its own: who gives up waiting doesn't take the others' changes along.
+        # In its own task, so that a caller who gives up doesn't cancel the changes of others.
         making = asyncio.create_task(self._make_waiting())
         self._making.add(making)
         making.add_done_callback(self._making.discard)
@@ -380,16 +392,18 @@ class ChangeQueue:
             await asyncio.wait({waiting.answer}, timeout=_patience(changes) * self._database.timeout)
             if not waiting.answer.done() and self._left(waiting):
                 raise StoreBusy("Other changes take too long.", advice="Try again.")
-            await asyncio.wait({waiting.answer})  # it is being made, which takes no longer than it may
+            await asyncio.wait({waiting.answer})  # it is being applied, which takes bounded time
         except asyncio.CancelledError:
             if not self._left(waiting):
-                await asyncio.wait({waiting.answer})  # whoever gives up knows that nothing of it is under way
+                await asyncio.wait(
+                    {waiting.answer}
+                )  # so that a caller who gives up knows that nothing is under way
             _forget(waiting)
             raise
         waiting.answer.result()
 
     def _left(self, waiting: _Waiting) -> bool:
-        """Whether its turn had not come; it never comes then."""
+        """Remove waiting changes. Returns whether they had not started; then they never will."""
         if waiting not in self._waiting:
             return False
         self._waiting.remove(waiting)
@@ -400,21 +414,21 @@ class ChangeQueue:
             batch = self._next()
             try:
                 await self._make_batch(batch)
-            except BaseException:  # this task was cancelled: nobody must wait for ever
-                for one in batch:
-                    _tell(one, StoreError("The change was given up.", advice="Try again."))
+            except BaseException:  # this task was cancelled: nobody may wait for ever
+                for request in batch:
+                    _tell(request, StoreError("The change was given up.", advice="Try again."))
                 raise
 
     async def _make_batch(self, batch: list[_Waiting]) -> None:
         if not batch:
             return
-        error = await self._made([change for one in batch for change in one.changes])
+        error = await self._made([change for request in batch for change in request.changes])
         if error is None or len(batch) == 1 or _is_for_all(error):
-            for one in batch:
-                _tell(one, error)
+            for request in batch:
+                _tell(request, error)
             return
-        for one in batch:
-            _tell(one, await self._made(one.changes))
+        for request in batch:
+            _tell(request, await self._made(request.changes))
 
     def _next(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
@@ -427,7 +441,7 @@ class ChangeQueue:
         return batch
 
     async def _made(self, changes: Sequence[Change]) -> Exception | None:
-        """Why they can't be made."""
+        """Apply changes. Returns the error if that fails."""
         try:
             await self._database.write(lambda step: apply(step, changes), patience=_patience(changes))
         except Exception as error:  # noqa: BLE001 - each caller is told his own, of whatever kind
@@ -440,7 +454,7 @@ def _patience(changes: Sequence[Change]) -> int:
 
 
 def _is_for_all(error: Exception) -> bool:
-    """Whether it is the server's and not one caller's: then each alone would only wait for it again."""
+    """Whether the error is the server's and not one caller's: then trying each alone would only wait for it again."""
     return isinstance(error, StoreError) and not isinstance(error.__cause__, BulkWriteError)
 
 
@@ -454,7 +468,7 @@ def _tell(waiting: _Waiting, error: Exception | None) -> None:
 
 
 def _forget(waiting: _Waiting) -> None:
-    """Nobody asks for the answer any more."""
+    """Retrieve the error, so that asyncio doesn't warn if nobody waits for it."""
     if waiting.answer.done() and not waiting.answer.cancelled():
         waiting.answer.exception()
     else:

@@ -41,7 +41,7 @@ from mindhold.stores.mongo.transactions import (
 
 
 class PrefixedDatabase(AsyncDatabase[Document]):
-    """What the store asks of its database, by the names that it knows."""
+    """A database whose collections have a prefix, which callers don't see."""
 
     def __init__(self, database: AsyncDatabase[Document], prefix: str) -> None:
         super().__init__(
@@ -64,21 +64,19 @@ class PrefixedDatabase(AsyncDatabase[Document]):
         return await super().create_collection(self.prefix + name, *args, **options)
 
     async def list_collection_names(self, *args: Any, **options: Any) -> list[str]:
-        found = await super().list_collection_names(*args, **options)
-        return [name.removeprefix(self.prefix) for name in found if name.startswith(self.prefix)]
+        names = await super().list_collection_names(*args, **options)
+        return [name.removeprefix(self.prefix) for name in names if name.startswith(self.prefix)]
 
 
 T = TypeVar("T")
 
 LOCAL = "mongodb://localhost:27017"
 USUAL = "claude_memory"
-PATIENT = 6  # times the usual wait, for what touches many records
+PATIENT = 6  # factor of the usual time limit, for work on many records
 REFUSED_SECONDS = 1.5
 
 _PAUSE_SECONDS = 0.002
-_TRIES_IN_PASSING = (
-    4  # of reading a state that nobody changes meanwhile, before the writers are asked to wait
-)
+_TRIES_IN_PASSING = 4  # attempts to read an unchanging state before writers are asked to wait
 
 
 class MongoDatabase:
@@ -96,7 +94,7 @@ class MongoDatabase:
         prefix: str = "",
     ) -> None:
         self._uri = uri or LOCAL
-        self.prefix = prefix  # before the names of all collections, for a store that is made beside another
+        self.prefix = prefix  # prefix of all collections, for a store that is prepared next to another
         self.name = name or _named_in(self._uri) or USUAL
         self.timeout = timeout_ms / 1000
         self._max_connections = max_connections
@@ -112,7 +110,7 @@ class MongoDatabase:
 
     @property
     def place(self) -> str:
-        """Where it is, without name and password."""
+        """The address without user name and password."""
         return f"{_addresses_in(self._uri)}/{self.name}"
 
     @property
@@ -154,12 +152,10 @@ class MongoDatabase:
         return self.database[TOMBSTONES]
 
     async def open(self, prepare: Callable[[MongoDatabase], Awaitable[None]]) -> None:
-        """Connect, find out what the server is, and let `prepare` see it before anyone else does."""
+        """Connect, find out what the server supports, and call `prepare` before any other use."""
         if self._client is not None:
             return
-        self._reach = AddressMonitor(
-            self._addresses
-        )  # not patient yet: nothing is under way that could be lost
+        self._reach = AddressMonitor(self._addresses)  # short: nothing is under way that could be lost
         try:
             with translated(self.place):
                 await self._reached(self._connect)
@@ -182,7 +178,7 @@ class MongoDatabase:
         with pymongo.timeout(self.timeout):
             self.server = await self._client.admin.command("hello")
         self.transactions = "setName" in self.server or self.server.get("msg") == "isdbgrid"
-        if not self.transactions:  # such a server refuses what the driver would do after a broken line
+        if not self.transactions:  # such a server refuses the driver's retries after a broken connection
             await self._client.close()
             self._client = self._made_client(retryWrites=False)
         self._database = self._client.get_database(
@@ -190,7 +186,7 @@ class MongoDatabase:
             write_concern=DURABLE,
             read_concern=ReadConcern(
                 "local"
-            ),  # of the primary: all that was acknowledged, and uses counted just now
+            ),  # the primary has everything acknowledged, and the latest counts of uses
             read_preference=ReadPreference.PRIMARY,
         )
         if self.prefix:
@@ -206,7 +202,7 @@ class MongoDatabase:
         with readable():
             return AsyncMongoClient(
                 self._uri,
-                appname=app_name(self.name),  # by which a restore knows who else is there
+                appname=app_name(self.name),  # by which a restore recognises other users
                 maxPoolSize=self._max_connections,
                 serverSelectionTimeoutMS=wait,
                 connectTimeoutMS=wait,
@@ -216,19 +212,19 @@ class MongoDatabase:
             )
 
     async def _heal_at_start(self) -> None:
-        """Also where a lone server has become a replica set since."""
+        """Finish pending changes, also if a standalone server has become a replica set since."""
         if (await read_state(self.database)).get("pending"):
             light = self.database.with_options(write_concern=LIGHT)
             writer = JournalWriter(light, lease_seconds=self._lease_seconds)
             await writer.heal(deadline=time.monotonic() + self.timeout + self._lease_seconds)
 
     async def ask(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
-        """What one operation of the server gives, within the time that a call may take."""
+        """The result of one operation of the server, within the time limit of a call."""
         with translated(self.place), pymongo.timeout(patience * self.timeout):
             return await self._reached(work)
 
     async def _reached(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Given up as soon as nobody listens at any of the addresses. Raises StoreAway."""
+        """Run work, giving up as soon as all addresses refuse connections. Raises StoreAway."""
         if self._reach.away and self._reach.known:
             raise refused_error(self.place)
         try:
@@ -244,33 +240,33 @@ class MongoDatabase:
         return self._client.topology_description.server_descriptions() if self._client else ()
 
     async def read(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
-        """What `work` finds while no change is half made.
+        """The result of `work` while no change is half applied.
 
-        Transactions see to that by themselves; on a lone server the state is looked at before and after.
+        Transactions ensure that; on a standalone server the state is checked before and after.
         """
         if self.transactions:
             return await self.ask(work, patience=patience)
         return await self.unchanged(work, patience=patience)
 
     async def unchanged(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
-        """What `work` finds in several steps while nothing changes at all: tried again where something did."""
+        """The result of `work` in several steps while nothing changes at all; tried again if something did."""
 
         async def attempt() -> T:
             for _ in range(_TRIES_IN_PASSING):
                 before = await self.settled()
-                found = await work()
+                result = await work()
                 after = await read_state(self.database)
                 if after["revision"] == before["revision"] and not after.get("pending"):
-                    return found
+                    return result
             return await self._alone(lambda _step: work())
 
         return await self.ask(attempt, patience=patience)
 
     async def settled(self) -> Document:
-        """The state, with no change half made; within ask()."""
+        """The state with no change half applied; to be called within ask()."""
         deadline = time.monotonic() + self.timeout
         while (state := await read_state(self.database)).get("pending"):
-            if state["expired"]:  # whoever made it is gone
+            if state["expired"]:  # its writer has died
                 await self._alone(_nothing)
             elif time.monotonic() > deadline:
                 raise StoreBusy(f"A change of MongoDB at {self.place} takes too long.", advice="Try again.")
@@ -279,7 +275,7 @@ class MongoDatabase:
         return state
 
     async def write(self, work: Work[T], *, patience: int = 1) -> T:
-        """Run `work` and make what its step asks for, all or nothing; durable when this returns."""
+        """Run `work` and apply the operations of its step, all or none; durable when this returns."""
         return await self.ask(lambda: self._alone(work, patience=patience), patience=patience)
 
     async def _alone(self, work: Work[T], *, patience: int = 1) -> T:
@@ -297,32 +293,32 @@ class MongoDatabase:
 
 
 class MongoPart:
-    """What the parts of the store share: their database."""
+    """Base of the parts of the store, which share the database."""
 
     _database: MongoDatabase
 
 
 def app_name(database: str) -> str:
-    """What a server calls those who use that database."""
+    """The client name by which the server lists users of that database."""
     return f"mindhold {database}"[:100]
 
 
 @lru_cache(maxsize=64)
 def _addresses_in(uri: str) -> str:
-    """As the driver reads them; where it can't, nothing is told of what may be a password."""
-    plain = uri.replace("mongodb+srv://", "mongodb://", 1)  # whose name is looked up only by who connects
+    """The addresses as the driver reads them; if it can't, nothing is shown, since it may be a password."""
+    plain = uri.replace("mongodb+srv://", "mongodb://", 1)  # whose name is resolved only when connecting
     try:
-        found = parse_uri(plain, validate=False, warn=False)["nodelist"]
+        nodes = parse_uri(plain, validate=False, warn=False)["nodelist"]
     except (PyMongoError, ValueError):
         return "an unknown address"
-    written = ((host, f"{host}:{port}") for host, port in found)
+    written = ((host, f"{host}:{port}") for host, port in nodes)
     return ",".join(both if both in uri else host for host, both in written)
 
 
 def _named_in(uri: str) -> str:
-    """The database that an address names, or nothing; the server's own ones are there to log in by."""
+    """The database that an address names, or an empty string; the server's own databases are only for login."""
     path = uri.partition("://")[2].rpartition("@")[2].partition("?")[0].partition("/")[2]
-    name = unquote(path.partition(".")[0])  # what follows a dot is a collection
+    name = unquote(path.partition(".")[0])  # a collection name follows the dot
     return "" if name in ("admin", "config", "local") else name
 
 

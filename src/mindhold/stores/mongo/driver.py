@@ -1,4 +1,4 @@
-"""The pymongo driver, an optional extra: our errors for its errors, and a monitor of which addresses refuse connections."""
+"""The pymongo driver, an optional extra: translation of its errors, and a monitor of addresses that refuse connections."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ try:
 except ImportError as error:
     raise SettingsError("MongoDB needs a driver.", advice="`pip install 'mindhold[mongodb]'`.") from error
 
-# Codes of the server.
+# Error codes of the server.
 _NO_RIGHT = 13
-_DENIED = {_NO_RIGHT, 18, 8000}  # wrong name or password, and what Atlas says for it
-_SLOW = {24, 50, 112, 202, 262, 290}  # locks, time limits, conflicts of writes
+_DENIED = {_NO_RIGHT, 18, 8000}  # wrong name or password, and Atlas's code for it
+_SLOW = {24, 50, 112, 202, 262, 290}  # locks, time limits, write conflicts
 _FULL = {14031}
 _AWAY = {6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436}  # stepping down or shutting down
 _WAITS = re.compile(r" ?\(configured timeouts: [^)]*\)")
@@ -63,7 +63,7 @@ _TOO_LARGE = {10334, 17280}
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """The driver's errors as ours; `place` is where the server is, without secrets."""
+    """Translate the driver's errors to ours; `place` is the server's address without secrets."""
     try:
         with storable():
             yield
@@ -73,7 +73,7 @@ def translated(place: str) -> Iterator[None]:
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Around whatever reads mongodb.uri. The driver's words are left out: what it takes for a port may be a password."""
+    """Translate errors of reading mongodb.uri. The driver's text is left out: what it takes for a port may be a password."""
     try:
         yield
     except (InvalidURI, ValueError):
@@ -84,7 +84,7 @@ def readable() -> Iterator[None]:
 
 
 def store_error(error: Exception, place: str) -> MindholdError:
-    """What a person should be told."""
+    """Our error for the driver's."""
     code = getattr(error, "code", None)
     if isinstance(error, BulkWriteError):
         failures = error.details.get("writeErrors") or [{}]
@@ -125,7 +125,7 @@ def store_error(error: Exception, place: str) -> MindholdError:
 
 
 def refused_error(place: str) -> StoreAway:
-    """For a server that refuses connections."""
+    """The error for a server that refuses connections."""
     return StoreAway(
         f"MongoDB at {place} can't be reached: nobody listens there.",
         advice="Start it, or check mongodb.uri; nothing else is needed once it is back.",
@@ -133,7 +133,7 @@ def refused_error(place: str) -> StoreAway:
 
 
 def is_transient(error: PyMongoError) -> bool:
-    """Whether the whole change may be tried again: the server went away or another change came between."""
+    """Whether the whole change may be tried again: the server went away or another change interfered."""
     if isinstance(error, OperationFailure) and error.code in _DENIED:
         return False
     return (
@@ -144,7 +144,7 @@ def is_transient(error: PyMongoError) -> bool:
 
 
 def is_refusal(error: PyMongoError) -> bool:
-    """Whether the server would refuse the same operation again, however often it is asked."""
+    """Whether the server would always refuse the same operation."""
     if not isinstance(error, BulkWriteError):
         return isinstance(error, DocumentTooLarge)
     codes = {failure.get("code") for failure in error.details.get("writeErrors") or ()}
@@ -152,33 +152,33 @@ def is_refusal(error: PyMongoError) -> bool:
 
 
 def may_be_done(error: OperationFailure) -> bool:
-    """Whether what was asked for may be done in spite of the error: it came in the midst, or was about durability."""
+    """Whether the operation may have succeeded despite the error: it came midway, or was about durability."""
     return isinstance(error, (ExecutionTimeout, WriteConcernError)) or error.code in _SLOW | _AWAY
 
 
 def _told(error: Exception) -> str:
-    """The first sentence: what follows is the driver's own description of its servers, its waits and the command."""
+    """The first sentence of the message; the rest describes servers, waits and the command."""
     failures = error.details.get("writeErrors") if isinstance(error, BulkWriteError) else None
     whole = str(failures[0].get("errmsg", error)) if failures else str(error)
-    said = _COMMAND.sub(r" to \1", whole.split(", full error")[0].split(", Timeout:")[0])
-    return _WAITS.sub("", said).rstrip(".")[:300]
+    message = _COMMAND.sub(r" to \1", whole.split(", full error")[0].split(", Timeout:")[0])
+    return _WAITS.sub("", message).rstrip(".")[:300]
 
 
 Address = tuple[str, int | None]
 
-# A call that the driver wakes in the same turn would not see that it was given up (asyncio.wait_for before 3.12).
+# asyncio.wait_for before 3.12 misses a cancellation in the same turn in which the driver wakes the call.
 _ASIDE_SECONDS = 0.02
-KNOWN_SECONDS = 1.0  # so long what a monitor found is not asked for again
-# The driver's monitors hand on the text of an error alone.
+KNOWN_SECONDS = 1.0  # seconds for which a monitor's finding is used without asking again
+# The driver's monitors pass on only the text of an error.
 _NUMBERS = re.compile(r"\[(?:Errno|WinError) (-?\d+)\]")
 _NOBODY = {errno.ECONNREFUSED, errno.EADDRNOTAVAIL, errno.ENOENT, socket.EAI_NONAME, 10061, 1225}
 
 
 class AddressMonitor(ServerHeartbeatListener):
-    """Told by the driver's monitors, in the loop that the calls run in.
+    """Listens to the driver's monitors, in the event loop of the calls.
 
-    Calls are given up when all addresses have refused connections for `patience` seconds. A server that steps down
-    goes on listening, and of a replica set some other does: for those a call waits as long as it may.
+    Calls are given up when all addresses have refused connections for `patience` seconds. A server that steps down keeps
+    listening, and in a replica set another one does: in these cases a call waits for its full time limit.
     """
 
     def __init__(self, addresses: Callable[[], Iterable[Address]]) -> None:
@@ -190,10 +190,14 @@ class AddressMonitor(ServerHeartbeatListener):
 
     @property
     def away(self) -> bool:
-        """Whether nobody has listened for too long, as far as is known."""
+        """Whether all known addresses have refused connections for too long."""
         since = [self._refusing.get(address) for address in self._addresses()]
-        known = [moment for moment in since if moment is not None]
-        return bool(known) and len(known) == len(since) and time.monotonic() - max(known) >= self.patience
+        refused_since = [moment for moment in since if moment is not None]
+        return (
+            bool(refused_since)
+            and len(refused_since) == len(since)
+            and time.monotonic() - max(refused_since) >= self.patience
+        )
 
     @property
     def known(self) -> bool:
@@ -202,7 +206,7 @@ class AddressMonitor(ServerHeartbeatListener):
 
     @contextmanager
     def waiting(self, call: asyncio.Timeout) -> Iterator[None]:
-        """A call that ends when the server is found to be away."""
+        """Register a call, which ends when the server is found to be away."""
         self._calls.add(call)
         try:
             yield
@@ -210,7 +214,7 @@ class AddressMonitor(ServerHeartbeatListener):
             self._calls.discard(call)
 
     def started(self, event: ServerHeartbeatStartedEvent) -> None:
-        """Says nothing yet."""
+        """Does nothing."""
 
     def succeeded(self, event: ServerHeartbeatSucceededEvent) -> None:
         self._refusing.pop(event.connection_id, None)

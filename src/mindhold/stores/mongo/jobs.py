@@ -17,7 +17,7 @@ from mindhold.stores.values import to_micros
 
 
 class MongoJobs(MongoPart):
-    """The Jobs protocol. Holding a job is one operation on one document: of many runners one has it."""
+    """Implements Jobs. Leasing is one operation on one document, so only one of many runners gets a job."""
 
     async def lease(
         self, owner: str, *, now: datetime, duration: timedelta, names: Sequence[str] = ()
@@ -53,22 +53,22 @@ class MongoJobs(MongoPart):
         return None if document is None else COLUMNS.job.record_of(document)
 
     async def renew(self, job_id: str, owner: str, *, until: datetime) -> bool:
-        held = {"_id": job_id, "state": "running", "lease_owner": owner}
+        own_lease = {"_id": job_id, "state": "running", "lease_owner": owner}
         longer = {"$set": {"lease_until": to_micros(until)}}
-        renewed = await self._database.ask(lambda: self._database.jobs.update_one(held, longer))
+        renewed = await self._database.ask(lambda: self._database.jobs.update_one(own_lease, longer))
         return renewed.matched_count > 0
 
     async def finish(self, job: Job, owner: str) -> bool:
-        held = {"_id": job.id, "state": "running", "lease_owner": owner}
+        own_lease = {"_id": job.id, "state": "running", "lease_owner": owner}
 
         async def work(step: MongoStep) -> bool:
-            return bool(await step.find(JOBS, held, {"_id": 1})) and await _replace(step, job, held)
+            return bool(await step.find(JOBS, own_lease, {"_id": 1})) and await _replace(step, job, own_lease)
 
         if job.state is JobState.WAITING and job.key is not None:
             return await self._database.write(work)
         ended = {"$set": _replacement(job)}
         return (
-            await self._database.ask(lambda: self._database.jobs.update_one(held, ended))
+            await self._database.ask(lambda: self._database.jobs.update_one(own_lease, ended))
         ).matched_count > 0
 
     async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
@@ -99,7 +99,7 @@ class MongoJobs(MongoPart):
         return await self._database.write(work)
 
     async def drop_jobs(self, *, before: datetime) -> int:
-        # What was done long ago; dead ones wait for a person.
+        # Jobs that were done long ago; dead ones wait for a person.
         old = {"state": "done", "finished": {"$lt": to_micros(before)}}
         return (await self._database.ask(lambda: self._database.jobs.delete_many(old))).deleted_count
 
@@ -118,20 +118,20 @@ async def _replace(step: MongoStep, job: Job, expected: Document) -> bool:
     if job.state is JobState.WAITING and job.key is not None:
         same = {"key": job.key, "state": "waiting", "_id": {"$ne": job.id}}
         if await step.find(JOBS, same, {"_id": 1}, limit=1):
-            document["key"] = None  # the key is the other's now; neither piece of work is lost
+            document["key"] = None  # the other job has the key now, so that no work is lost
     step.change(JOBS, expected, {"$set": document})
     return True
 
 
 def _replacement(job: Job) -> Document:
-    """What replaces a job: a lease is of one that runs."""
+    """The fields that replace a job: only a running job has a lease."""
     document = COLUMNS.job.document(without_lease(job))
     del document["_id"]
     return document
 
 
 class MongoEntries(MongoPart):
-    """The Entries protocol. Values are JSON, for no query looks into them."""
+    """Implements Entries. Values are JSON, because no query looks into them."""
 
     async def put_entry(self, entry: Entry) -> None:
         fields = COLUMNS.entry.document(entry)
@@ -176,7 +176,7 @@ def _alive(now: datetime) -> Document:
 
 
 class MongoCursors(MongoPart):
-    """The Cursors protocol. One document each, so that no change of two of them is needed."""
+    """Implements Cursors, with one document for each."""
 
     async def cursor(self, name: str) -> str | None:
         document = await self._database.ask(lambda: self._database.cursors.find_one({"_id": name}))

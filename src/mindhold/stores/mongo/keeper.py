@@ -1,4 +1,4 @@
-"""The process that runs a private mongod for as long as a client uses it; run as `python -m mindhold.stores.mongo.keeper FOLDER LOG PROGRAM BYTES`."""
+"""The keeper process, which runs a private mongod while any client uses it: `python -m mindhold.stores.mongo.keeper FOLDER LOG PROGRAM BYTES`."""
 
 from __future__ import annotations
 
@@ -19,26 +19,24 @@ from typing import Any
 
 from mindhold.hooks.lease import try_lock
 
-RUNNING = "running.json"  # where mongod and its keeper are; there while they are
+RUNNING = "running.json"  # addresses of mongod and its keeper; exists while they run
 FAILED = "failed.txt"  # why mongod could not be started
 HELLO, BYE, LAST, OTHERS = b"hello ", b"bye\n", b"stopped\n", b"others\n"
 START_SECONDS = 30.0
-LARGEST_LOG = 8 << 20  # bytes of one of its files
+LARGEST_LOG = 8 << 20  # bytes of one log file
 
 _LOCK = "keeper.lock"
 _PORT = "port"
 _TURN_SECONDS = 0.1
-_PORT_SECONDS = (
-    10.0  # for a port that is in use: by a mongod that is about to end, or for a moment by another
-)
-_FEWEST_SECONDS = 2.0  # a mongod that lives shorter than this, three times over, is given up
+_PORT_SECONDS = 10.0  # seconds to wait for a port that is in use: by a mongod that is ending, or briefly by another program
+_FEWEST_SECONDS = 2.0  # a mongod that three times lives shorter than this is given up
 _DATABASE_IN_USE, _PORT_IN_USE = 100, 48
-_LOOK_SECONDS = 1.0  # between two looks at the log
+_LOOK_SECONDS = 1.0  # between two checks of the log
 
 
 @dataclass(frozen=True, slots=True)
 class RunningMongod:
-    """What RUNNING says."""
+    """The contents of RUNNING."""
 
     port: int
     pid: int
@@ -59,7 +57,7 @@ class MongodStopped(Exception):
 
 
 class Keeper:
-    """One mongod and those who use it."""
+    """Runs one mongod and counts its users."""
 
     def __init__(self, folder: Path, log: Path, program: str, *, largest_log: int = LARGEST_LOG) -> None:
         self._folder = folder
@@ -109,10 +107,10 @@ class Keeper:
         user, _ = self._listener.accept()
         user.settimeout(1.0)
         try:
-            said = user.recv(256)
+            greeting = user.recv(256)
         except OSError:
-            said = b""
-        if said != HELLO + self._token.encode() + b"\n":
+            greeting = b""
+        if greeting != HELLO + self._token.encode() + b"\n":
             user.close()
             return
         user.sendall(HELLO.strip() + b"\n")
@@ -120,30 +118,30 @@ class Keeper:
         self._selector.register(user, selectors.EVENT_READ)
 
     def _heard(self, user: socket.socket) -> bool:
-        """Whether that was the last user: one who says so waits until all is over."""
+        """Handle a user's message. Returns whether it was the last user, who waits until mongod has stopped."""
         try:
-            said = user.recv(64)
+            message = user.recv(64)
         except OSError:
-            said = b""
-        if said and said != BYE:
+            message = b""
+        if message and message != BYE:
             return False
         self._selector.unregister(user)
         self._users.discard(user)
         last = not self._users
         if last:
-            self._listener.close()  # from here on nobody is let in
+            self._listener.close()  # nobody can connect from here on
             (self._folder / RUNNING).unlink(missing_ok=True)
             self._stop()
         with suppress(OSError):
             user.sendall(LAST if last else OTHERS)
         if last:
-            self._last = user  # closed by the end of this process, which its user waits for
+            self._last = user  # closed when this process ends, which its user waits for
         else:
             user.close()
         return last
 
     def _start(self) -> None:
-        """Until it takes connections. Raises Gone."""
+        """Start mongod and wait until it accepts connections. Raises MongodStopped."""
         for _ in range(5):
             self._port = self._free_port()
             self._put_log_aside()
@@ -181,19 +179,19 @@ class Keeper:
         data = self._folder / "db"
         data.mkdir(mode=0o700, exist_ok=True)
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        given = [self._program, "--dbpath", str(data), "--port", str(self._port), "--bind_ip", "127.0.0.1"]
-        given += ["--auth", "--logpath", str(self._log), "--logappend", "--logRotate", "reopen", "--quiet"]
-        given += ["--slowOpSampleRate", "0"]  # what is slow is told with its words, which are remembered ones
-        given += ["--networkMessageCompressors", "snappy,zstd", "--wiredTigerCacheSizeGB", "0.25"]
-        given += ["--setParameter", "diagnosticDataCollectionEnabled=false"]
+        command = [self._program, "--dbpath", str(data), "--port", str(self._port), "--bind_ip", "127.0.0.1"]
+        command += ["--auth", "--logpath", str(self._log), "--logappend", "--logRotate", "reopen", "--quiet"]
+        command += ["--slowOpSampleRate", "0"]  # the log of slow operations would contain texts of memories
+        command += ["--networkMessageCompressors", "snappy,zstd", "--wiredTigerCacheSizeGB", "0.25"]
+        command += ["--setParameter", "diagnosticDataCollectionEnabled=false"]
         if sys.platform != "win32":
-            given += ["--nounixsocket"]
-        if _major(self._program) < 7:  # later ones have no such thing
-            given += ["--enableFreeMonitoring", "off"]
-        return given
+            command += ["--nounixsocket"]
+        if _major(self._program) < 7:  # later versions don't have the option
+            command += ["--enableFreeMonitoring", "off"]
+        return command
 
     def _free_port(self) -> int:
-        """The one that users of a keeper before know, waited for a while: they look nowhere else. Else any."""
+        """The port that users of an earlier keeper know, after waiting for it to be free; otherwise any port."""
         deadline = time.monotonic() + _PORT_SECONDS
         with suppress(OSError, ValueError):
             port = self._port or int((self._folder / _PORT).read_text("ascii"))
@@ -206,7 +204,7 @@ class Keeper:
             return int(probe.getsockname()[1])
 
     def _put_log_aside(self) -> bool:
-        """Whether the log was full: then it takes the place of the one before."""
+        """Rename the log if it is full, replacing the older one. Returns whether it was full."""
         with suppress(OSError):
             if self._log.stat().st_size >= self._largest_log:
                 self._log.replace(self._log.with_name(f"{self._log.name}.1"))
@@ -214,15 +212,17 @@ class Keeper:
         return False
 
     def _turn_log_over(self) -> None:
-        """While mongod writes to it; on Windows, where a file in use stays where it is, it waits for the next start."""
+        """Rotate the log while mongod writes to it. On Windows, where files in use can't be renamed, this waits for the next start."""
         reopen = getattr(signal, "SIGUSR1", None)
         if reopen is None or self._mongod is None:
             return
-        if self._put_log_aside() or not self._log.exists():  # of two signals close together it heeds one
+        if (
+            self._put_log_aside() or not self._log.exists()
+        ):  # mongod handles only one of two signals in quick succession
             self._mongod.send_signal(reopen)
 
     def _end_orphan(self) -> None:
-        """A mongod whose keeper was killed holds the data: its lock file says who it is."""
+        """Stop a mongod whose keeper was killed and which still holds the data; its lock file has its process id."""
         with suppress(OSError, ValueError):
             pid = int((self._folder / "db" / "mongod.lock").read_text("ascii"))
             os.kill(pid, signal.SIGTERM)
@@ -241,7 +241,7 @@ class Keeper:
 
 
 def write_private(path: Path, text: str) -> None:
-    """In one piece, for its owner alone."""
+    """Write a file atomically, readable by its owner only."""
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
@@ -269,9 +269,9 @@ def _listens(port: int) -> bool:
 
 
 def _major(program: str) -> int:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"db version v(\d+)", said)
-    return int(found[1]) if found else 0
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"db version v(\d+)", output)
+    return int(match[1]) if match else 0
 
 
 def _detached() -> dict[str, Any]:
@@ -282,7 +282,7 @@ def _detached() -> dict[str, Any]:
 
 
 def _end_with_parent() -> None:
-    """Have the system end mongod with the keeper, should that be killed."""
+    """Make the system end mongod if the keeper is killed."""
     import ctypes
 
     parent_death_signal = 1

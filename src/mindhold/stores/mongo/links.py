@@ -16,7 +16,7 @@ _TOGETHER = 1_000
 
 
 class MongoLinks(MongoPart):
-    """The Links protocol."""
+    """Implements Links."""
 
     async def links_of(
         self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
@@ -74,7 +74,7 @@ class MongoLinks(MongoPart):
 
 
 async def _among(database: MongoDatabase, ids: list[str], condition: Query) -> set[str]:
-    """Which of these records match."""
+    """Those of the records that match."""
     cursor = database.memories.find(all_of({"_id": {"$in": ids}}, condition), {"_id": 1})
     return {document["_id"] for document in await cursor.to_list()}
 
@@ -83,7 +83,7 @@ SCOPES = {"type": "scope"}
 
 
 class MongoScopes(MongoPart):
-    """The Scopes protocol."""
+    """Implements Scopes."""
 
     async def scopes(self) -> list[Scope]:
         documents = await self._database.read(

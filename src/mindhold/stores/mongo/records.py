@@ -1,4 +1,4 @@
-"""Reads, counts, changes and erases memories."""
+"""Reading, counting, changing and erasing memories."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from mindhold.stores.mongo.transactions import (
 )
 from mindhold.stores.values import beginning, entry_without, job_without, mentions, to_micros, without
 
-# Field and direction of each order; the id goes the same way.
+# Field and direction of each order; ids sort in the same direction.
 _ORDERS = {
     Order.NEWEST: ("occurred", -1),
     Order.OLDEST: ("occurred", 1),
@@ -74,7 +74,7 @@ _TALLIED: dict[str, Any] = {
 
 
 class MongoRecords(MongoPart, SingleRecords):
-    """The Records protocol, but for erase()."""
+    """Implements Records, except erase()."""
 
     _together: ChangeQueue
 
@@ -90,7 +90,7 @@ class MongoRecords(MongoPart, SingleRecords):
         return {memory.id: memory for memory in memories}
 
     async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
-        # Ids that begin with a prefix, by the range that they sort in.
+        # Ids with a prefix are one range of the sort order.
         within = all_of({"_id": {"$gte": prefix, "$lt": prefix + LAST_CHARACTER}}, visible(viewer))
 
         async def work() -> list[str]:
@@ -122,13 +122,13 @@ class MongoRecords(MongoPart, SingleRecords):
         check_counted_by(by)
         if by == "embedded_by" and counted_by_index(where):
             return await self._database.read(lambda: _by_model(self._database, matching(where)))
-        # The commonest first; tags that differ in case alone count as one.
-        named = {"$first": "$tags"} if by == "tag" else {"$first": _TALLIED[by]}
+        # Most common first; tags that differ only in case count as one.
+        first_name = {"$first": "$tags"} if by == "tag" else {"$first": _TALLIED[by]}
         pipeline: list[Query] = [{"$match": matching(where)}]
         if by == "tag":
             pipeline.append({"$unwind": {"path": "$tags", "includeArrayIndex": "place"}})
         pipeline += [
-            {"$group": {"_id": _TALLIED[by], "name": named, "count": {"$sum": 1}}},
+            {"$group": {"_id": _TALLIED[by], "name": first_name, "count": {"$sum": 1}}},
             {"$sort": {"count": -1, "name": 1}},
         ]
 
@@ -144,8 +144,8 @@ class MongoRecords(MongoPart, SingleRecords):
         return {memory.content_hash: memory for memory in memories}
 
     async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
-        wanted = {"$in": [gist for gist in gists if gist]}
-        where = {"gist": {**wanted, "$gt": ""}, "scope": scope, "agent": agent, "status": "active"}
+        gist_filter = {"$in": [gist for gist in gists if gist]}
+        where = {"gist": {**gist_filter, "$gt": ""}, "scope": scope, "agent": agent, "status": "active"}
 
         async def work() -> dict[str, list[Memory]]:
             memories: dict[str, list[Memory]] = {}
@@ -159,7 +159,7 @@ class MongoRecords(MongoPart, SingleRecords):
         if not ids:
             return []
         ids_in = {"$in": list(ids)}
-        where = {"refers": ids_in, "merged_from": ids_in}  # the first is indexed
+        where = {"refers": ids_in, "merged_from": ids_in}  # `refers` is indexed
         memories = await self._database.read(lambda: _select(self._database, where))
         return sorted(memories, key=lambda memory: memory.id)
 
@@ -202,12 +202,12 @@ class MongoRecords(MongoPart, SingleRecords):
 
 
 def _latest(field: str, moment: int) -> Query:
-    """A late report doesn't turn the clock back."""
+    """The later of two times, so that a late report doesn't set the time back."""
     return {field: {"$max": [f"${field}", moment]}}
 
 
 def _due(moment: int) -> Query:
-    return {"review": {"$min": ["$review", moment]}}  # also where there is none
+    return {"review": {"$min": ["$review", moment]}}  # also works without a review date
 
 
 async def _select(
@@ -224,7 +224,7 @@ async def _page(
 ) -> list[Memory]:
     field, direction = _ORDERS[order]
     condition = matching(where)
-    if order is Order.DUE and where.due is None:  # what is never reviewed has no place among them
+    if order is Order.DUE and where.due is None:  # records that are never reviewed are left out
         condition = all_of(condition, {"review": {"$type": "number"}})
     if after is not None:
         place, last = await _place(database, where, field, after)
@@ -244,7 +244,7 @@ async def _page(
 async def _place(
     database: MongoDatabase, where: Filter, field: str, after: str | PagePosition
 ) -> tuple[Any, str]:
-    """Where the page before ended."""
+    """The position where the previous page ended."""
     if isinstance(after, PagePosition):
         return to_micros(after.value) if isinstance(after.value, datetime) else after.value, after.id
     mark = await database.memories.find_one(all_of({"_id": after}, visible(where.viewer)), {field: 1})
@@ -254,7 +254,7 @@ async def _place(
 
 
 async def _counted(database: MongoDatabase, condition: Query, **bound: Any) -> int:
-    """Inside the index of messages; the server takes others for as good until it has read every record."""
+    """Count in the index of messages, which the server wouldn't choose by itself."""
     answer = await database.database.command(
         "count", database.memories.name, query=condition, hint=TURNS, **bound
     )
@@ -262,7 +262,7 @@ async def _counted(database: MongoDatabase, condition: Query, **bound: Any) -> i
 
 
 async def _by_model(database: MongoDatabase, condition: Query) -> dict[str, int]:
-    """Counted for each model: grouping takes several times as long."""
+    """Counts by model, with one query each: grouping takes several times as long."""
     counts: dict[str, int] = {}
     total, last = await _counted(database, condition), ""
     while True:
@@ -278,7 +278,7 @@ async def _by_model(database: MongoDatabase, condition: Query) -> dict[str, int]
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
-# Texts in which a second look searches for an id, besides what is indexed.
+# Texts that the check after an erasure searches for an id, besides indexed fields.
 _TEXTS = {
     VERSIONS: "content topic tags keywords".split(),
     CURSORS: "_id value".split(),
@@ -296,7 +296,7 @@ class _Erased:
 
 
 class MongoErasure(MongoPart):
-    """Records.erase()."""
+    """Implements erase()."""
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
         unique_ids = tuple(dict.fromkeys(ids))
@@ -311,59 +311,62 @@ class MongoErasure(MongoPart):
 
 
 async def _erase(step: MongoStep, ids: tuple[str, ...], *, with_references: bool) -> _Erased:
-    named = {"$in": list(ids)}
+    among_ids = {"$in": list(ids)}
     records = await step.find(
-        MEMORIES, {"_id": named}, {"row": 1, "embedded_by": 1, "lexemes": {"$slice": 1}}
+        MEMORIES, {"_id": among_ids}, {"row": 1, "embedded_by": 1, "lexemes": {"$slice": 1}}
     )
-    touching = {"$or": [{"origin": named}, {"target": named}]}
+    touching = {"$or": [{"origin": among_ids}, {"target": among_ids}]}
     removed = {
         "text": sum(bool(record["lexemes"]) for record in records),
         "links": await step.count(LINKS, touching),
-        "versions": await step.count(VERSIONS, {"memory": named}),
+        "versions": await step.count(VERSIONS, {"memory": among_ids}),
         "vectors": sum(record["embedded_by"] is not None for record in records),
         "memories": len(records),
     }
-    # First what tells indexes in memory that rows are gone.
+    # First the tombstones, which tell in-memory indexes about removed rows.
     for record in records:
         step.put(TOMBSTONES, row_number(record["row"]), {})
     if removed["links"]:
         step.remove(LINKS, touching)
     if removed["versions"]:
-        step.remove(VERSIONS, {"memory": named})
+        step.remove(VERSIONS, {"memory": among_ids})
     if with_references:
         removed["jobs"], removed["references"] = await _drop_references(step, ids)
     if records:
-        step.remove(MEMORIES, {"_id": named})
+        step.remove(MEMORIES, {"_id": among_ids})
         step.added -= len(records)
     return _Erased(
-        ids, frozenset(one["_id"] for one in records), tuple(one["row"] for one in records), removed
+        ids,
+        frozenset(document["_id"] for document in records),
+        tuple(document["row"] for document in records),
+        removed,
     )
 
 
 async def _drop_references(step: MongoStep, ids: tuple[str, ...]) -> tuple[int, int]:
-    """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
-    gone, dropped = frozenset(ids), 0
-    changed = await _leave_out_of_records(step, gone)
+    """Remove jobs about one of the ids, and references to the ids elsewhere."""
+    erased, dropped = frozenset(ids), 0
+    changed = await _leave_out_of_records(step, erased)
     naming = _naming(ids)
     for job in await step.find(JOBS, {"$or": [{"payload": naming}, {"result": naming}]}):
         payload, result = json.loads(job["payload"]), json.loads(job["result"] or "null")
-        left = job_without(payload, result, gone)
-        if left is not None and left.dropped:
+        remainder = job_without(payload, result, erased)
+        if remainder is not None and remainder.dropped:
             step.remove(JOBS, {"_id": job["_id"]})
             dropped += 1
-        elif left is not None:
+        elif remainder is not None:
             fields = {
-                "payload": _text(left.payload),
-                "result": None if left.result is None else _text(left.result),
+                "payload": _text(remainder.payload),
+                "result": None if remainder.result is None else _text(remainder.result),
             }
             step.change(JOBS, {"_id": job["_id"], "payload": job["payload"]}, {"$set": fields})
             changed += 1
     for entry in await step.find(ENTRIES, {"$or": [{"key": naming}, {"value": naming}]}):
-        if entry["key"] in gone:
+        if entry["key"] in erased:
             step.remove(ENTRIES, {"_id": entry["_id"]})
             changed += 1
-        elif (value := entry_without(json.loads(entry["value"]), gone)) is not None:
-            unchanged = {"_id": entry["_id"], "value": entry["value"]}  # somebody may have put another since
+        elif (value := entry_without(json.loads(entry["value"]), erased)) is not None:
+            unchanged = {"_id": entry["_id"], "value": entry["value"]}  # unless it was replaced since
             step.change(ENTRIES, unchanged, {"$set": {"value": _text(value)}})
             changed += 1
     return dropped, changed
@@ -388,23 +391,25 @@ async def _leave_out_of_records(step: MongoStep, gone: frozenset[str]) -> int:
 
 
 async def _remaining(database: MongoDatabase, erased: _Erased, *, with_references: bool) -> dict[str, int]:
-    """What a second look finds in each place; `mentions` counts texts elsewhere in which an id stands."""
-    named = {"$in": list(erased.ids)}
+    """What the check after an erasure finds in each place; `mentions` counts other texts that contain an id."""
+    among_ids = {"$in": list(erased.ids)}
     rows = {"row": {"$in": [row_number(row) for row in erased.rows]}}
     memories = database.memories
     counts = {
         "text": await memories.count_documents({**rows, "lexemes": {"$exists": True, "$ne": []}}),
-        "links": await database.links.count_documents({"$or": [{"origin": named}, {"target": named}]}),
-        "versions": await database.versions.count_documents({"memory": named}),
+        "links": await database.links.count_documents(
+            {"$or": [{"origin": among_ids}, {"target": among_ids}]}
+        ),
+        "versions": await database.versions.count_documents({"memory": among_ids}),
         "vectors": await memories.count_documents({**rows, "embedded_by": {"$type": "string"}}),
-        "memories": await memories.count_documents({"$or": [rows, {"_id": named}]}),
+        "memories": await memories.count_documents({"$or": [rows, {"_id": among_ids}]}),
     }
     if not with_references:
         return counts
     counts["jobs"] = await _mentions(database, JOBS, "payload result error key".split(), erased.ids)
-    counts["references"] = await memories.count_documents({"refers": named})
+    counts["references"] = await memories.count_documents({"refers": among_ids})
     counts["mentions"] = await memories.count_documents(
-        {"$or": [{"lexemes": named}, {"conversation": named}]}
+        {"$or": [{"lexemes": among_ids}, {"conversation": among_ids}]}
     )
     for collection, fields in _TEXTS.items():
         counts["mentions"] += await _mentions(database, collection, fields, erased.ids)
@@ -412,7 +417,7 @@ async def _remaining(database: MongoDatabase, erased: _Erased, *, with_reference
 
 
 async def _mentions(database: MongoDatabase, collection: str, fields: list[str], ids: tuple[str, ...]) -> int:
-    """In how many documents an id stands; what the ids begin with alike tells most of them apart at once."""
+    """The number of documents that contain an id; the common prefix of the ids excludes most of them at once."""
     likely = {"$or": [{name: _naming(ids)} for name in fields]}
     cursor = database.database[collection].find(likely, dict.fromkeys(fields, 1))
     return mentions([_joined(document, fields) async for document in cursor], frozenset(ids))

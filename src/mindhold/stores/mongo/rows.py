@@ -1,4 +1,4 @@
-"""Memories as documents, and a Filter as a query (the one place that decides who sees what). Times are microseconds since 1970 in UTC."""
+"""Memories as documents, and a Filter as a query (the only place that decides access). Times are microseconds since 1970 in UTC."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Document = dict[str, Any]
 LIVE = frozenset({Status.ACTIVE.value, Status.QUARANTINED.value})
 
 _VECTOR_SUBTYPE = 9
-_FLOAT32 = b"\x27\x00"  # the kind of its numbers, and no padding
+_FLOAT32 = b"\x27\x00"  # the type of the numbers, and no padding
 _DEEPEST = 40
 _LONGEST_REFERENCE = 128
 
 
 def whole(put: Put) -> Document:
-    """All fields but `_id`, `row` and `revision`."""
+    """All fields except `_id`, `row` and `revision`."""
     memory = put.memory
     return {
         **revised(memory),
@@ -44,7 +44,7 @@ def whole(put: Put) -> Document:
 
 
 def vector_fields(vector: Any, model: str | None) -> Document:
-    """The vector as $vectorSearch takes it, and the code that finds it in memory."""
+    """The vector in the form of $vectorSearch, and the code for in-memory search."""
     if vector is None:
         return {"embedding": None, "code": None, "embedded_by": None}
     if not len(vector) or not np.isfinite(vector).all():
@@ -61,23 +61,23 @@ def vector_value(vector: Any) -> Binary:
 
 
 def exact_of(value: bytes) -> bytes:
-    """What encode() gave as the exact vector."""
+    """The exact vector that encode() returned."""
     return np.frombuffer(value, dtype="<f4", offset=len(_FLOAT32)).astype("<f2").tobytes()
 
 
 def row_number(row: int) -> Int64:
-    """Always of eight bytes, so that raw answers can be read as an array."""
+    """A row number of always eight bytes, so that raw answers can be read as an array."""
     return Int64(row)
 
 
 def references(supersedes: str | None, merged_from: Any, metadata: Any) -> list[str]:
-    """Whatever may be another record's id: an erasure looks it up here."""
-    named = [*([] if supersedes is None else [supersedes]), *merged_from, *texts_in(metadata)]
-    return sorted({text for text in named if 0 < len(text) <= _LONGEST_REFERENCE})
+    """Every text that may be another record's id, for lookup by an erasure."""
+    candidates = [*([] if supersedes is None else [supersedes]), *merged_from, *texts_in(metadata)]
+    return sorted({text for text in candidates if 0 < len(text) <= _LONGEST_REFERENCE})
 
 
 def metadata_document(value: Mapping[str, Any]) -> Document | str:
-    """As a document where one holds it unchanged on every server, else as JSON."""
+    """A document if every server stores it unchanged, else JSON."""
     return dict(value) if _fits(value, _DEEPEST) else mapping_json(value)
 
 
@@ -86,7 +86,7 @@ def metadata_of(stored: Document | str) -> Document:
 
 
 def _stored_metadata(value: Mapping[str, Any]) -> Document | str:
-    """What JSON has no form for is refused."""
+    """The metadata as stored. Raises InvalidInput for values that JSON can't express."""
     return metadata_document(json.loads(mapping_json(value)))
 
 
@@ -113,15 +113,15 @@ _REVISED = RecordColumns(
 )
 COUNTED = tuple(column.name("mongo") for column in MEMORY if column.counted)
 
-# What memory_of() reads.
+# The fields for memory_of().
 SELECTED = dict.fromkeys(COLUMNS.memory.names, 1)
 memory_of = COLUMNS.memory.record_of
 
 
 def revised(memory: Memory) -> Document:
-    """The fields that a Revise replaces; the rest belongs to the content."""
+    """The fields that a Revise replaces; the others belong to the content."""
     document = _REVISED.document(memory)
-    # Of tags that differ in case alone the first stays.
+    # Of tags that differ only in case the first one stays.
     tags = {tag.casefold(): tag for tag in reversed(memory.tags)}
     return document | {
         "live": memory.status.value in LIVE,
@@ -135,24 +135,24 @@ def revised(memory: Memory) -> Document:
 
 
 Query = dict[str, Any]
-TURNS = "turns"  # the index of the messages of projects' logs
+TURNS = "turns"  # the index of the messages of project logs
 
-# Every field that matching() asks about, but for those of beyond_search().
+# Every field that matching() uses, except those of beyond_search().
 FILTERED = tuple(
     "_id agent scope kind status tier tags_folded topic_folded occurred conversation position trust anchor".split()
 )
 
 
 def visible(viewer: str) -> Query:
-    """True of the records that `viewer` may see."""
+    """The query of records that `viewer` may see."""
     agents = visible_agents(viewer)
     return {} if agents is None else {"agent": {"$in": sorted(agents)}}
 
 
 def matching(where: Filter) -> Query:
-    """True of the records that the filter admits, its viewer's access included.
+    """The query of a filter, including its viewer's access.
 
-    Of comparisons, `$and`, `$in` and equality alone: what $vectorSearch understands, over the fields of FILTERED.
+    Uses only comparisons, `$and`, `$in` and equality over the fields of FILTERED, which $vectorSearch supports.
     """
     conditions = [visible(where.viewer)]
 
@@ -209,22 +209,22 @@ def matching(where: Filter) -> Query:
 
 
 def beyond_search(where: Filter) -> bool:
-    """Whether it asks about a field that indexes of vectors don't have: those were made before there was one."""
+    """Whether the filter uses a field that older vector indexes don't have."""
     tended = where.changed or where.due or where.unverified or where.unexamined
     return bool(where.keywords or where.turns or tended)
 
 
 def counted_by_index(where: Filter) -> bool:
-    """Whether the index of messages tells all that is asked, so that none has to be read."""
-    named = where.ids or where.tags or where.keywords or where.topic or where.conversation is not None
+    """Whether the index of messages alone can answer the filter, without reading records."""
+    specific = where.ids or where.tags or where.keywords or where.topic or where.conversation is not None
     timed = where.since or where.until or where.changed or where.due
     others = where.kinds or where.positions or where.anchored or where.tiers
     waiting = where.unverified or where.unexamined
-    return where.turns and len(where.scopes) == 1 and not (named or timed or others or waiting)
+    return where.turns and len(where.scopes) == 1 and not (specific or timed or others or waiting)
 
 
 def all_of(*conditions: Query) -> Query:
-    """True where each is."""
+    """The query that all conditions are true."""
     stated = [condition for condition in conditions if condition]
     if len(stated) == 1:
         return stated[0]

@@ -1,4 +1,4 @@
-"""Collections, indexes, views and first documents, made at first use; the keyword field; swapping collections at a restore."""
+"""Collections, indexes, views and first documents, created at first use; the keyword field; swapping collections at a restore."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ _FIELDS = {"row": 1, "keywords": 1, "keyword_forms": 1}
 
 
 async def count_wrong(database: MongoDatabase) -> int:
-    """How many records aren't found by their keywords, or by others."""
+    """The number of records whose keyword forms are wrong."""
     return sum([len(wrong) async for wrong in _wrong(database)])
 
 
 async def renew(database: MongoDatabase) -> int:
-    """Make them what the records say; returns how many were wrong. Whoever changes a record meanwhile has the last word."""
-    done = 0
+    """Correct the keyword forms. Returns how many were wrong. A concurrent change of a record wins."""
+    corrected = 0
     async for wrong in _wrong(database):
-        done += len(wrong)
+        corrected += len(wrong)
         if wrong:
             mended = [
                 UpdateOne(
-                    {"_id": one["_id"], "keywords": one["keywords"]},
-                    {"$set": {"keyword_forms": list(keyword_forms(one["keywords"]))}},
+                    {"_id": document["_id"], "keywords": document["keywords"]},
+                    {"$set": {"keyword_forms": list(keyword_forms(document["keywords"]))}},
                 )
-                for one in wrong
+                for document in wrong
             ]
             await database.memories.bulk_write(mended, ordered=False)
-    return done
+    return corrected
 
 
 async def _wrong(database: MongoDatabase) -> AsyncIterator[list[Document]]:
@@ -66,7 +66,11 @@ async def _wrong(database: MongoDatabase) -> AsyncIterator[list[Document]]:
         batch = await following.to_list()
         if not batch:
             return
-        yield [one for one in batch if one.get("keyword_forms") != list(keyword_forms(one["keywords"]))]
+        yield [
+            document
+            for document in batch
+            if document.get("keyword_forms") != list(keyword_forms(document["keywords"]))
+        ]
         last = batch[-1]["row"]
 
 
@@ -74,35 +78,35 @@ SWAP = "swap"  # a collection with one document while a swap is under way
 COLLECTIONS = (MEMORIES, VERSIONS, LINKS, JOBS, CURSORS, ENTRIES, TOMBSTONES, JOURNAL)
 _KEY = {"_id": "swap"}
 _DURABLE = WriteConcern(w="majority", j=True)
-_GONE, _THERE = 26, 48  # what a server says of a collection that another was quicker with
+_GONE, _THERE = 26, 48  # error codes if another process renamed a collection first
 
 
 async def begin_swap(database: AsyncDatabase[Document], *, new: str, aside: str) -> None:
-    """From here on the collections that begin with `new` are the store, whoever finishes it."""
+    """Begin a swap. From here on the collections with the prefix `new` are the store, whoever finishes it."""
     written = database[SWAP].with_options(write_concern=_DURABLE)
     await written.replace_one(_KEY, {"new": new, "aside": aside}, upsert=True)
 
 
 async def finish_swap(database: AsyncDatabase[Document]) -> bool:
-    """Whether there was one to finish. Each step may have been done before."""
+    """Finish a swap. Returns whether there was one. Each step may have been done before."""
     swap = await database[SWAP].find_one(_KEY)
     if swap is None:
         return False
     new, aside = swap["new"], swap["aside"]
-    there = set(await database.list_collection_names())
-    # The state goes first and comes last: nobody takes what is half moved for a store.
+    existing = set(await database.list_collection_names())
+    # The state is moved away first and back last, so that nobody takes a half-moved store for a whole one.
     for name in (METADATA, *COLLECTIONS):
-        if name in there and new + name in there and aside + name not in there:
+        if name in existing and new + name in existing and aside + name not in existing:
             await _rename(database, name, aside + name)
     for name in (*COLLECTIONS, METADATA):
-        if new + name in there:
-            await _rename(database, new + name, name, over=aside + name in there)
+        if new + name in existing:
+            await _rename(database, new + name, name, over=aside + name in existing)
     await database[SWAP].drop()
     return True
 
 
 async def _rename(database: AsyncDatabase[Document], old: str, name: str, *, over: bool = False) -> None:
-    """`over` what somebody made there while the swap stood still."""
+    """Rename a collection, replacing with `over` one that was created while the swap stood still."""
     options: dict[str, Any] = {"dropTarget": True} if over else {}
     try:
         await database[old].rename(name, **options)
@@ -112,14 +116,14 @@ async def _rename(database: AsyncDatabase[Document], old: str, name: str, *, ove
 
 
 SCHEMA = 4
-_LIVES = 2  # from this one on records have a date of review, and keywords their forms
-_TURNS = 4  # and from this one on messages say that they are
+_LIVES = 2  # from this version on records have a review date, and keywords their forms
+_TURNS = 4  # from this version on messages are marked
 
 _NAMESPACE_EXISTS = 48
 
 
 def _index(*keys: str, **options: Any) -> IndexModel:
-    """A minus before a field turns its order."""
+    """An index; a minus before a field makes its order descending."""
     directed = [(key.lstrip("-"), DESCENDING if key.startswith("-") else ASCENDING) for key in keys]
     return IndexModel(directed, **options)
 
@@ -132,7 +136,7 @@ INDEXES = {
     MEMORIES: [
         _index("row", unique=True),
         _index("revision"),
-        # Full text: one key a word of a record. It answers which rows have a word without reading a record.
+        # Full text: one key for each word of a record. It finds the rows of a word without reading records.
         _index("lexemes", "row"),
         _index("content_hash", "scope", "agent", unique=True, **_where(live=True)),
         _index("gist", "scope", "agent", **_where(gist={"$gt": ""})),
@@ -152,7 +156,7 @@ INDEXES = {
         _index("updated", "_id"),
         _index("verified", "occurred", "_id"),
         _index("examined", "occurred", "_id"),
-        # Messages of projects' logs: counted without reading a record.
+        # Messages of project logs, counted without reading records.
         _index(
             *"turn scope status agent embedded_by trust".split(),
             name=TURNS,
@@ -176,7 +180,7 @@ INDEXES = {
     JOURNAL: [],
 }
 
-_ACTIVE = {"status": "active"}  # views show what is remembered, not what was forgotten, replaced or set aside
+_ACTIVE = {"status": "active"}  # views show active memories, not forgotten, replaced or quarantined ones
 _IS_TURN = {
     **_ACTIVE,
     "kind": "episode",
@@ -197,7 +201,7 @@ def _date(field: str) -> Document:
 
 
 def _named(kind: Document) -> Document:
-    """A topic with what was said last about it, of the records that match."""
+    """A topic with its latest record, of the records that match."""
     pair = {"k": {"$cond": [{"$eq": ["$topic", ""]}, "$_id", "$topic"]}, "v": "$content"}
     return {"$push": {"$cond": [kind, pair, "$$REMOVE"]}}
 
@@ -273,7 +277,7 @@ VIEWS: dict[str, list[Document]] = {
 
 
 async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> None:
-    """Make what is missing; harmless if others do so at the same time. Raises SchemaTooNew."""
+    """Create what is missing; safe if others do so at the same time. Raises SchemaTooNew."""
     if not database.prefix:
         await finish_swap(database.database)
     state = await database.metadata.find_one(STATE, {"schema": 1})
@@ -286,14 +290,14 @@ async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> 
     if version == SCHEMA:
         return
     await _try_a_round_trip(database)
-    there = set(await database.database.list_collection_names())
+    existing = set(await database.database.list_collection_names())
     for name, indexes in INDEXES.items():
-        if name not in there:
+        if name not in existing:
             await _created(database, name)
         if indexes:
             await database.database[name].create_indexes(indexes)
     if not database.prefix:  # else they come with the swap
-        await make_views(database, there)
+        await make_views(database, existing)
     now = clock()
     if 0 < version < _LIVES:
         await _bring_up_to_date(database, now)
@@ -307,23 +311,23 @@ async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> 
 
 
 async def make_views(database: MongoDatabase, there: Collection[str]) -> None:
-    """Those that aren't there."""
+    """Create missing views."""
     for name, pipeline in VIEWS.items():
         if name not in there:
             await _created(database, name, viewOn=MEMORIES, pipeline=pipeline)
 
 
 async def _bring_up_to_date(database: MongoDatabase, now: datetime) -> None:
-    """What a document of the first schema lacks: upkeep sees each once, and keywords are found by their forms.
+    """Add what documents of the first schema lack: review dates, and forms of keywords.
 
-    Broken off, it goes on at the next opening.
+    If interrupted, it continues at the next opening.
     """
     await start_upkeep_fields(database, now)
     await renew(database)
 
 
 async def mark_messages(database: MongoDatabase) -> None:
-    """Mark the messages of projects' logs that a process of an earlier schema wrote."""
+    """Mark the messages of project logs that a process of an earlier schema wrote."""
     untold = {"dialect": LOG_DIALECT, "kind": Kind.EPISODE.value, "turn": {"$exists": False}}
     await database.memories.update_many(
         {**untold, f"metadata.{PART_KEY}": {"$exists": False}}, {"$set": {"turn": True}}
@@ -331,9 +335,9 @@ async def mark_messages(database: MongoDatabase) -> None:
 
 
 async def start_upkeep_fields(database: MongoDatabase, now: datetime) -> None:
-    """Have upkeep see what a process of the first schema wrote, be it after the schema changed; it fades from now on.
+    """Make upkeep see records that a process of the first schema wrote, even after the schema changed; they fade from now on.
 
-    It counts as judged and compared: the past is not sent to a model, nor gone through in one night.
+    They count as judged and compared, so that the past is neither sent to a model nor processed in one night.
     """
     begun = dict.fromkeys(("review", "decayed", "verified", "examined"), to_micros(now))
     await database.memories.update_many({"review": {"$exists": False}}, {"$set": begun})
@@ -343,23 +347,23 @@ async def _created(database: MongoDatabase, name: str, **options: Any) -> None:
     try:
         await database.database.create_collection(name, **options)
     except CollectionInvalid:
-        pass  # another process was quicker
+        pass  # another process was faster
     except OperationFailure as error:
         if error.code != _NAMESPACE_EXISTS:
             raise
 
 
 async def _first(database: MongoDatabase, key: Document, document: Document) -> None:
-    with suppress(DuplicateKeyError):  # another process was quicker
+    with suppress(DuplicateKeyError):  # another process was faster
         await database.metadata.update_one(key, {"$setOnInsert": document}, upsert=True)
 
 
 async def _try_a_round_trip(database: MongoDatabase) -> None:
-    """Written, read, removed: what is refused later should be refused now."""
+    """Write, read and remove a document, so that missing privileges show now and not later."""
     word = secrets.token_hex(8)
     probe = {"_id": f"round trip {word}"}
     await database.metadata.insert_one({**probe, "type": "probe", "word": word})
-    found = await database.metadata.find_one(probe)
+    stored = await database.metadata.find_one(probe)
     await database.metadata.delete_one(probe)
-    if found is None or found["word"] != word:
+    if stored is None or stored["word"] != word:
         raise StoreError(f"MongoDB at {database.place} doesn't give back what was written.")

@@ -1,4 +1,4 @@
-"""Search: words by a multikey index, vectors by $vectorSearch where offered, else by codes in memory."""
+"""Search: words by a multikey index, vectors by $vectorSearch if the server has it, else by in-memory codes."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from mindhold.stores.vectors import ELSEWHERE, NearestCodes, decode, distinct, e
 INDEX = "memory_vector_idx"
 HELD = 10_000  # codes of the newest records
 
-_CANDIDATES = 20  # the server looks at so many for each that is asked for
+_CANDIDATES = 20  # candidates that the server compares per result
 _MOST_CANDIDATES = 10_000
 
 
 class MongoVectorIndexes:
-    """The server's vector indexes by the length of their vectors; known after look()."""
+    """The server's vector indexes by vector length; known after look()."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
@@ -58,7 +58,7 @@ class MongoVectorIndexes:
         self.offered = False
 
     async def look(self) -> None:
-        """Which ones can be asked; none where the server has no such thing."""
+        """Find the usable indexes; none if the server doesn't support them."""
         try:
             cursor = await self._database.memories.aggregate([{"$listSearchIndexes": {}}])
             listed: list[dict[str, Any]] = await cursor.to_list()
@@ -73,7 +73,7 @@ class MongoVectorIndexes:
         }
 
     async def ready(self, dimensions: int) -> bool:
-        """Whether one for vectors of that length can be asked; if there is none, the server begins to make it."""
+        """Whether an index for vectors of that length is usable; if there is none, the server starts building it."""
         if not self.offered:
             return False
         await self.look()
@@ -89,14 +89,14 @@ class MongoVectorIndexes:
             await self._database.database.command(
                 "createSearchIndexes", self._database.memories.name, indexes=[index]
             )
-        except OperationFailure:  # it is being made, or this user may not
+        except OperationFailure:  # it is being built, or this user may not build it
             return False
         await self.look()
         return dimensions in self._queryable
 
     async def nearest(self, vector: Vector, *, model: str, where: Filter, limit: int) -> list[int]:
-        """Rows of the nearest records, as far as the index knows them."""
-        asked = {
+        """Rows of the nearest records that the index has."""
+        stage = {
             "index": self._queryable[len(vector)],
             "path": "embedding",
             "queryVector": [float(number) for number in vector],
@@ -105,19 +105,19 @@ class MongoVectorIndexes:
             "filter": all_of({"embedded_by": model}, matching(where)),
         }
         cursor = await self._database.memories.aggregate(
-            [{"$vectorSearch": asked}, {"$project": {"row": 1, "_id": 0}}]
+            [{"$vectorSearch": stage}, {"$project": {"row": 1, "_id": 0}}]
         )
         return [document["row"] async for document in cursor]
 
 
 def pooled(held: NearestCodes, cosines: npt.NDArray[np.float64], others: int) -> tuple[float, float]:
-    """Mean and deviation of all cosines, by those of the held vectors and a sample of the `others`."""
-    here = held.embedded - held.elsewhere
+    """Mean and deviation of all cosines, from those of the held vectors and a sample of the `others`."""
+    compared = held.embedded - held.elsewhere
     if not len(cosines):
         return held.mean, held.deviation
-    mean = (here * held.mean + others * float(cosines.mean())) / (here + others)
-    squares = here * (held.deviation**2 + held.mean**2) + others * float((cosines**2).mean())
-    return mean, max(0.0, squares / (here + others) - mean**2) ** 0.5
+    mean = (compared * held.mean + others * float(cosines.mean())) / (compared + others)
+    squares = compared * (held.deviation**2 + held.mean**2) + others * float((cosines**2).mean())
+    return mean, max(0.0, squares / (compared + others) - mean**2) ** 0.5
 
 
 def _dimensions(index: dict[str, Any]) -> int:
@@ -127,24 +127,24 @@ def _dimensions(index: dict[str, Any]) -> int:
 
 T = TypeVar("T")
 
-DRIVING = 20_000  # records: looking a word up costs some microseconds for each that has it
+DRIVING = 20_000  # records: looking up a word costs some microseconds for each record that has it
 
 _READERS = 4
 _LOADED_TOGETHER = 2_000
-_MOST_POSTINGS = 4_000_000  # kept from one search to the next, 8 bytes each
-_MOST_LOGGED = 2_000  # changed records by which known postings are corrected
+_MOST_POSTINGS = 4_000_000  # cached between searches, 8 bytes each
+_MOST_LOGGED = 2_000  # changed records by which cached postings are corrected
 _TRIES_IN_PASSING = 4
 
 _COLUMNS = dict.fromkeys(
     "row scope agent kind status occurred trust length conversation position code embedded_by".split(), 1
 ) | {"_id": 0}
 _ROW = {"_id": 0, "row": 1}
-# How a document of _ROW looks: its length, a type and a name, the number, an end.
+# The layout of a document of _ROW: its length, a type and a name, the number, an end.
 _RAW_ROW = np.dtype([("head", "V9"), ("row", "<i8"), ("end", "V1")])
 
 
 class MongoLiveIndex:
-    """For many searches at once."""
+    """The in-memory index of a database, for many searches at once."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class MongoLiveIndex:
     ) -> None:
         self._database = database
         self._held = held
-        self._first_held = 0  # the row from which on codes are held, where the server finds the others
+        self._first_held = 0  # codes are held from this row on, if the server finds the others
         self.indexes = MongoVectorIndexes(database)
         self._exact_up_to = exact_up_to
         self.driving = driving
@@ -182,18 +182,18 @@ class MongoLiveIndex:
         self.postings.forget()
 
     async def run(self, model: str | None, work: Callable[[], T], *, dimensions: int = 0) -> T:
-        """Do the work in a thread, while the index is where the database is."""
+        """Run the work in a thread while the index matches the database."""
         if self._threads is None:
             raise StoreError(f"MongoDB at {self._database.place} is not open.", advice="Call open() first.")
         return await self._loop.run_in_executor(self._threads, self._following, model, work, dimensions)
 
     def ask(self, work: Callable[[], Awaitable[T]]) -> T:
-        """From the thread of a search: what the server says, with time of its own."""
+        """Ask the server from the thread of a search, with a time limit of its own."""
         asking: Coroutine[Any, Any, T] = self._database.ask(work)
         return asyncio.run_coroutine_threadsafe(asking, self._loop).result()
 
     def reach(self, where: Filter) -> AdmittedSlots:
-        """Which records the filter admits."""
+        """The records that the filter admits."""
         stated = (where.topic, where.conversation, where.positions)
         listed = where.tags or where.ids or where.anchored or where.tiers or beyond_search(where)
         rows: Sequence[int] | None = None
@@ -211,11 +211,11 @@ class MongoLiveIndex:
                         return result
             with self._gate.changing():
                 self._refreshed(model, dimensions)
-        with self._gate.changing():  # they write without a pause: this time they wait
+        with self._gate.changing():  # writers never pause, so this time they wait
             return self.ask_alone(lambda: self._worked(model, work, dimensions))
 
     def ask_alone(self, work: Callable[[], T]) -> T:
-        """While nobody writes."""
+        """Run work while nobody writes."""
 
         async def waiting(_step: Any) -> T:
             return await self._loop.run_in_executor(None, work)
@@ -228,13 +228,13 @@ class MongoLiveIndex:
         return work()
 
     def _stood(self, revision: int) -> bool:
-        """Whether nothing that a search at the revision could meet was changed: what is new, it didn't know."""
+        """Whether nothing changed that a search at the revision could have read; it didn't see new records."""
 
         async def stood() -> bool:
             state = await read_state(self._database.database)
             if state["revision"] == revision and not state.get("pending"):
                 return True
-            # Of a change that is half made, whatever was done in time to be met has its revision already.
+            # Whatever a half-applied change has done so far has its revision already.
             later = {"$gt": revision}
             met = {"revision": later, "row": {"$lte": self._last_row}}
             if await self._database.memories.find_one(met, _ROW) is not None:
@@ -254,11 +254,11 @@ class MongoLiveIndex:
             raise
 
     def _refresh(self, model: str | None, dimensions: int) -> None:
-        """Alone in the index. Ends at a revision at which nobody wrote while it was loaded."""
+        """Refresh the index while no search uses it. Ends at a revision at which nobody wrote while it was loaded."""
         while True:
             state = self.ask(self._database.settled)
             revision = state["revision"]
-            if revision < self.resident.revision:  # another database was put in the place of the one we knew
+            if revision < self.resident.revision:  # the database was replaced by another
                 self.resident = ResidentIndex(exact_up_to=self._exact_up_to)
             resident = self.resident
             if model is not None and model != resident.model:
@@ -277,7 +277,7 @@ class MongoLiveIndex:
                 return
 
     def _choose(self, last_row: int, dimensions: int) -> int:
-        """From which row on codes are held: all of them, unless there are many and the server finds them itself."""
+        """The row from which on codes are held: all of them, unless there are many and the server finds them itself."""
         if last_row <= self._held or not self.ask(lambda: self.indexes.ready(dimensions)):
             return 0
         return last_row - self._held + 1
@@ -312,7 +312,7 @@ class MongoLiveIndex:
         self.postings.changed((document["_id"], ()) for document in tombstones)
 
     def _pages(self, where: Query, fields: Document, *, since: int = 0, below: int | None = None) -> Any:
-        """Documents in the order of their rows, some at a time, each with time of its own."""
+        """Documents ordered by row, in pages, each with its own time limit."""
         if below is not None and below <= since:
             return
         last = since - 1
@@ -327,7 +327,7 @@ class MongoLiveIndex:
 
 
 class Postings:
-    """Which rows have a word, kept from one search to the next and corrected by what changes."""
+    """The rows of words, cached between searches and corrected by changes."""
 
     def __init__(self, ask: Callable[[Callable[[], Awaitable[Any]]], Any], database: MongoDatabase) -> None:
         self._ask = ask
@@ -337,18 +337,18 @@ class Postings:
     def forget(self) -> None:
         self._known: OrderedDict[str, tuple[Rows, bool, int]] = (
             OrderedDict()
-        )  # rows, all of them?, of which time
+        )  # rows, whether they are complete, and their position in the log
         self._held = 0
         self._log: list[tuple[int, frozenset[str]]] = []
 
     def changed(self, records: Any) -> None:
-        """Rows with the words that they have now."""
+        """Note changed rows with their present words."""
         self._log += [(row, frozenset(lexemes)) for row, lexemes in records]
         if len(self._log) > _MOST_LOGGED:
             self.forget()
 
     def of(self, lexemes: Sequence[str], *, most: int | None) -> dict[str, Rows]:
-        """As Source.postings() has it."""
+        """Implements SearchSource.postings()."""
         postings = {lexeme: self._corrected(lexeme, most) for lexeme in lexemes}
         missing = [lexeme for lexeme, rows in postings.items() if rows is None]
         if missing:
@@ -360,28 +360,28 @@ class Postings:
         return {lexeme: np.empty(0, np.int64) if rows is None else rows for lexeme, rows in postings.items()}
 
     async def _look_up(self, lexemes: Sequence[str], most: int | None) -> list[Rows]:
-        asked = ({"lexemes": lexeme} if lexeme else {"_id": None} for lexeme in lexemes)
-        return await asyncio.gather(*(rows_of(self._database, where, limit=most or 0) for where in asked))
+        queries = ({"lexemes": lexeme} if lexeme else {"_id": None} for lexeme in lexemes)
+        return await asyncio.gather(*(rows_of(self._database, where, limit=most or 0) for where in queries))
 
     def _corrected(self, lexeme: str, most: int | None) -> Rows | None:
-        known = self._known.get(lexeme)
-        if known is None:
+        cached = self._known.get(lexeme)
+        if cached is None:
             return None
-        rows, whole, when = known
+        rows, whole, when = cached
         if not whole and (most is None or len(rows) < most):
             return None
-        since = dict(self._log[when:])  # of a row that changed twice the last counts
+        since = dict(self._log[when:])  # of a row that changed twice the last change counts
         if since:
-            kept = rows[~np.isin(rows, np.fromiter(since, np.int64, len(since)))]
-            if not whole and len(kept) < len(rows):
+            unchanged = rows[~np.isin(rows, np.fromiter(since, np.int64, len(since)))]
+            if not whole and len(unchanged) < len(rows):
                 return None
             having = [row for row, words in since.items() if lexeme in words and (whole or row < rows[-1])]
-            rows = np.sort(np.concatenate([kept, np.array(having, dtype=np.int64)]))
+            rows = np.sort(np.concatenate([unchanged, np.array(having, dtype=np.int64)]))
             self._known[lexeme] = (rows, whole, len(self._log))
         return rows if most is None else rows[:most]
 
     def _remember(self, lexeme: str, rows: Rows, *, whole: bool, when: int) -> None:
-        # Searches share this: each step is one operation of the dictionary, and the sum need only be about right.
+        # Searches share this: each step is one operation of the dictionary, and the sum may be slightly wrong.
         self._known[lexeme] = (rows, whole, when)
         self._held += len(rows)
         while self._held > _MOST_POSTINGS and len(self._known) > 1:
@@ -390,9 +390,11 @@ class Postings:
 
 
 async def rows_of(database: MongoDatabase, where: Query, *, limit: int = 0) -> Rows:
-    """The rows of records that match, ascending, read as an array rather than one by one."""
+    """The rows of matching records, ascending, read as an array rather than one by one."""
     cursor = database.memories.find_raw_batches(where, _ROW, batch_size=100_000).sort("row", 1).limit(limit)
-    raw = b"".join([bytes(cast(bytes, batch)) async for batch in cursor])  # typed as if they were decoded
+    raw = b"".join(
+        [bytes(cast(bytes, batch)) async for batch in cursor]
+    )  # the driver's type hints say decoded documents
     return np.ascontiguousarray(np.frombuffer(raw, dtype=_RAW_ROW)["row"])
 
 
@@ -415,7 +417,7 @@ def _batch(documents: Sequence[Document], model: str | None) -> RecordBatch:
     )
 
 
-# What is not kept in memory of candidates.
+# Details of candidates that aren't in memory.
 _DETAILS = dict.fromkeys(
     "row importance trust uses usefulness occurred length conversation position lexemes embedding embedded_by".split(),
     1,
@@ -426,7 +428,7 @@ _FEW = 500  # vectors that are compared one by one
 
 
 class MongoIndex(MongoPart):
-    """The index of the store. Its work is done in threads of its own."""
+    """Implements RecordSearch. The work runs in its own threads."""
 
     _live: MongoLiveIndex
 
@@ -487,7 +489,7 @@ class MongoIndex(MongoPart):
 
 
 class _ServerSource:
-    """What one search has read of the records, each once."""
+    """A SearchSource that reads each record once."""
 
     def __init__(self, live: MongoLiveIndex, database: MongoDatabase, where: Filter) -> None:
         self._live = live
@@ -528,19 +530,19 @@ class _ServerSource:
         return {document["row"]: document["_id"] for document in self._documents(rows)}
 
     def near(self, vectors: Sequence[Vector], reach: AdmittedSlots, limit: int) -> list[NearestCodes]:
-        found = self._live.resident.nearest_each(vectors, reach, limit)
+        matches = self._live.resident.nearest_each(vectors, reach, limit)
         return [
-            self._with_the_servers(vector, reach, one, limit) if one.elsewhere else one
-            for vector, one in zip(vectors, found, strict=True)
+            self._with_the_servers(vector, reach, match, limit) if match.elsewhere else match
+            for vector, match in zip(vectors, matches, strict=True)
         ]
 
     def _with_the_servers(
         self, vector: Vector, reach: AdmittedSlots, held: NearestCodes, limit: int
     ) -> NearestCodes:
-        """With what the server finds among the vectors that are not held here."""
+        """The nearest, including what the server finds among the vectors that are not held here."""
         resident = self._live.resident
         others = resident.elsewhere(reach)
-        if len(others) <= _FEW or beyond_search(self._where):  # all of them are read sooner than found
+        if len(others) <= _FEW or beyond_search(self._where):  # reading all is faster than searching
             exact = self.exact(resident.rows(others))
             cosines = exact_cosines(vector, [vector for _, vector in exact])
             best = [exact[place][0] for place in np.argsort(-cosines, kind="stable")[:limit].tolist()]
@@ -567,11 +569,11 @@ class _ServerSource:
         )
 
     def _documents(self, rows: Rows) -> list[Document]:
-        """In the order of the rows; what is gone is left out."""
-        wanted = rows.tolist()
-        missing = [row_number(row) for row in wanted if row not in self._read]
+        """Documents in the order of the rows; missing ones are absent."""
+        wanted_rows = rows.tolist()
+        missing = [row_number(row) for row in wanted_rows if row not in self._read]
         if missing:
             where = {"row": {"$in": missing}}
             documents = self._live.ask(lambda: self._database.memories.find(where, _DETAILS).to_list())
             self._read |= {document["row"]: document for document in documents}
-        return [self._read[row] for row in wanted if row in self._read]
+        return [self._read[row] for row in wanted_rows if row in self._read]

@@ -1,4 +1,4 @@
-"""The MongoDB store: its parts put together, its snapshots, and its replacement by a restore. Contract: mindhold.testing.store_contract."""
+"""The MongoDB store: its parts combined, its snapshots, and its replacement by a restore. Contract: mindhold.testing.store_contract."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BATCH = 500
 _SNAPSHOTS_FROM = 13  # the wire version of MongoDB 5
 _RECORD = {**SELECTED, "row": 1, "embedding": 1}
 
-# What comes after the records, in this order.
+# What follows the records, in this order.
 _AFTER: tuple[tuple[str, Callable[[Document], SnapshotItem]], ...] = (
     (VERSIONS, COLUMNS.version.record_of),
     (LINKS, COLUMNS.link.record_of),
@@ -69,7 +69,7 @@ _ORDER = {VERSIONS: [("memory", 1), ("number", 1)]}
 
 
 class MongoSnapshots(MongoPart, NoRawCopies):
-    """The Snapshots protocol."""
+    """Implements Snapshots."""
 
     async def snapshot(self) -> AsyncIterator[list[SnapshotItem]]:
         database = self._database
@@ -82,8 +82,11 @@ class MongoSnapshots(MongoPart, NoRawCopies):
         database = self._database
 
         async def work() -> Totals:
-            shown = {"content_hash": 1}
-            pairs = [(one["_id"], one["content_hash"]) async for one in database.memories.find({}, shown)]
+            fields = {"content_hash": 1}
+            pairs = [
+                (document["_id"], document["content_hash"])
+                async for document in database.memories.find({}, fields)
+            ]
             memories, content = content_sum(pairs)
             return Totals(
                 memories=memories,
@@ -102,31 +105,31 @@ class MongoSnapshots(MongoPart, NoRawCopies):
 
 async def _of_one_time(database: MongoDatabase) -> AsyncIterator[list[SnapshotItem]]:
     async with database.database.client.start_session(snapshot=True) as session:
-        # The first one reads what is small, and by that fixes the time.
+        # The first query reads little and fixes the time of the snapshot.
         scopes = await _found(database, METADATA, SCOPES, session)
         yield [COLUMNS.scope.record_of(document) for document in scopes]
         records = database.memories.find({}, _RECORD, session=session, batch_size=BATCH).sort("row", 1)
         async for batch in _batches(records, _record):
             yield batch
-        for name, made in _AFTER:
+        for name, item_of in _AFTER:
             cursor = database.database[name].find({}, session=session, batch_size=BATCH)
-            async for batch in _batches(cursor.sort(_ORDER[name]) if name in _ORDER else cursor, made):
+            async for batch in _batches(cursor.sort(_ORDER[name]) if name in _ORDER else cursor, item_of):
                 yield batch
 
 
 async def _in_passing(database: MongoDatabase) -> AsyncIterator[list[SnapshotItem]]:
     since = int((await database.ask(database.settled))["revision"])
     scopes = await database.read(lambda: _found(database, METADATA, SCOPES))
-    yield [COLUMNS.scope.record_of(one) for one in scopes]
-    given: dict[int, str] = {}  # ids by row
+    yield [COLUMNS.scope.record_of(document) for document in scopes]
+    sent_ids: dict[int, str] = {}  # ids by row
     page: list[Document]
     last = -1
     while page := await database.ask(partial(_page, database, last, since)):
         last = page[-1]["row"]
-        given.update((one["row"], one["_id"]) for one in page)
-        yield [_record(one) for one in page]
+        sent_ids.update((document["row"], document["_id"]) for document in page)
+        yield [_record(document) for document in page]
     rest = await database.write(lambda _step: _rest(database, since), patience=PATIENT)
-    for batch in rest.kept(given, scopes):
+    for batch in rest.kept(sent_ids, scopes):
         yield batch
 
 
@@ -140,17 +143,19 @@ class _Rest:
     after: dict[str, list[bytes]]
 
     def kept(self, given: dict[int, str], scopes: list[Document]) -> Iterator[list[SnapshotItem]]:
-        rows = {one["row"] for one in self.changed} | {one["_id"] for one in self.gone}
+        rows = {document["row"] for document in self.changed} | {document["_id"] for document in self.gone}
         yield [SnapshotRemoval(given[row]) for row in sorted(rows & given.keys())]
-        yield [COLUMNS.scope.record_of(one) for one in self.scopes if one not in scopes]
+        yield [COLUMNS.scope.record_of(document) for document in self.scopes if document not in scopes]
         for batch in _cut(self.changed):
-            yield [_record(one) for one in batch]
-        left = {one["scope_name"] for one in scopes} - {one["scope_name"] for one in self.scopes}
-        yield [SnapshotRemoval(scope=name) for name in sorted(left)]
-        for name, made in _AFTER:
+            yield [_record(document) for document in batch]
+        removed_scopes = {document["scope_name"] for document in scopes} - {
+            document["scope_name"] for document in self.scopes
+        }
+        yield [SnapshotRemoval(scope=name) for name in sorted(removed_scopes)]
+        for name, item_of in _AFTER:
             for raw in self.after[name]:
                 for batch in _cut(bson.decode_all(raw)):
-                    yield [made(one) for one in batch]
+                    yield [item_of(document) for document in batch]
 
 
 async def _rest(database: MongoDatabase, since: int) -> _Rest:
@@ -180,7 +185,7 @@ async def _found(
 
 
 async def _raw(database: MongoDatabase, name: str) -> list[bytes]:
-    """As it came: a tenth of what it takes once it is read."""
+    """Raw documents, which take a tenth of the memory of decoded ones."""
     cursor = database.database[name].find_raw_batches({})
     if name in _ORDER:
         cursor = cursor.sort(_ORDER[name])
@@ -191,7 +196,7 @@ async def _batches(
     cursor: Any, made: Callable[[Document], SnapshotItem]
 ) -> AsyncIterator[list[SnapshotItem]]:
     while documents := await cursor.to_list(BATCH):
-        yield [made(one) for one in documents]
+        yield [made(document) for document in documents]
 
 
 def _cut(documents: list[Document]) -> Iterable[list[Document]]:
@@ -216,14 +221,13 @@ class MongoStore(
     MongoUpkeep,
     MongoSnapshots,
 ):
-    """One database of a server that others may use as well. It is never shut down from here.
+    """One database of a server that others may use as well. The store never shuts the server down.
 
-    Without `database` it is the one that the address names. `embedded` says that the server is
-    the home's own, which is brought back by itself and therefore waited for.
-    Each call waits for the server for `timeout_ms` at most, and for `refused_seconds` where nobody listens. Whoever writes to a lone server holds a lease of
-    `lease_seconds`: for so long others wait for one that died. Where the server has vector search, the codes of the
-    newest `held_vectors` records alone are kept in memory. `prefix` stands before the names of all collections, for a
-    store that is made beside another.
+    Without `database` it is the one that the address names. `embedded` says that the server is the home's own, which restarts
+    by itself, so calls wait for it. Each call waits for the server for at most `timeout_ms`, and for `refused_seconds` if it
+    refuses connections. A writer to a standalone server holds a lease of `lease_seconds`: that is how long others wait for
+    one that died. If the server has vector search, only the codes of the newest `held_vectors` records are in memory.
+    `prefix` is put before the names of all collections, for a store that is prepared next to another.
     """
 
     def __init__(
@@ -271,15 +275,17 @@ class MongoStore(
 
 
 T = TypeVar("T")
-Address = Callable[[], AbstractAsyncContextManager[str]]  # of the server, which may be started for it
+Address = Callable[
+    [], AbstractAsyncContextManager[str]
+]  # opens the address of the server, which may be started for it
 
 _RESTORED, _BEFORE = "restoring_", "before_"
-_LEAVING_SECONDS = 3.0  # for so long a server may know of connections that are closed
+_LEAVING_SECONDS = 3.0  # seconds for which a server may still list closed connections
 _PAUSE_SECONDS = 0.1
 
 
 class MongoSite:
-    """The Site protocol, for one database of a server."""
+    """Implements BackendSite for one database of a server."""
 
     def __init__(self, address: Address, *, database: str, clock: Clock, timeout_ms: int = 10_000) -> None:
         self._address = address
@@ -299,7 +305,7 @@ class MongoSite:
             await finish_swap(database)
             names = await database.list_collection_names()
             for begun in {name.partition(".")[0] for name in names if name.startswith(_RESTORED)}:
-                if is_stale(begun.removeprefix(_RESTORED), self._clock()):  # of one that died
+                if is_stale(begun.removeprefix(_RESTORED), self._clock()):  # left by a restore that died
                     await _drop(database, f"{begun}.")
             if _prefix(_RESTORED, stamp) + METADATA in names:
                 raise StoreError("There is such a place already.", advice="Try again in a second.")
@@ -344,12 +350,12 @@ class MongoSite:
             begun = {name.partition(".")[0] for name in names if name.startswith(_BEFORE)}
             return [
                 ReplacedStore(
-                    one,
-                    f"collections {one}.* of {database.name}",
-                    await _size(database, one),
-                    moment_of(one.removeprefix(_BEFORE)),
+                    prefix,
+                    f"collections {prefix}.* of {database.name}",
+                    await _size(database, prefix),
+                    moment_of(prefix.removeprefix(_BEFORE)),
                 )
-                for one in sorted(begun, reverse=True)
+                for prefix in sorted(begun, reverse=True)
             ]
 
         return await self._work(work)
@@ -363,7 +369,7 @@ class MongoSite:
         await self._work(lambda database: _drop(database, f"{name}."))
 
     async def _with_views(self) -> None:
-        """Where there was no store before, there are none yet."""
+        """Create the views, which are missing if there was no store before."""
         async with self._address() as uri:
             database = MongoDatabase(uri, name=self._name, timeout_ms=self._timeout_ms, max_connections=2)
 
@@ -377,16 +383,16 @@ class MongoSite:
 
     async def _work(self, work: Callable[[AsyncDatabase[Document]], Awaitable[T]]) -> T:
         async with self._address() as uri:
-            known = MongoDatabase(uri, name=self._name, timeout_ms=self._timeout_ms, max_connections=2)
-            with translated(known.place), readable():
+            configured = MongoDatabase(uri, name=self._name, timeout_ms=self._timeout_ms, max_connections=2)
+            with translated(configured.place), readable():
                 async with AsyncMongoClient[Document](
                     uri, appname="mindhold restore", serverSelectionTimeoutMS=self._timeout_ms
                 ) as client:
-                    return await work(client[known.name])
+                    return await work(client[configured.name])
 
 
 async def _refuse_others(database: AsyncDatabase[Document]) -> None:
-    """Raises StoreBusy while another process of ours is connected, as far as the server tells."""
+    """Raises StoreBusy while another process of ours is connected, as far as the server shows it."""
     deadline = asyncio.get_running_loop().time() + _LEAVING_SECONDS
     while await _connected(database):
         if asyncio.get_running_loop().time() > deadline:
@@ -408,7 +414,7 @@ async def _connected(database: AsyncDatabase[Document]) -> bool:
             cursor = await database.client.admin.aggregate(pipeline)
             return bool(await cursor.to_list())
         except OperationFailure:
-            continue  # it isn't told: nobody is refused for that
+            continue  # the server doesn't say; that is no reason to refuse
     return False
 
 

@@ -1,4 +1,4 @@
-"""How a change becomes durable: its steps, and the writers that apply them in a transaction or through a journal."""
+"""How changes become durable: their steps, and the writers that apply them in a transaction or through a journal."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ ENTRIES = "entries"
 TOMBSTONES = "tombstones"
 JOURNAL = "journal"
 
-STATE = {"_id": "state"}  # in METADATA: revision, last row, who writes, what is pending
+STATE = {"_id": "state"}  # in METADATA: revision, last row, current writer, pending change
 
 _TOGETHER = 1_000
 _PART_BYTES = 8 << 20
-_LARGEST = (16 << 20) - 4096  # what a server takes as one document, less what we put around it
+_LARGEST = (16 << 20) - 4096  # a server's limit for one document, minus our own fields
 _SIZE = "_size"
 
 
 class Act(StrEnum):
-    """What an operation does. Each may be done again and changes nothing then."""
+    """What an operation does. Each is idempotent."""
 
-    INSERT = "insert"  # unless the id is there
-    PUT = "put"  # insert, or set the fields of the one of that id
+    INSERT = "insert"  # unless the id exists
+    PUT = "put"  # insert, or set the fields of the document with that id
     CHANGE = "change"
     CHANGE_ALL = "change_all"
     REMOVE = "remove"  # all that match
-    RESTORE = "restore"  # the whole document, where one matches
+    RESTORE = "restore"  # the whole document, if one matches
 
 
-_NEED_A_LOOK = {Act.PUT, Act.CHANGE}  # to know what the documents are before
+_NEED_A_LOOK = {Act.PUT, Act.CHANGE}  # acts whose documents must be read before
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class MongoOperation:
     what: Document
 
     def asked(self, *, again: bool) -> Any:
-        """As the driver wants it; inserting is quicker where it is the first time."""
+        """The operation for the driver; an insert is faster the first time."""
         if self.act is Act.INSERT:
             if not again:
                 return InsertOne({**self.where, **self.what})
@@ -83,10 +83,10 @@ class MongoOperation:
 
 
 class MongoStep:
-    """One change: reads go through it, so that they see one state; its operations are made together or not at all.
+    """One change. Reads through it see one state; its operations are applied together or not at all.
 
-    Every document that a step leaves behind has its revision. Whoever goes on with a step after others have gone further
-    finds later revisions, and leaves those alone.
+    Every document that a step writes has its revision. A process that continues a step after others have gone further finds
+    later revisions, and leaves those alone.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class MongoStep:
 
     @property
     def operations(self) -> list[MongoOperation]:
-        """Removals come last: no server refuses one, so that nothing removed has ever to be put back."""
+        """The operations, removals last: no server refuses those, so nothing removed ever has to be restored."""
         return self._making + self._removing
 
     def next_row(self) -> int:
-        """Never given twice."""
+        """A row number that is never used twice."""
         self._last_row += 1
         return self._last_row
 
@@ -130,23 +130,23 @@ class MongoStep:
         self._make(collection, Act.PUT, {"_id": key}, {**document, "revision": self.revision})
 
     def change(self, collection: str, where: Document, what: Document) -> None:
-        """One document, which `where` names by its id."""
+        """Change one document, which `where` identifies by its id."""
         fields = {**what.get("$set", {}), "revision": self.revision}
         self._make(collection, Act.CHANGE, where, {**what, "$set": fields})
 
     def change_record(self, memory_id: str, what: Document, *, unless_since: int | None = None) -> None:
-        """Once: a record that has this revision, or a later one, is passed over.
+        """Change a record once: a record with this revision or a later one is skipped.
 
         So is one that was used, shown, rated or updated after `unless_since`.
         """
-        quiet = {"$not": {"$gt": unless_since}}  # also where there is none
+        quiet = {"$not": {"$gt": unless_since}}  # also true without a value
         since = dict.fromkeys(("updated", "last_used", "stirred"), quiet) if unless_since is not None else {}
         self.change(MEMORIES, {"_id": memory_id, "revision": {"$lt": self.revision}, **since}, what)
 
     def rename_all(self, collection: str, field: str, old: str, new: str) -> None:
-        """In all documents that have the old name there; none has the new one yet."""
-        named = {field: new, "revision": self.revision}
-        self._make(collection, Act.CHANGE_ALL, {field: old, "revision": self._earlier}, {"$set": named})
+        """Replace the old name in all documents; none has the new name yet."""
+        fields = {field: new, "revision": self.revision}
+        self._make(collection, Act.CHANGE_ALL, {field: old, "revision": self._earlier}, {"$set": fields})
 
     def remove(self, collection: str, where: Document) -> None:
         fenced = {**where, "revision": self._earlier}
@@ -154,26 +154,30 @@ class MongoStep:
 
     @property
     def _earlier(self) -> Document:
-        return {"$not": {"$gte": self.revision}}  # also where there is none
+        return {"$not": {"$gte": self.revision}}  # also true without a revision
 
     def _make(self, collection: str, act: Act, where: Document, what: Document) -> None:
         self._making.append(MongoOperation(collection, act, where, what))
 
     async def undoing(self) -> list[MongoOperation]:
-        """What puts back all that the operations make, in the order that undoes them.
+        """The operations that undo this step, in the right order.
 
         Raises DocumentTooLarge and OverflowError for what a server would refuse.
         """
         before: dict[str, dict[Any, Document]] = {}
         for collection in {operation.collection for operation in self._making}:
-            some = [one for one in self._making if one.collection == collection and one.act in _NEED_A_LOOK]
+            some = [
+                candidate
+                for candidate in self._making
+                if candidate.collection == collection and candidate.act in _NEED_A_LOOK
+            ]
             before[collection] = await self._before(collection, some) if some else {}
-        gone = [
-            MongoOperation(TOMBSTONES, Act.PUT, {"_id": one.what["row"]}, {"revision": self.revision})
-            for one in self._making
-            if one.collection == MEMORIES and one.act is Act.INSERT
+        tombstones = [
+            MongoOperation(TOMBSTONES, Act.PUT, {"_id": candidate.what["row"]}, {"revision": self.revision})
+            for candidate in self._making
+            if candidate.collection == MEMORIES and candidate.act is Act.INSERT
         ]
-        return gone + [
+        return tombstones + [
             back
             for operation in reversed(self._making)
             if (back := _undone(operation, before[operation.collection], self.revision)) is not None
@@ -182,20 +186,22 @@ class MongoStep:
     async def _before(self, collection: str, operations: Sequence[MongoOperation]) -> dict[Any, Document]:
         fields = {
             name: 1
-            for one in operations
-            for part in one.what.values()
+            for item in operations
+            for part in item.what.values()
             if isinstance(part, dict)
             for name in part
         }
-        whole = any(one.act is Act.PUT for one in operations)
-        ids = [one.where["_id"] for one in operations]
-        shown: Document = {} if whole else {**fields, _SIZE: {"$bsonSize": "$$ROOT"}}
-        found = {one["_id"]: one for one in await self.find(collection, {"_id": {"$in": ids}}, shown)}
+        whole = any(item.act is Act.PUT for item in operations)
+        ids = [item.where["_id"] for item in operations]
+        projection: Document = {} if whole else {**fields, _SIZE: {"$bsonSize": "$$ROOT"}}
+        documents = {
+            item["_id"]: item for item in await self.find(collection, {"_id": {"$in": ids}}, projection)
+        }
         for operation in operations:
-            known = found.get(operation.where["_id"])
-            if known is not None and operation.act is Act.CHANGE:
-                _check_result(operation, known)
-        return found
+            document = documents.get(operation.where["_id"])
+            if document is not None and operation.act is Act.CHANGE:
+                _check_result(operation, document)
+        return documents
 
 
 async def perform(
@@ -206,50 +212,52 @@ async def perform(
     again: bool = False,
     still: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """In their order. `still` is asked before each batch whether to go on, and raises where not."""
+    """Perform the operations in order. `still` is called before each batch and raises to stop."""
     for collection, run in groupby(operations, key=lambda operation: operation.collection):
-        asked = [operation.asked(again=again) for operation in run]
-        for start in range(0, len(asked), _TOGETHER):
+        requests = [operation.asked(again=again) for operation in run]
+        for start in range(0, len(requests), _TOGETHER):
             if still is not None:
                 await still()
             await database[collection].bulk_write(
-                asked[start : start + _TOGETHER], ordered=True, session=session
+                requests[start : start + _TOGETHER], ordered=True, session=session
             )
 
 
 def _unless_later(document: Document) -> list[Document]:
-    """Set the fields, but not of a document that has this revision or a later one."""
+    """Set the fields, except of a document with this revision or a later one."""
     put = {"$mergeObjects": ["$$ROOT", {"$literal": document}]}
     return [{"$replaceWith": {"$cond": [{"$gte": ["$revision", document["revision"]]}, "$$ROOT", put]}}]
 
 
 def _undone(operation: MongoOperation, before: dict[Any, Document], revision: int) -> MongoOperation | None:
-    """Does nothing where the operation was not made, and nothing more a second time."""
-    made = {"revision": revision}
+    """The operation that undoes another. It has no effect if that was not done, or the second time."""
+    own_revision = {"revision": revision}
     if operation.act is Act.CHANGE_ALL:
-        ((field, new),) = [(name, one) for name, one in operation.what["$set"].items() if name != "revision"]
+        ((field, new),) = [
+            (name, value) for name, value in operation.what["$set"].items() if name != "revision"
+        ]
         old = {"$set": {field: operation.where[field]}}
-        return MongoOperation(operation.collection, Act.CHANGE_ALL, {field: new, **made}, old)
-    key = {"_id": operation.where["_id"], **made}
-    known = before.get(operation.where["_id"])
-    if operation.act is Act.INSERT or (operation.act is Act.PUT and known is None):
+        return MongoOperation(operation.collection, Act.CHANGE_ALL, {field: new, **own_revision}, old)
+    key = {"_id": operation.where["_id"], **own_revision}
+    document = before.get(operation.where["_id"])
+    if operation.act is Act.INSERT or (operation.act is Act.PUT and document is None):
         return MongoOperation(operation.collection, Act.REMOVE, key, {})
-    if operation.act is Act.PUT and known is not None:
-        return MongoOperation(operation.collection, Act.RESTORE, key, known)
-    # The revision stays: who has seen the record in between sees that it was changed.
+    if operation.act is Act.PUT and document is not None:
+        return MongoOperation(operation.collection, Act.RESTORE, key, document)
+    # The revision stays, so that readers who saw the record in between notice the change.
     names = {name for part in operation.what.values() for name in part if name != "revision"}
-    if known is None or not names:
+    if document is None or not names:
         return None
-    back: Document = {"$set": {name: known[name] for name in names if name in known}}
-    if missing := {name: "" for name in names if name not in known}:
+    back: Document = {"$set": {name: document[name] for name in names if name in document}}
+    if missing := {name: "" for name in names if name not in document}:
         back["$unset"] = missing
     return MongoOperation(
-        operation.collection, Act.CHANGE, key, {part: one for part, one in back.items() if one}
+        operation.collection, Act.CHANGE, key, {part: value for part, value in back.items() if value}
     )
 
 
 def _check_result(operation: MongoOperation, known: Document) -> None:
-    """`known` has the fields that the operation touches, and the size of the whole document."""
+    """Check that the changed document isn't too large. `known` has the touched fields, and the size of the document."""
     for name, more in operation.what.get("$inc", {}).items():
         if not -(2**63) <= known.get(name, 0) + more < 2**63:
             raise OverflowError(f"{name} would be {known.get(name, 0) + more}")
@@ -261,27 +269,32 @@ def _check_result(operation: MongoOperation, known: Document) -> None:
 
 
 def packed(operations: Sequence[MongoOperation]) -> list[bytes]:
-    """As the journal keeps them, in parts that fit a document: no server looks into it."""
+    """The operations in the form of the journal, in parts that fit a document; no server looks into it."""
     parts: list[bytes] = []
     run: list[Document] = []
     size = 0
     for operation in operations:
-        one = {"c": operation.collection, "a": operation.act.value, "w": operation.where, "d": operation.what}
-        encoded = len(bson.encode(one))
+        entry = {
+            "c": operation.collection,
+            "a": operation.act.value,
+            "w": operation.where,
+            "d": operation.what,
+        }
+        encoded = len(bson.encode(entry))
         if encoded > _LARGEST:
             raise DocumentTooLarge(f"a document of {encoded} bytes")
         if run and size + encoded > _PART_BYTES:
             parts.append(bson.encode({"operations": run}))
             run, size = [], 0
-        run.append(one)
+        run.append(entry)
         size += encoded
     return [*parts, bson.encode({"operations": run})]
 
 
 def unpacked(parts: Iterable[bytes]) -> Iterator[MongoOperation]:
     for part in parts:
-        for one in bson.decode(part)["operations"]:
-            yield MongoOperation(one["c"], Act(one["a"]), one["w"], one["d"])
+        for entry in bson.decode(part)["operations"]:
+            yield MongoOperation(entry["c"], Act(entry["a"]), entry["w"], entry["d"])
 
 
 T = TypeVar("T")
@@ -292,9 +305,9 @@ DURABLE = WriteConcern(w="majority", j=True)
 LIGHT = WriteConcern(w=1)
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.03
-_RECENT = 64  # changes that are known to have been made
+_RECENT = 64  # tokens of recently completed changes
 _UNKNOWN_COMMIT = "UnknownTransactionCommitResult"
-_SMALL = 4 << 20  # bytes that the state's document takes itself
+_SMALL = 4 << 20  # bytes that fit in the state's document
 
 _HEAD = {
     "revision": 1,
@@ -309,22 +322,22 @@ _HEAD = {
 
 
 class Writer(Protocol):
-    """Makes one change after the other."""
+    """Applies changes one after the other."""
 
     async def write(self, work: Work[T], *, deadline: float) -> T:
-        """All that the work's step asks for, or nothing; durable when it returns. May run the work again."""
+        """Apply all operations of the work's step, or none; durable when it returns. May run the work again."""
 
 
 async def read_state(database: AsyncDatabase[Document]) -> Document:
-    """Where the store is: its revision, and whether a change is pending."""
-    found = await database[METADATA].find_one(STATE, _HEAD)
-    if found is None:
+    """The state of the store: its revision, and whether a change is pending."""
+    state = await database[METADATA].find_one(STATE, _HEAD)
+    if state is None:
         raise StoreError("The database was emptied.", advice="Restart Mindhold to make what it needs.")
-    return found
+    return state
 
 
 class TransactionWriter:
-    """For a replica set, also of one."""
+    """The writer for a replica set, also with a single member."""
 
     def __init__(self, client: AsyncMongoClient[Document], database: AsyncDatabase[Document]) -> None:
         self._client = client
@@ -337,7 +350,7 @@ class TransactionWriter:
                 return await self._once(work)
             except PyMongoError as error:
                 tries += 1
-                if error.has_error_label(_UNKNOWN_COMMIT):  # made twice is worse than told so
+                if error.has_error_label(_UNKNOWN_COMMIT):  # better to report it than to apply it twice
                     raise _not_known() from error
                 if not is_transient(error) or time.monotonic() > deadline:
                     raise
@@ -347,7 +360,7 @@ class TransactionWriter:
         async with self._client.start_session() as session:
             await session.start_transaction(read_concern=ReadConcern("snapshot"), write_concern=DURABLE)
             try:
-                # First of all: of two changes at once one fails here, before it has done anything.
+                # First: of two concurrent changes one fails here, before it has done anything.
                 state = await self._database[METADATA].find_one_and_update(
                     STATE, {"$inc": {"revision": 1}}, session=session
                 )
@@ -371,15 +384,15 @@ class TransactionWriter:
 
 @dataclass(slots=True)
 class _Attempt(Generic[T]):
-    """One change through all its tries."""
+    """One change through all its attempts."""
 
     token: str = field(default_factory=lambda: secrets.token_hex(8))
-    revision: int = 0  # that the last try would have led to; 0 while none can have been made
-    result: list[T] = field(default_factory=list)  # of that try
+    revision: int = 0  # of the last attempt; 0 while none can have been applied
+    result: list[T] = field(default_factory=list)  # of that attempt
     refusal: PyMongoError | None = None
 
     def made(self, state: Document) -> bool:
-        """Whether it was, now that nothing is pending. Raises what it was refused for, and StoreAway if none knows."""
+        """Whether the change was applied, now that none is pending. Raises its refusal, and StoreAway if that is unknown."""
         if not self.revision or state["revision"] < self.revision:
             return False
         if self.token in state["recent"]:
@@ -392,7 +405,7 @@ class _Attempt(Generic[T]):
 
 
 class JournalWriter:
-    """For a lone server."""
+    """The writer for a standalone server."""
 
     def __init__(self, database: AsyncDatabase[Document], *, lease_seconds: float = LEASE_SECONDS) -> None:
         self._database = database
@@ -409,7 +422,7 @@ class JournalWriter:
                 if error is attempt.refusal:
                     raise
                 if attempt.revision and is_refusal(error):
-                    attempt.refusal = error  # whether that is the last word is seen with the lease in hand
+                    attempt.refusal = error  # whether it is final is decided once we hold the lease
                 elif not isinstance(error, ConnectionFailure) or time.monotonic() > deadline:
                     if attempt.revision:
                         raise _not_known() from error
@@ -417,7 +430,7 @@ class JournalWriter:
             await _pause(20)
 
     async def heal(self, *, deadline: float) -> None:
-        """Do what is pending."""
+        """Finish the pending change."""
 
         async def nothing(_step: MongoStep) -> None:
             pass
@@ -442,11 +455,11 @@ class JournalWriter:
             return result
         finally:
             renewing.cancel()
-            # In a context of its own: also when the time of the change is over.
+            # In its own context, so that it runs even after the time limit of the change.
             await asyncio.create_task(self._release(), context=Context())
 
     async def _acquire(self, deadline: float) -> Document:
-        """The state, now that nobody else writes. Raises StoreBusy."""
+        """Take the writer's lease and return the state. Raises StoreBusy."""
         free = {"$or": [{"writer.owner": self._me}, {"$expr": _HEAD["expired"]}]}
         for tries in range(1_000_000):
             state = await self._metadata.find_one_and_update(
@@ -470,7 +483,7 @@ class JournalWriter:
                 await self._metadata.update_one({**STATE, "writer.owner": self._me}, [self._held()])
 
     async def _release(self) -> None:
-        with suppress(PyMongoError), pymongo.timeout(self._lease):  # it runs out by itself
+        with suppress(PyMongoError), pymongo.timeout(self._lease):  # it expires by itself
             await self._metadata.update_one({**STATE, "writer.owner": self._me}, {"$unset": {"writer": ""}})
 
     async def _make(self, step: MongoStep, attempt: _Attempt[T]) -> None:
@@ -487,9 +500,9 @@ class JournalWriter:
         else:
             pending |= await self._put_aside(step.revision, parts, back)
         attempt.revision = step.revision
-        # From here on the change is made, whatever happens to us.
+        # From here on the change will be applied, whatever happens to us.
         try:
-            made = await self._metadata.with_options(write_concern=DURABLE).update_one(
+            update = await self._metadata.with_options(write_concern=DURABLE).update_one(
                 {**STATE, "writer.owner": self._me, "revision": step.revision - 1, "pending": None},
                 {"$set": {"pending": pending}},
             )
@@ -497,16 +510,18 @@ class JournalWriter:
             if not may_be_done(error):
                 attempt.revision = 0
             raise
-        if not made.matched_count:
+        if not update.matched_count:
             attempt.revision = 0
-            raise ConnectionFailure("the lease ran out")  # as if the line had broken: all is tried again
+            raise ConnectionFailure(
+                "the lease ran out"
+            )  # handled like a broken connection: everything is tried again
         await perform(self._database, step.operations, still=self._still(pending))
         await self._finish(pending)
 
     async def _put_aside(self, revision: int, parts: list[bytes], back: list[bytes]) -> Document:
-        """In documents of their own. They needn't be journalled: the log is in order, and the state comes after."""
+        """Store the operations in their own documents. These needn't be journalled: the log is in order, and the state comes after."""
         journal, key = self._database[JOURNAL], secrets.token_hex(8)
-        # Of changes that were never made. Those of one that waits are of a later revision, whoever we are by now.
+        # Parts of changes that were never applied. A waiting change has a later revision, even if we lost the lease.
         await journal.delete_many({"revision": {"$lt": revision}})
         for number, part in enumerate(parts + back):
             document = {"_id": f"{key}-{number}", "key": key, "part": number, "revision": revision}
@@ -514,7 +529,7 @@ class JournalWriter:
         return {"key": key, "parts": len(parts), "back_parts": len(back)}
 
     def _still(self, pending: Document, *, refused: bool = False) -> Callable[[], Awaitable[None]]:
-        """Raises ConnectionFailure when another has gone on with the change: what became of it is then looked up."""
+        """Raises ConnectionFailure if another process has continued the change; its outcome is looked up then."""
         mine = {**STATE, "pending.token": pending["token"], "pending.refused": True if refused else None}
 
         async def still() -> None:
@@ -524,7 +539,7 @@ class JournalWriter:
         return still
 
     async def _redo(self, pending: Document) -> None:
-        """The lease is ours."""
+        """Apply the pending change while holding the lease."""
         operations, back = await self._journalled(pending)
         if not pending.get("refused"):
             try:
@@ -540,7 +555,7 @@ class JournalWriter:
         await self._finish(pending, made=False)
 
     async def _refuse(self, pending: Document) -> None:
-        """From here on nobody does it again: what was done of it is to be put back."""
+        """Mark the change as refused: nobody applies it again, and what was applied is undone."""
         mine = {**STATE, "pending.token": pending["token"], "writer.owner": self._me}
         refused = await self._metadata.with_options(write_concern=DURABLE).update_one(
             mine, {"$set": {"pending.refused": True}}
@@ -555,19 +570,19 @@ class JournalWriter:
         except PyMongoError as error:
             if not is_refusal(error):
                 raise
-            # A rule that somebody made since refuses what was there: as much as can be, so that the store lives on.
+            # A validation rule added since refuses the old document: restore as much as possible, so that the store stays usable.
             for operation in back:
                 with suppress(BulkWriteError):
                     await perform(self._database, [operation], again=True, still=still)
 
     async def _finish(self, pending: Document, *, made: bool = True) -> None:
-        done = {
+        completion = {
             "$set": {"revision": pending["revision"], "row": pending["row"]},
             "$inc": {"total_memories": pending["added"] if made else 0},
             "$unset": {"pending": ""},
             "$push": {"recent" if made else "refused": {"$each": [pending["token"]], "$slice": -_RECENT}},
         }
-        finished = await self._metadata.update_one({**STATE, "pending.token": pending["token"]}, done)
+        finished = await self._metadata.update_one({**STATE, "pending.token": pending["token"]}, completion)
         if not finished.matched_count:
             raise ConnectionFailure("another has finished the change")
         if "key" in pending:
@@ -577,14 +592,14 @@ class JournalWriter:
         if "operations" in pending:
             return list(unpacked([pending["operations"]])), list(unpacked([pending["back"]]))
         cursor = self._database[JOURNAL].find({"key": pending["key"]}).sort("part", 1)
-        found = [part["operations"] async for part in cursor]
+        stored_parts = [part["operations"] async for part in cursor]
         count = pending["parts"]
-        if len(found) != count + pending["back_parts"]:
+        if len(stored_parts) != count + pending["back_parts"]:
             raise StoreError(
                 "A change that was made can't be finished: parts of it are missing in the collection `journal`.",
                 advice="Put a backup of the database back.",
             )
-        return list(unpacked(found[:count])), list(unpacked(found[count:]))
+        return list(unpacked(stored_parts[:count])), list(unpacked(stored_parts[count:]))
 
 
 def _not_known() -> StoreAway:
@@ -595,7 +610,7 @@ def _not_known() -> StoreAway:
 
 
 async def _committed(session: Any) -> None:
-    """A commit whose answer was lost is asked for again: it is made once."""
+    """Commit, again if the answer was lost: the server commits only once."""
     while True:
         try:
             await session.commit_transaction()

@@ -18,10 +18,10 @@ from mindhold.stores.values import phrase_forms
 from mindhold.stores.vectors import decode, encode, same_code
 
 _TOGETHER = 1_000
-_ENDS = {VERSIONS: ["memory"], LINKS: ["origin", "target"]}  # fields that name a record
+_ENDS = {VERSIONS: ["memory"], LINKS: ["origin", "target"]}  # fields that refer to a record
 _VECTOR = {"row": 1, "embedding": 1, "code": 1, "embedded_by": 1}
 
-# Where texts are kept, for looking whether a phrase is gone.
+# Fields with text, to check whether a phrase is gone.
 _TEXTS = {
     MEMORIES: "content topic tags keywords keyword_forms source file conversation".split(),
     VERSIONS: "content topic tags keywords".split(),
@@ -31,7 +31,7 @@ _TEXTS = {
 
 
 class MongoUpkeep(MongoPart):
-    """The StoreAdmin protocol."""
+    """Implements StoreAdmin."""
 
     _embedded: bool
     _clock: Clock
@@ -61,7 +61,9 @@ class MongoUpkeep(MongoPart):
                     "data_bytes": int(sizes["dataSize"]),
                 },
                 collection=MEMORIES,
-                vector_index=INDEX if indexes.offered else "resident",  # else in the memory of each process
+                vector_index=INDEX
+                if indexes.offered
+                else "resident",  # "resident": in the memory of each process
             )
 
         return await database.ask(work)
@@ -71,12 +73,12 @@ class MongoUpkeep(MongoPart):
 
     async def repair(self) -> list[str]:
         database = self._database
-        # Before the step: whoever makes an index of a collection would wait for a transaction that has written to it.
-        made = await database.ask(lambda: _make_missing(database), patience=PATIENT)
+        # Before the step: building an index would wait for a transaction that has written to the collection.
+        actions = await database.ask(lambda: _make_missing(database), patience=PATIENT)
         noted = await database.ask(lambda: schema.renew(database), patience=PATIENT)
-        made.append(f"Noted the keywords of {noted} memories anew.")
+        actions.append(f"Noted the keywords of {noted} memories anew.")
         lost = await database.read(lambda: _lost(database), patience=PATIENT)
-        return made + await database.write(lambda step: _mend(database, step, lost), patience=PATIENT)
+        return actions + await database.write(lambda step: _mend(database, step, lost), patience=PATIENT)
 
     async def optimise(self) -> int:
         async def work() -> int:
@@ -90,7 +92,7 @@ class MongoUpkeep(MongoPart):
         return await self._database.ask(work, patience=PATIENT)
 
     async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
-        """The server's files are its own: what can be looked at is every document."""
+        """Search every document for the phrases. The server's files are out of reach."""
 
         async def work() -> Receipt:
             before = await self._database.database.command("dbStats")
@@ -103,7 +105,7 @@ class MongoUpkeep(MongoPart):
         return await self._database.ask(work, patience=PATIENT)
 
     async def _compact(self, collections: Iterable[str]) -> None:
-        """On a lone server, which is somebody's own; a replica set is left to those who look after it."""
+        """Compact collections of a standalone server; a replica set is left to its administrators."""
         for name in () if self._database.transactions else collections:
             await self._database.database.command("compact", name)
 
@@ -113,8 +115,8 @@ async def _findings(database: MongoDatabase) -> list[StoreFinding]:
     memories = await database.memories.count_documents({})
     embedded = await database.memories.count_documents({"embedded_by": {"$type": "string"}})
     missing = [name for name in INDEXES if await _lacks_an_index(database, name)]
-    wanted = () if database.prefix else VIEWS  # which are of the store in use
-    views = set(wanted) - set(await database.database.list_collection_names())
+    expected_views = () if database.prefix else VIEWS  # views belong to the store in use
+    views = set(expected_views) - set(await database.database.list_collection_names())
     orphans = {name: await _orphans(database, name) for name in _ENDS}
     stale = sum([len(_stale(batch)) async for batch in _vectors(database)])
     words = await schema.count_wrong(database)
@@ -152,7 +154,7 @@ async def _findings(database: MongoDatabase) -> list[StoreFinding]:
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """What is to be mended, by ids."""
+    """The ids of what is to be repaired."""
 
     orphans: dict[str, list[Any]]
     stale: list[str]
@@ -164,43 +166,43 @@ async def _lost(database: MongoDatabase) -> _Lost:
 
 
 async def _make_missing(database: MongoDatabase) -> list[str]:
-    done = []
+    actions = []
     for name, indexes in INDEXES.items():
         if indexes and await _lacks_an_index(database, name):
             await database.database[name].create_indexes(indexes)
-            done.append(f"Made the indexes of {name}.")
-    there = {*await database.database.list_collection_names(), *(VIEWS if database.prefix else ())}
+            actions.append(f"Made the indexes of {name}.")
+    existing = {*await database.database.list_collection_names(), *(VIEWS if database.prefix else ())}
     for name, pipeline in VIEWS.items():
-        if name not in there:
+        if name not in existing:
             await database.database.create_collection(name, viewOn=MEMORIES, pipeline=pipeline)
-            done.append(f"Made the view {name}.")
-    return done
+            actions.append(f"Made the view {name}.")
+    return actions
 
 
 async def _mend(database: MongoDatabase, step: MongoStep, lost: _Lost) -> list[str]:
-    """What was found is looked at again: it may have been changed since."""
-    done = []
+    """Repair what was found, checking it again: it may have changed since."""
+    actions = []
     for name, ids in lost.orphans.items():
         still = await _still_lost(step, name, ids) if ids else []
         if still:
             step.remove(name, {"_id": {"$in": still}})
-        done.append(f"Dropped {len(still)} documents of {name} that belonged to no memory.")
+        actions.append(f"Dropped {len(still)} documents of {name} that belonged to no memory.")
     stale = _stale(await step.find(MEMORIES, {"_id": {"$in": lost.stale}}, _VECTOR)) if lost.stale else {}
     for memory_id, fields in stale.items():
         step.change_record(memory_id, {"$set": fields})
-    done.append(f"Made {len(stale)} vector codes anew.")
+    actions.append(f"Made {len(stale)} vector codes anew.")
     state = await database.metadata.find_one(STATE) or {}
     step.added = await database.memories.count_documents({}) - int(state["total_memories"])
     if step.added and not step.operations:
         step.change(
             MEMORIES, {"_id": None}, {"$set": {"live": True}}
-        )  # a step that does something is counted
-    return done
+        )  # a step is counted only if it has operations
+    return actions
 
 
 async def _lacks_an_index(database: MongoDatabase, name: str) -> bool:
-    there = await database.database[name].index_information() if INDEXES[name] else {}
-    return not {index.document["name"] for index in INDEXES[name]} <= set(there)
+    present = await database.database[name].index_information() if INDEXES[name] else {}
+    return not {index.document["name"] for index in INDEXES[name]} <= set(present)
 
 
 async def _still_lost(step: MongoStep, name: str, ids: list[Any]) -> list[Any]:
@@ -218,7 +220,7 @@ async def _still_lost(step: MongoStep, name: str, ids: list[Any]) -> list[Any]:
 
 
 async def _orphans(database: MongoDatabase, name: str) -> list[Any]:
-    """What names a record that isn't there."""
+    """Documents that refer to a missing record."""
     ends = _ENDS[name]
     joined: list[Document] = [
         {
@@ -250,7 +252,7 @@ async def _vectors(database: MongoDatabase) -> AsyncIterator[list[Document]]:
 
 
 def _stale(batch: list[Document]) -> dict[str, Document]:
-    """What the vectors' fields should be where they don't fit each other."""
+    """The correct fields of vectors whose fields don't match each other."""
     wrong: dict[str, Document] = {}
     for document in batch:
         if document["embedding"] is None or document["embedded_by"] is None:
@@ -263,9 +265,9 @@ def _stale(batch: list[Document]) -> dict[str, Document]:
 
 
 async def _saying(database: MongoDatabase, place: str, phrases: Sequence[str]) -> int:
-    """How many documents there have one of the phrases, as it was given or composed."""
+    """The number of documents with one of the phrases, as given or in Unicode's composed form."""
     forms = phrase_forms(phrases)
-    said = [
+    conditions = [
         {name: {"$regex": re.escape(form)}} for form in forms for name in _TEXTS[place] if "\x00" not in form
     ]
-    return await database.database[place].count_documents({"$or": said}) if said else 0
+    return await database.database[place].count_documents({"$or": conditions}) if conditions else 0

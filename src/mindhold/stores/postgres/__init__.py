@@ -1,1 +1,1 @@
-"""The PostgreSQL store, with pgvector where the server has it."""
+"""The PostgreSQL store, with pgvector if the server has it."""

@@ -1,4 +1,4 @@
-"""The write path: applies changes in order, runs of one kind together; upkeep values, ratings and counts."""
+"""The write path: applies changes in order, runs of the same kind together; upkeep values, ratings and counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mindhold.stores.values import number
 
 T = TypeVar("T", Tend, Rate)
 
-# Change what upkeep may, unless something happened to the record since upkeep had read it.
+# Change the fields of upkeep, unless the record changed since upkeep read it.
 _TENDED = sent_types(COLUMNS.tended)
 TEND = f"""
     UPDATE fragments SET {", ".join(f"{name} = coalesce(given.{name}, fragments.{name})" for name in _TENDED)}
@@ -37,7 +37,7 @@ TEND = f"""
         AND (given.since IS NULL OR greatest(updated_at, accessed_at, stirred_at) <= given.since)
 """
 
-# Say how useful records were, once more.
+# Add to the usefulness of records.
 RATE = """
     UPDATE fragments SET usefulness = greatest(-1, least(1, usefulness + given.by)),
         stirred_at = greatest(stirred_at, given.moment), review_at = least(review_at, given.moment)
@@ -52,7 +52,7 @@ _COUNTED = """
     ) AS counted WHERE fragments.row = counted.row
 """
 
-# Count uses; a late report doesn't turn the clock back.
+# Count uses; a late report doesn't set the time back.
 TOUCH = f"""
     UPDATE fragments SET access_count = access_count + counted.times, accessed_at = greatest(accessed_at, %(when)s),
         ttl_tier = CASE ttl_tier WHEN 'permanent' THEN ttl_tier ELSE 'hot' END, review_at = least(review_at, %(when)s)
@@ -67,10 +67,10 @@ SHOW = f"""
 """
 
 
-# Let nobody change records meanwhile; in order, so that no two wait for each other.
+# Lock records; in order, so that no two writers deadlock.
 HOLD = "SELECT row FROM fragments WHERE id = ANY(%s::text[]) ORDER BY id FOR NO KEY UPDATE"
 
-# Take the tags off records, and put tags on.
+# Remove the tags of records, and add tags.
 UNTAG = "DELETE FROM fragment_tags WHERE row = ANY(%s::bigint[])"
 TAG = """
     INSERT INTO fragment_tags (row, folded, name, agent_id)
@@ -79,7 +79,7 @@ TAG = """
 
 
 def apply(connection: Connection, changes: Sequence[Change], *, vectors: bool) -> None:
-    """Within the caller's transaction. Without `vectors` those of the changes are passed over."""
+    """Apply changes within the caller's transaction. Without `vectors` the vectors in them are ignored."""
     _Writing(connection, vectors=vectors).apply(changes)
 
 
@@ -94,7 +94,7 @@ class _Writing(SqlWriting):
         self._vectors = vectors
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Lock what is to be changed step by step, or two writers with other steps would wait for each other."""
+        """Apply the changes, locking the records step by step, or two writers with different steps could deadlock."""
         ids = set()
         for change in changes:
             if isinstance(change, (Put, Revise)):
@@ -150,7 +150,7 @@ class _Writing(SqlWriting):
 
 
 def _apart(changes: Sequence[T]) -> Iterator[list[T]]:
-    """In batches that name no record twice: a statement changes a row once."""
+    """Batches that contain no record twice, because a statement changes a row only once."""
     batch: dict[str, T] = {}
     for change in changes:
         if change.memory_id in batch:

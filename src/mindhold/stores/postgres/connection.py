@@ -29,17 +29,17 @@ from mindhold.stores.postgres.rows import POSTGRES
 from mindhold.stores.sql import SYSTEM, SqlPart
 
 SCHEMA = "agent_memory"
-ROLE = "mindhold_app"  # a role without privileges: row security binds no superuser
+ROLE = "mindhold_app"  # a role without privileges, because row security doesn't apply to superusers
 
-BREADTH_OF_SESSION = 128  # candidates that the approximate index keeps in view
+BREADTH_OF_SESSION = 128  # candidates that a search of the approximate index tracks
 
 _GRACE_SECONDS = 5.0
-_UPKEEP = 10  # times as long as others a statement of upkeep may take: it looks at all records
+_UPKEEP = 10  # factor of the time limit for upkeep statements, which read all records
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections, and how long anything may take."""
+    """The number of connections, and time limits."""
 
     max_connections: int
     idle_timeout_ms: int
@@ -48,7 +48,7 @@ class ConnectionLimits:
 
     @property
     def working(self) -> int:
-        """One more listens."""
+        """The connections for work; one more listens."""
         return max(1, self.max_connections - 1)
 
     @property
@@ -61,7 +61,7 @@ class ConnectionLimits:
 
     @property
     def total_seconds(self) -> float:
-        """For all statements of a call; the server ends each of them earlier, unless it hangs itself."""
+        """The time limit for all statements of a call. The server ends each of them earlier, unless the server itself hangs."""
         return self.connection_seconds + 2 * self.query_timeout_ms / 1000 + _GRACE_SECONDS
 
     @property
@@ -70,12 +70,12 @@ class ConnectionLimits:
 
     @property
     def upkeep_seconds(self) -> float:
-        """The same, of upkeep."""
+        """The same time limit for upkeep."""
         return self.connection_seconds + 2 * self.upkeep_timeout_ms / 1000 + _GRACE_SECONDS
 
 
 class SessionFactory:
-    """Makes connections."""
+    """Opens connections."""
 
     def __init__(self, conninfo: str, limits: ConnectionLimits, *, schema: str = SCHEMA) -> None:
         parameters = _understood(conninfo)
@@ -90,28 +90,28 @@ class SessionFactory:
         self._limits = limits
         self.schema = schema
         self.place = _place(parameters)
-        # Found out when the store is opened.
+        # Set when the store is opened.
         self.role: str | None = None
-        self.bound = False  # whether row security holds for this login, or for the role that it takes
-        self.vectors_in: str | None = None  # the schema of the extension
+        self.bound = False  # whether row security applies to this login, or to the role that it takes
+        self.vectors_in: str | None = None  # the schema of the pgvector extension
         self.vectors_version: tuple[int, ...] = ()
-        self.without_vectors: tuple[str, str] = ("", "")  # why there are none, and what to do about it
+        self.without_vectors: tuple[str, str] = ("", "")  # why there are no vectors, and what to do about it
 
     def within(self, statement: str) -> str:
-        """A statement that names the usual schema, for this one."""
+        """A statement for the usual schema, rewritten for this one."""
         return statement.replace(SCHEMA, self.schema)
 
     @property
     def iterating(self) -> bool:
-        """Whether the approximate index can look on until a filter is satisfied."""
+        """Whether the approximate index can continue until a filter is satisfied."""
         return self.vectors_version >= (0, 8)
 
     def connect(
         self, *, as_login: bool = False, made: Callable[[Connection], None] | None = None
     ) -> Connection:
-        """A connection that commits by itself; `as_login` without role and with more time, for upkeep.
+        """An autocommit connection. `as_login` makes one without the role and with more time, for upkeep.
 
-        `made` has it before anything is asked of the server.
+        `made` gets it before the first statement.
         """
         connection = psycopg.connect(
             self._conninfo,
@@ -142,19 +142,19 @@ class SessionFactory:
             sql.SQL("SET idle_in_transaction_session_timeout = {}").format(
                 sql.Literal(2 * self._limits.query_timeout_ms)
             ),
-            # Statements are short: compiling or sharing them costs more than they do.
+            # Statements are short: compiling or parallelizing them costs more than it saves.
             sql.SQL("SET jit = off; SET max_parallel_workers_per_gather = 0; SET TimeZone = 'UTC'"),
-            # What is searched is in memory or on a disk without arms; the default is for one with them.
+            # Data is in memory or on an SSD; the default is for a hard disk.
             sql.SQL("SET random_page_cost = 1.1"),
         ]
         if as_login:
             settings.append(sql.SQL("SET app.current_agent_id = 'system'"))
-        else:  # who writes says so
+        else:  # writers say so themselves
             settings.append(sql.SQL("SET default_transaction_isolation = 'repeatable read'"))
             settings.append(sql.SQL("SET default_transaction_read_only = on"))
         if self.vectors_in is not None:
             settings.append(sql.SQL("SET hnsw.ef_search = {}").format(sql.Literal(BREADTH_OF_SESSION)))
-        if self.iterating:  # it looks on until a filter is satisfied
+        if self.iterating:  # continue until a filter is satisfied
             settings.append(sql.SQL("SET hnsw.iterative_scan = strict_order"))
         if not as_login and self.role is not None:
             settings.append(sql.SQL("SET ROLE {}").format(sql.Identifier(self.role)))
@@ -163,7 +163,7 @@ class SessionFactory:
 
 @contextmanager
 def unlimited(connection: Connection) -> Iterator[None]:
-    """Statements take as long as they take."""
+    """Suspend the time limit of statements."""
     (before,) = connection.execute("SELECT current_setting('statement_timeout')").fetchall()[0]
     connection.execute("SET statement_timeout = 0")
     try:
@@ -174,25 +174,25 @@ def unlimited(connection: Connection) -> Iterator[None]:
 
 
 def _understood(conninfo: str) -> dict[str, Any] | None:
-    """None also where a part of a password that is not escaped stands for a host, a port or a database."""
+    """The parameters; None if they are invalid or an unescaped password spills into host, port or database."""
     try:
         parameters: dict[str, Any] = conninfo_to_dict(conninfo)
-    except psycopg.ProgrammingError:  # whose words may hold the password
+    except psycopg.ProgrammingError:  # its message may contain the password
         return None
     host, port, database = (str(parameters.get(name) or "") for name in ("host", "port", "dbname"))
-    astray = any("@" in one[1:] for one in host.split(","))  # what begins with it is a socket's name
-    astray |= any(one and not one.isdigit() for one in port.split(","))
+    astray = any("@" in part[1:] for part in host.split(","))  # a leading @ is an abstract socket
+    astray |= any(part and not part.isdigit() for part in port.split(","))
     astray |= conninfo.startswith("postgres") and "@" in database
     return None if astray else parameters
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Not what the driver says of a connection that has died: that is raised as an error, too."""
+    """Filters out the driver's log messages about dead connections, which are raised as errors too."""
     return not str(record.msg).startswith("error ignored")
 
 
 def _place(parameters: dict[str, Any]) -> str:
-    """The address without name and password."""
+    """The address without user name and password."""
     host, port = parameters.get("host") or "localhost", parameters.get("port") or 5432
     return f"{parameters.get('dbname') or parameters.get('user') or ''} at {host}:{port}"
 
@@ -202,12 +202,12 @@ CHANNEL = "mindhold_changes"
 _TOGETHER_SECONDS = 0.05
 _AGAIN_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
-# Say that records were changed.
+# Notify others that records were changed.
 TELL = f"SELECT pg_notify('{CHANNEL}', %s)"
 
 
 class ChangeListener:
-    """Calls `heard` with how many records others have changed, from its own thread."""
+    """Calls `heard` from its own thread with the number of records that other processes changed."""
 
     def __init__(self, session: SessionFactory, *, heard: Callable[[int], None]) -> None:
         self._session = session
@@ -218,7 +218,7 @@ class ChangeListener:
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._bell: tuple[socket.socket, socket.socket] | None = None
-        self.listening = threading.Event()  # whether nothing is missed now
+        self.listening = threading.Event()  # set while no notification can be missed
 
     def start(self) -> None:
         if self._thread is None:
@@ -229,7 +229,7 @@ class ChangeListener:
             self._thread.start()
 
     async def stop(self) -> None:
-        """What was not told yet is told, if the server is there."""
+        """Stop, sending pending notifications if the server is there."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._stopping.set()
@@ -240,7 +240,7 @@ class ChangeListener:
             self._bell = None
 
     def tell(self, records: int) -> None:
-        """Soon, with what else there is to tell."""
+        """Notify others soon, together with other pending notifications."""
         with self._lock:
             first, self._untold = not self._untold, self._untold + records
         if first:
@@ -271,7 +271,9 @@ class ChangeListener:
     def _attend(self, connection: psycopg.Connection[Any]) -> None:
         assert self._bell is not None
         bell = self._bell[0]
-        with selectors.DefaultSelector() as waiting:  # select() itself knows the first 1,024 files only
+        with (
+            selectors.DefaultSelector() as waiting
+        ):  # select() is limited to the first 1,024 file descriptors
             waiting.register(connection.fileno(), selectors.EVENT_READ)
             waiting.register(bell, selectors.EVENT_READ)
             while not self._stopping.is_set():
@@ -298,17 +300,17 @@ class ChangeListener:
     def _hear(self, payload: str) -> None:
         try:
             notice = json.loads(payload)
-            who, records = str(notice["who"]), int(notice["records"])
+            sender, records = str(notice["who"]), int(notice["records"])
         except (ValueError, KeyError, TypeError):
-            return  # somebody else's use of the channel
-        if who != self._name:
+            return  # another program's message on the channel
+        if sender != self._name:
             self._heard(records)
 
 
 T = TypeVar("T")
 
-_TRIES = 5  # of a write that met another's in a deadlock
-_PAUSE_SECONDS = 0.05  # before the next try, longer each time and by chance, or the same two would meet again
+_TRIES = 5  # attempts of a write that ran into a deadlock
+_PAUSE_SECONDS = 0.05  # before the next attempt, random and growing, or the same two would meet again
 _SEE_AS = "SELECT set_config('app.current_agent_id', %s, true)"
 _BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL app.current_agent_id = '{SYSTEM}'"
 _HASTILY = "; SET LOCAL synchronous_commit = off"
@@ -316,11 +318,11 @@ _HASTILY = "; SET LOCAL synchronous_commit = off"
 
 @dataclass(slots=True)
 class _Errand:
-    """One piece of work on its way through a thread."""
+    """One piece of work in a thread."""
 
     started: threading.Event = field(default_factory=threading.Event)
     connection: Connection | None = None
-    abandoned: bool = False  # nobody waits for it any more: it changes nothing from now on
+    abandoned: bool = False  # nobody waits for it any more, so it must not change anything
 
     def use(self, connection: Connection | None) -> None:
         self.connection = connection
@@ -340,7 +342,7 @@ class _Errand:
 
 
 class PostgresDatabase:
-    """The server's database, as far as one process uses it."""
+    """One process's access to the database of the server."""
 
     def __init__(self, session: SessionFactory, limits: ConnectionLimits) -> None:
         self.session = session
@@ -356,7 +358,7 @@ class PostgresDatabase:
         return self.session.place
 
     async def open(self, prepare: Callable[[Connection], None]) -> None:
-        """Connect once and let `prepare` see the connection, outside any transaction, before anyone else does."""
+        """Connect once and pass the connection to `prepare`, outside any transaction, before any other use."""
         async with self._opening:
             if self._threads is not None:
                 return
@@ -368,13 +370,13 @@ class PostgresDatabase:
                 raise
 
     async def close(self) -> None:
-        """Let what was asked for end, then let go of the server."""
+        """Finish running work, then close the connections."""
         threads, self._threads = self._threads, None
         if threads is not None:
             await asyncio.to_thread(self._close, threads)
 
     async def read(self, work: Callable[[Connection], T], *, viewer: str = SYSTEM) -> T:
-        """What `work` finds in one consistent view of everything that was committed before, as far as `viewer` sees."""
+        """The result of `work` in one consistent view of all committed data that `viewer` may see."""
         return await self._run(
             lambda errand: self._read(errand, work, viewer), most=self.limits.total_seconds
         )
@@ -382,9 +384,9 @@ class PostgresDatabase:
     async def rows(
         self, statement: str, values: Any = (), *, viewer: str = SYSTEM, planned: bool = True
     ) -> list[tuple[Any, ...]]:
-        """What one statement finds: read in one journey, the end of the transaction included.
+        """The rows of one statement, in one round trip including the end of the transaction.
 
-        Without `planned` it is by a plan for these very values: one that fits any filter would fit none.
+        Without `planned` it is planned for these very values: a plan that fits every filter would fit none.
         """
         prepare = None if planned else False
 
@@ -396,24 +398,24 @@ class PostgresDatabase:
         return await self._run(work, most=self.limits.total_seconds)
 
     async def write(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
-        """Run `work` in a transaction, durable when this returns. `work` may be run again after a failed try.
+        """Run `work` in a transaction, durable when this returns. `work` may run again after a failed attempt.
 
-        Without `lasting` a crash of the server may lose it: for what is merely useful.
+        Without `lasting` a crash of the server may lose it: for data that is merely useful.
         """
         return await self._run(
             lambda errand: self._write(errand, work, lasting=lasting), most=self.limits.total_seconds
         )
 
     async def alone(self, work: Callable[[Connection], T], *, long: bool = False) -> T:
-        """Run `work` outside any transaction and as the login itself: for upkeep, which looks at all records.
+        """Run `work` outside any transaction and as the login itself, for upkeep, which reads all records.
 
-        With `long` it takes as long as it takes, while the server answers others.
+        With `long` there is no time limit as long as the server answers other connections.
         """
         most = None if long else self.limits.upkeep_seconds
         return await self._run(lambda errand: self._alone(errand, work), most=most)
 
     async def _run(self, work: Callable[[_Errand], T], *, most: float | None) -> T:
-        """In at most so many seconds after it was begun."""
+        """Run work in a thread, at most `most` seconds after its start."""
         if self._threads is None:
             raise StoreError(f"The database {self.place} is not open.", advice="Call open() first.")
         errand = _Errand()
@@ -431,7 +433,7 @@ class PostgresDatabase:
             return await waiting
         except asyncio.CancelledError:
             errand.abandoned = True
-            if not future.cancel():  # most end by themselves soon, and their connection is of use again
+            if not future.cancel():  # most end soon by themselves and keep their connection usable
                 later = self.limits.total_seconds if most is not None else 0.0
                 asyncio.get_running_loop().call_later(later, errand.cut)
             raise
@@ -443,7 +445,7 @@ class PostgresDatabase:
             self._tidy_later()
 
     def _tidy_later(self) -> None:
-        """Idle connections are given back also where nobody asks for anything more."""
+        """Close idle connections later, also if no more calls come."""
         loop = asyncio.get_running_loop()
         if self._tidying is None or self._tidying.when() <= loop.time():
             self._tidying = loop.call_later(self.limits.idle_seconds, self._tidy)
@@ -455,7 +457,7 @@ class PostgresDatabase:
             self._tidy_later()
 
     async def _while_it_answers(self, waiting: asyncio.Future[Any], most: float) -> None:
-        """Wait for the end. What takes long is asked for by another connection whether the server is still there."""
+        """Wait for the end. During long work, check on another connection whether the server still answers."""
         usual, waited = self.limits.total_seconds, 0.0
         while not await _done(waiting, min(usual, most - waited)):
             waited += usual
@@ -469,7 +471,7 @@ class PostgresDatabase:
             except (_Silent, StoreAway):
                 raise
             except StoreBusy:
-                continue  # others have all connections, and will find out
+                continue  # others use all connections, and will notice
 
     def _begin(self, errand: _Errand, work: Callable[[_Errand], T]) -> T:
         errand.started.set()
@@ -480,14 +482,14 @@ class PostgresDatabase:
         while True:
             connection, fresh = self._lend(errand)
             try:
-                # What a pipeline sends is one transaction, without a journey for its beginning or its end.
+                # A pipeline is one transaction, without round trips for its begin and end.
                 with connection.pipeline():
                     connection.execute(_SEE_AS, (viewer,))
                     result = work(connection)
             except psycopg.Error:
                 if self._take_back(errand, connection) or fresh:
                     raise
-                continue  # an idle connection had died: reading again does no harm
+                continue  # an idle connection had died: reading again is harmless
             except BaseException:
                 self._take_back(errand, connection)
                 raise
@@ -518,7 +520,7 @@ class PostgresDatabase:
                         advice="Whether that was stored is not known: look before you store it again.",
                     ) from error
                 if alive or fresh or begun:
-                    raise  # else an idle connection had died
+                    raise  # otherwise an idle connection had died
             else:
                 self._take_back(errand, connection)
                 return result
@@ -538,7 +540,7 @@ class PostgresDatabase:
             connection.close()
 
     def _lend(self, errand: _Errand) -> tuple[Connection, bool]:
-        """A connection, and whether it is a fresh one."""
+        """A connection, and whether it is new."""
         errand.go_on()
         self._drop_stale()
         with self._lock:
@@ -549,7 +551,7 @@ class PostgresDatabase:
         return self.session.connect(made=errand.use), True
 
     def _take_back(self, errand: _Errand, connection: Connection) -> bool:
-        """Whether it is still of use; where one has died, the others that are idle most likely have too."""
+        """Return a connection. Returns whether it is usable; if it died, the idle ones probably have too."""
         errand.connection = None
         if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
             with suppress(psycopg.Error):
@@ -561,8 +563,8 @@ class PostgresDatabase:
                 return True
             dropped = [] if alive else [idle.connection for idle in self._idle]
             self._idle = [] if not alive else self._idle
-        for one in (connection, *dropped):
-            one.close()
+        for closing in (connection, *dropped):
+            closing.close()
         return alive
 
     def _drop_stale(self) -> None:
@@ -579,19 +581,19 @@ class PostgresDatabase:
         threads.shutdown(wait=True)
         with self._lock:
             idle, self._idle = self._idle, []
-        for one in idle:
-            one.connection.close()
+        for unused in idle:
+            unused.connection.close()
 
 
 class PostgresPart(SqlPart):
-    """What the parts of the store share: their database."""
+    """Base of the parts of the store, which share the database."""
 
     _database: PostgresDatabase
     _sql = POSTGRES
 
 
 class _Silent(StoreBusy):
-    """The server takes what is sent, and says nothing."""
+    """The server accepts data but doesn't answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -601,11 +603,11 @@ class _Idle:
 
 
 async def _done(waiting: asyncio.Future[Any], seconds: float) -> bool:
-    done, _ = await asyncio.wait({waiting}, timeout=seconds)
-    return bool(done)
+    finished, _ = await asyncio.wait({waiting}, timeout=seconds)
+    return bool(finished)
 
 
 def _seen(ended: asyncio.Future[Any]) -> None:
-    """Perhaps nobody waits for its outcome any more, which is no reason for a warning."""
+    """Retrieve the outcome, so that asyncio doesn't warn if nobody waits for it."""
     if not ended.cancelled():
         ended.exception()

@@ -1,4 +1,4 @@
-"""The psycopg driver: how values go over the wire (NUL in text, vectors, arrays), and our errors for its errors."""
+"""The psycopg driver: encoding of values (NUL in text, vectors, arrays), and translation of its errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mindhold.stores.values import storable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# PostgreSQL's text has no NUL. It is written as DLE and 0, and DLE, which nobody writes either, as two of them.
+# PostgreSQL's text can't contain NUL. It is written as DLE and 0, and DLE, which is rare, as two DLE.
 _ESCAPE, _NUL = "\x10", "\x00"
 _ESCAPED = re.compile("\x10(.)", re.DOTALL)
 _ARRAY_HEADER = 20
@@ -45,14 +45,14 @@ _NUMBERS: dict[str, npt.DTypeLike] = {
 
 
 def escaped(text: str) -> str:
-    """As PostgreSQL can keep it."""
+    """Text that PostgreSQL can store."""
     if _NUL not in text and _ESCAPE not in text:
         return text
     return text.replace(_ESCAPE, _ESCAPE + _ESCAPE).replace(_NUL, _ESCAPE + "0")
 
 
 def unescaped(text: str) -> str:
-    """As it was before escaped()."""
+    """The original text of escaped()."""
     if _ESCAPE not in text:
         return text
     return _ESCAPED.sub(lambda found: _NUL if found[1] == "0" else found[1], text)
@@ -87,57 +87,57 @@ class _RealsLoader(Loader):
 
 
 def _numbers(data: bytes, kind: str) -> npt.NDArray[Any]:
-    """An array without NULLs, as array_send() writes it: a header, then size and value of each."""
+    """An array without NULLs, as array_send() writes it: a header, then size and value of each item."""
     values: npt.NDArray[Any] = np.frombuffer(data[_ARRAY_HEADER:], dtype=np.dtype(_NUMBERS[kind]))["value"]
     return values
 
 
 @cache
 def adapters() -> AdaptersMap:
-    """What every connection of the store adapts values by."""
+    """The type adapters of the store's connections."""
     import psycopg
 
-    known = AdaptersMap(psycopg.adapters)
-    known.register_dumper(str, _TextDumper)
-    known.register_loader("text", _TextLoader)
-    known.register_loader("text", _BinaryTextLoader)
-    known.register_loader(psycopg.adapters.types["int8"].array_oid, _IntegersLoader)
-    known.register_loader(psycopg.adapters.types["float8"].array_oid, _RealsLoader)
-    return known
+    registry = AdaptersMap(psycopg.adapters)
+    registry.register_dumper(str, _TextDumper)
+    registry.register_loader("text", _TextLoader)
+    registry.register_loader("text", _BinaryTextLoader)
+    registry.register_loader(psycopg.adapters.types["int8"].array_oid, _IntegersLoader)
+    registry.register_loader(psycopg.adapters.types["float8"].array_oid, _RealsLoader)
+    return registry
 
 
 def vector_text(vector: Vector) -> str:
-    """A vector of length 1 in half precision, as halfvec reads it; the same numbers as every store keeps."""
+    """The text form of a halfvec: a unit vector in half precision, with the same numbers as in every store."""
     flat = np.asarray(vector, dtype=np.float32).ravel()
     if not len(flat):
         raise InvalidInput("A vector has one number at least.", advice="Give what the model made, or none.")
     norm = float(np.linalg.norm(flat))
     unit = flat / np.float32(norm) if norm > 0.0 else flat
     halves = unit.astype(np.float16).tolist()
-    # Five digits tell every half from its neighbours, and are a tenth of the work of all that Python knows.
+    # Five digits distinguish all half-precision numbers, and take a tenth of the time of all digits.
     return f"[{'%.5g,' * (len(halves) - 1)}%.5g]" % tuple(halves)
 
 
 def vector_of(data: bytes) -> Vector:
-    """From what halfvec_send() writes: two short numbers, the first the dimension, then the halves."""
+    """Decodes the output of halfvec_send(): the dimension, a reserved number, then the halves."""
     (dimensions,) = struct.unpack_from(">h", data)
     return np.frombuffer(data, dtype=">f2", count=dimensions, offset=4).astype(np.float32)
 
 
 def array_text(items: Iterable[str]) -> str:
-    """A list as an array's literal, for where a column of lists is sent as one array."""
+    """A list as an array literal, for columns of lists that are sent as one array."""
     if not items:
         return "{}"
     return "{" + ",".join('"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"' for item in items) + "}"
 
 
 def numbers_text(numbers: npt.NDArray[np.int64]) -> str:
-    """The same of whole numbers: quicker than the driver's way with lists."""
+    """Whole numbers as an array literal: faster than the driver's lists."""
     return "{" + ",".join(map(str, numbers.tolist())) + "}"
 
 
 def quoted(lexeme: str) -> str:
-    """A lexeme as a tsquery that finds exactly it."""
+    """A lexeme as a tsquery that matches exactly it."""
     inner = lexeme.replace("\\", "\\\\").replace("'", "''")
     return f"'{inner}'"
 
@@ -145,7 +145,7 @@ def quoted(lexeme: str) -> str:
 _TRY_AGAIN = "Try again; if it lasts, look at what else uses the server."
 _AWAY = "Start it, or check its address; what was stored before is safe there."
 
-# The SQLSTATE, or its class (two characters), and what it means to us.
+# The SQLSTATE or its class (two characters), and our error for it.
 _MEANINGS: dict[str, tuple[type[MindholdError], str]] = {
     "08": (StoreAway, _AWAY),
     "57P": (StoreAway, _AWAY),
@@ -176,50 +176,50 @@ _MEANINGS: dict[str, tuple[type[MindholdError], str]] = {
     "23": (Conflict, ""),
 }
 
-# What a server says when it ends a connection that is being made. The driver has no code for it then.
+# Messages of a server that ends a connection while it is being opened. The driver has no code for them.
 _ANSWERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r'database ".*" does not exist'), "3D"),
     (re.compile(r'role ".*" does not exist|authentication failed|no pg_hba\.conf entry'), "28"),
     (re.compile(r"too many (clients|connections)|connection slots"), "53300"),
 )
-# What the driver puts around that: where it tried, which our message says, and a guess.
+# What the driver adds to that: the address, which our message has, and a guess.
 _AROUND = re.compile(
     r"connection failed: |connection to server (at|on) .*? failed: |FATAL: +|"
     r" ?Is the server running (on that host|locally) and accepting .*? ?connections( on that socket)?\?"
 )
 
-_GROWING = frozenset({"mdextend", "mdzeroextend"})  # where the server makes a file longer
+_GROWING = frozenset({"mdextend", "mdzeroextend"})  # functions in which the server extends a file
 
 
 def store_error(error: psycopg.Error, place: str) -> MindholdError:
-    """`place` says which database, without its password."""
-    said = " ".join(str(error).split()) or type(error).__name__
+    """Our error for the driver's. `place` names the database without its password."""
+    message = " ".join(str(error).split()) or type(error).__name__
     state = error.sqlstate or ""
-    if error.diag.source_function in _GROWING:  # a quota or a limit, which has no code of its own
+    if error.diag.source_function in _GROWING:  # a quota or limit, which has no code of its own
         state = "53100"
     for length in (5, 3, 2):
         if state[:length] in _MEANINGS and len(state) >= length:
             kind, advice = _MEANINGS[state[:length]]
-            return kind(f"The database {place} says: {_sentence(said)}", advice=advice)
+            return kind(f"The database {place} says: {_sentence(message)}", advice=advice)
     if isinstance(error, psycopg.DataError):
-        return InvalidInput(f"The database takes no such value: {_sentence(said)}")
+        return InvalidInput(f"The database takes no such value: {_sentence(message)}")
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-        return _unreached(error, place, said)
-    return StoreError(f"The database {place} failed: {_sentence(said)}")
+        return _unreached(error, place, message)
+    return StoreError(f"The database {place} failed: {_sentence(message)}")
 
 
 def _unreached(error: psycopg.Error, place: str, said: str) -> MindholdError:
-    """No statement failed, but the connection: libpq says why in words alone, but also whether a password was asked for."""
-    told = _sentence(_AROUND.sub("", said))
+    """The error for a failed connection. libpq gives the reason only in words, and whether a password was requested."""
+    reason = _sentence(_AROUND.sub("", said))
     for words, state in _ANSWERS:
         if words.search(said):
             kind, advice = _MEANINGS[state]
-            return kind(f"The database {place} refuses the connection: {told}", advice=advice)
+            return kind(f"The database {place} refuses the connection: {reason}", advice=advice)
     tried = getattr(error, "pgconn", None)
     if tried is not None and (tried.used_password or tried.needs_password) and not tried.server_version:
         kind, advice = _MEANINGS["28"]
-        return kind(f"The database {place} refuses the connection: {told}", advice=advice)
-    return StoreAway(f"The database {place} can't be reached: {told}", advice=_AWAY)
+        return kind(f"The database {place} refuses the connection: {reason}", advice=advice)
+    return StoreAway(f"The database {place} can't be reached: {reason}", advice=_AWAY)
 
 
 def _sentence(said: str) -> str:
@@ -229,7 +229,7 @@ def _sentence(said: str) -> str:
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """No error of the driver leaves the store."""
+    """Translate the driver's errors to ours."""
     try:
         with storable():
             yield

@@ -1,4 +1,4 @@
-"""Reads, counts, changes and erases memories."""
+"""Reading, counting, changing and erasing memories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mindhold.stores.sql import Condition
 from mindhold.stores.sql_records import TEXTS, Naming, SqlLinks, drop_references
 from mindhold.stores.values import beginning, mentions
 
-# Column, direction and comparison of each order; the id goes the same way.
+# Column, direction and comparison of each order; ids sort in the same direction.
 _ORDERS = {
     Order.NEWEST: ("occurred_at", "DESC", "<"),
     Order.OLDEST: ("occurred_at", "ASC", ">"),
@@ -35,7 +35,7 @@ _BY_STANDING = (Order.IMPORTANT, Order.DUE)
 
 
 class PostgresRecords(SqlLinks, PostgresPart):
-    """The Records and Links protocols, but for erase()."""
+    """Implements Records and Links, except erase()."""
 
     _has_vectors: bool
 
@@ -53,7 +53,7 @@ class PostgresRecords(SqlLinks, PostgresPart):
             self._changed(changes)
 
     def _changed(self, changes: Sequence[Change]) -> None:
-        """To be told after each write."""
+        """Called after each write."""
         raise NotImplementedError
 
     async def find(
@@ -95,12 +95,14 @@ class PostgresRecords(SqlLinks, PostgresPart):
                 AND {origin.sql} AND {target.sql} {related}
             ORDER BY link.created_at, link.from_id, link.to_id, link.relation_type
         """
-        named = [list(relations)] if relations else []
-        return Condition(query, (list(ids), list(ids), *origin.parameters, *target.parameters, *named))
+        relation_values = [list(relations)] if relations else []
+        return Condition(
+            query, (list(ids), list(ids), *origin.parameters, *target.parameters, *relation_values)
+        )
 
 
 def _select(connection: Connection, condition: Condition, source: str = "fragments") -> list[Memory]:
-    """By a plan for these very values: one that fits any filter would fit none."""
+    """Memories by a plan for these very values: a plan that fits every filter would fit none."""
     query = f"SELECT {SELECTED} FROM {source} WHERE {condition.sql}"
     rows = connection.execute(query, condition.parameters, prepare=False).fetchall()
     return [memory_of(row) for row in rows]
@@ -114,7 +116,7 @@ def _page(
         mark = (after.value, after.id)
     elif after is not None:
         seen = visible(where.viewer)
-        # Where the page before ended.
+        # Where the previous page ended.
         mark = connection.execute(
             f"SELECT {_ORDERS[order][0]}, id FROM fragments WHERE id = %s AND {seen.sql}",
             (after, *seen.parameters),
@@ -128,7 +130,7 @@ def _page(
 def listing(
     where: Filter, order: Order, *, mark: tuple[Any, ...] | None, limit: int
 ) -> tuple[str, Condition]:
-    """The tables that a page is read from, and which of their rows it has, in order, after the mark."""
+    """The tables of a page, and the condition of its rows in order after the mark."""
     column, direction, comparison = _ORDERS[order]
     source = table = "fragments"
     if order in _BY_STANDING:
@@ -141,7 +143,7 @@ def listing(
     if order is Order.DUE and where.due is not None:
         sql, parameters = f"{sql} AND standing.review_at <= %s", (*parameters, where.due)
     elif order is Order.DUE:
-        sql += " AND standing.review_at IS NOT NULL"  # what is never reviewed has no place among them
+        sql += " AND standing.review_at IS NOT NULL"  # records that are never reviewed are left out
     if mark is not None:
         sql += f" AND ({table}.{column}, {table}.id) {comparison} (%s, %s)"
         parameters = (*parameters, *mark)
@@ -149,14 +151,14 @@ def listing(
     return source, Condition(sql, (*parameters, limit))
 
 
-_FEW = 20  # ids that each text is compared with
-_TELLING = 8  # characters that hardly any text has by chance
+_FEW = 20  # ids to compare each text with
+_TELLING = 8  # characters that are rare in other texts
 _SPECIAL, _ESCAPED = re.compile(r"([\\%_])"), r"\\\1"
 
-# The rows of records by their ids, which nobody changes meanwhile.
+# Rows of records by id, locked against changes.
 ROWS_OF = "SELECT id, row FROM fragments WHERE id = ANY(%s::text[]) ORDER BY id FOR UPDATE"
 
-# Where something about a record is kept, and by what; the records themselves last.
+# Tables with data about records, and their key columns; the records themselves last.
 PLACES = {
     "links": "fragment_links WHERE from_id = ANY(%(ids)s::text[]) OR to_id = ANY(%(ids)s::text[])",
     "versions": "fragment_versions WHERE fragment_id = ANY(%(ids)s::text[])",
@@ -168,7 +170,7 @@ PLACES = {
 }
 VECTORS = "SELECT count(*) FROM fragments WHERE row = ANY(%(rows)s::bigint[]) AND embedded_by IS NOT NULL"
 
-# Records whose lists or JSON may name others; a partial index holds them.
+# Records whose lists or JSON may refer to others; a partial index has them.
 REFERRING = """
     SELECT row, merged_from, metadata FROM fragments
     WHERE (merged_from <> '{}' OR metadata::text <> '{}')
@@ -176,20 +178,20 @@ REFERRING = """
     ORDER BY row FOR UPDATE
 """
 
-# Jobs whose JSON may name a record.
+# Jobs whose JSON may refer to a record.
 ABOUT = """
     SELECT id, payload, result FROM job
     WHERE payload::text LIKE ANY(%(likely)s::text[]) OR result::text LIKE ANY(%(likely)s::text[])
     ORDER BY id FOR UPDATE
 """
 
-# Entries that may name a record.
+# Entries that may refer to a record.
 NAMING = """
     SELECT drawer, key, value FROM entry WHERE value::text LIKE ANY(%(likely)s::text[]) OR key LIKE ANY(%(likely)s::text[])
     ORDER BY drawer, key FOR UPDATE
 """
 
-# Tables and their texts in which a second look searches for an id.
+# Tables and their texts that the check after an erasure searches for an id.
 SEARCHED_TEXTS = {
     {"memory": "fragments", "version": "fragment_versions"}.get(table, table): columns
     for table, columns in TEXTS.items()
@@ -201,7 +203,7 @@ class _Erased:
     ids: tuple[str, ...]
     rows: dict[str, int]
     removed: dict[str, int]
-    references: bool  # whether what names them was changed too
+    references: bool  # whether references to them were removed too
 
     @property
     def values(self) -> dict[str, Any]:
@@ -209,7 +211,7 @@ class _Erased:
 
 
 class PostgresErasure(PostgresPart):
-    """Records.erase()."""
+    """Implements erase()."""
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
         unique_ids = tuple(dict.fromkeys(ids))
@@ -228,7 +230,7 @@ class PostgresErasure(PostgresPart):
         return Receipt(ids=erased_ids, removed=erased.removed, remaining=remaining)
 
     def _erased(self, number: int) -> None:
-        """To be told after each erasure."""
+        """Called after each erasure."""
         raise NotImplementedError
 
 
@@ -244,7 +246,7 @@ def _erase(connection: Connection, ids: tuple[str, ...], *, references: bool) ->
 
 
 def _remaining(connection: Connection, erased: _Erased) -> dict[str, int]:
-    """What a second look finds in each place; `mentions` counts texts elsewhere in which an id stands."""
+    """What the check after an erasure finds in each place; `mentions` counts other texts that contain an id."""
     counts = {"vectors": _count(connection, VECTORS, erased.values)}
     for place, where in PLACES.items():
         counts[place] = _count(connection, f"SELECT count(*) FROM {where}", erased.values)
@@ -265,7 +267,7 @@ def _count(connection: Connection, query: str, values: dict[str, Any]) -> int:
 
 
 def _mentions(connection: Connection, table: str, ids: tuple[str, ...]) -> int:
-    """In how many rows an id stands."""
+    """The number of rows that contain an id."""
     if not ids:
         return 0
     columns = SEARCHED_TEXTS[table]
@@ -278,14 +280,14 @@ def _mentions(connection: Connection, table: str, ids: tuple[str, ...]) -> int:
 
 
 def _likely(ids: tuple[str, ...]) -> list[str]:
-    """Patterns that tell most rows that name none of the ids apart at once: a few ids, or how all of them begin."""
+    """LIKE patterns that exclude most rows without any of the ids: a few ids, or their common prefix."""
     begin = beginning(ids)
     sought = ids if len(begin) < _TELLING and len(ids) <= _FEW else (begin,)
-    return [f"%{_SPECIAL.sub(_ESCAPED, one)}%" for one in sought]
+    return [f"%{_SPECIAL.sub(_ESCAPED, text)}%" for text in sought]
 
 
 def _drop_references(connection: Connection, ids: tuple[str, ...]) -> tuple[int, int]:
-    """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
+    """Remove jobs about one of the ids, and references to the ids elsewhere."""
     if not ids:
         return 0, 0
     likely = {"likely": _likely(ids)}

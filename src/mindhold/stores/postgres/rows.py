@@ -1,4 +1,4 @@
-"""Memories as rows, a Filter as a WHERE clause (the one place that decides who sees what), and the keyword table."""
+"""Memories as rows, a Filter as a WHERE clause (the only place that decides access), and the keyword table."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mindhold.stores.sql import LIST, NAMED, Condition, SqlDialect
 from mindhold.stores.sql_records import FilterClauses
 from mindhold.stores.values import mapping_json, number
 
-_LONGEST = 500  # characters of a form: what an index takes
+_LONGEST = 500  # characters of a keyword form: the limit of the index
 _TOGETHER = 2_000
 
-# What some records are found by, and nothing else; those without keywords have no row.
+# Replace the keywords of some records; records without keywords have no row.
 NOTE = """
     WITH unnamed AS (DELETE FROM fragment_keywords WHERE row = ANY(%s::bigint[]))
     INSERT INTO fragment_keywords (row, forms)
@@ -30,7 +30,7 @@ NOTE = """
     ON CONFLICT (row) DO UPDATE SET forms = excluded.forms
 """
 
-# The next records that have keywords, or are found by some, and by which.
+# The next records that have keywords or rows in the keyword table, with both.
 NOTED = """
     SELECT fragments.row, fragments.keywords, found.forms
     FROM fragments LEFT JOIN fragment_keywords AS found ON found.row = fragments.row
@@ -44,31 +44,33 @@ def forms_of(keywords: Iterable[str]) -> list[str]:
 
 
 def cut(forms: Iterable[str]) -> list[str]:
-    """As the table has them."""
+    """Keyword forms cut to the length in the table."""
     return list(dict.fromkeys(form[:_LONGEST] for form in forms))
 
 
 def note(connection: Connection, keywords: Mapping[int, Sequence[str]]) -> None:
-    """Let records, by their rows, be found by their keywords and no others."""
+    """Replace the keywords of records, by row."""
     forms = {row: forms_of(words) for row, words in keywords.items() if words}
-    named = {row: some for row, some in forms.items() if some}
-    without = [row for row in keywords if row not in named]
+    with_keywords = {row: some for row, some in forms.items() if some}
+    without = [row for row in keywords if row not in with_keywords]
     if keywords:
-        connection.execute(NOTE, (without, list(named), [array_text(some) for some in named.values()]))
+        connection.execute(
+            NOTE, (without, list(with_keywords), [array_text(some) for some in with_keywords.values()])
+        )
 
 
 def count_wrong(connection: Connection) -> int:
-    """How many records aren't found by their keywords, or by others."""
+    """The number of records whose rows in the keyword table are wrong."""
     return sum(len(wrong) for wrong in _wrong(connection))
 
 
 def renew(connection: Connection) -> int:
-    """Make the table what the records say, within the caller's transaction; returns how many it had wrong."""
-    done = 0
+    """Correct the keyword table within the caller's transaction. Returns how many records were wrong."""
+    corrected = 0
     for wrong in _wrong(connection):
         note(connection, wrong)
-        done += len(wrong)
-    return done
+        corrected += len(wrong)
+    return corrected
 
 
 def _wrong(connection: Connection) -> Iterator[dict[int, list[str]]]:
@@ -79,7 +81,7 @@ def _wrong(connection: Connection) -> Iterator[dict[int, list[str]]]:
 
 
 def visible(viewer: str, alias: str = "fragments") -> Condition:
-    """True of the records that `viewer` may see."""
+    """The condition that `viewer` may see a record."""
     agents = visible_agents(viewer)
     if agents is None:
         return Condition("true", ())
@@ -87,12 +89,12 @@ def visible(viewer: str, alias: str = "fragments") -> Condition:
 
 
 def matching(where: Filter, alias: str = "fragments") -> Condition:
-    """True of the records that the filter admits, its viewer's access included."""
+    """The condition of a filter, including its viewer's access."""
     clauses = FilterClauses(POSTGRES, alias, visible(where.viewer, alias))
     add = clauses.add
     if where.ids:
         add(f"{alias}.id = ANY(%s::text[])", list(where.ids))
-    if where.turns and len(where.scopes) == 1:  # as one value: their index has them in order then
+    if where.turns and len(where.scopes) == 1:  # as one value, so that their index returns them in order
         add(f"{alias}.scope = (SELECT row FROM scope WHERE name = %s)", where.scopes[0])
     elif where.scopes:
         add(
@@ -123,7 +125,7 @@ def matching(where: Filter, alias: str = "fragments") -> Condition:
 
 
 def _one_or_any(column: str, values: list[str]) -> tuple[str, Any]:
-    """One value is compared as such: then an index that begins with it has its rows in order."""
+    """A single value is compared with =, so that an index that begins with it returns rows in order."""
     if len(values) == 1:
         return f"{column} = %s", values[0]
     return f"{column} = ANY(%s::text[])", values
@@ -138,7 +140,7 @@ def _named(alias: str, comparison: str) -> str:
 
 
 def _turn(alias: str) -> str:
-    """In the very words of the partial index."""
+    """The condition exactly as in the partial index."""
     return f"{alias}.dialect = 'project' AND {alias}.type = 'episode' AND NOT is_later_part({alias}.metadata)"
 
 
@@ -156,13 +158,13 @@ COLUMNS = StoreColumns(
     },
 )
 
-# What memory_of() reads, over a table called fragments.
+# The columns for memory_of(), of a table called fragments.
 SELECTED = COLUMNS.memory.listed(
     "fragments.", scope="(SELECT name FROM scope WHERE scope.row = fragments.scope)"
 )
 memory_of = COLUMNS.memory.record
 
-# Records are sent together, each column as one array; lists within it go as literals of arrays.
+# Records are sent together, each column as one array; lists inside it are array literals.
 _SENT: Conversions = {
     Type.REAL: (number, None),
     Type.TEXTS: (array_text, None),
@@ -191,7 +193,7 @@ _COUNTED = frozenset(column.name("postgres") for column in MEMORY if column.coun
 
 
 def sent_types(columns: RecordColumns[Any]) -> dict[str, str]:
-    """The type of each column's array, by the column's name."""
+    """The array type of each column, by column name."""
     pairs = zip(columns.names, columns.columns, strict=True)
     types = {
         name: _SENT_TYPES.get(column.type, "text") if isinstance(column.type, Type) else "text"
@@ -201,7 +203,7 @@ def sent_types(columns: RecordColumns[Any]) -> dict[str, str]:
 
 
 def given(columns: Mapping[str, str]) -> str:
-    """All rows in one statement: one array for each column."""
+    """A table expression of all rows: one array for each column."""
     arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
     return f"unnest({arrays}) AS given ({', '.join(columns)})"
 
@@ -217,7 +219,7 @@ def _value(name: str) -> str:
 
 _REVISED_TYPES = sent_types(_REVISED) | _DERIVED
 
-# Replace the fields of records, but not their content, index or vector.
+# Replace the fields of records, except content, index and vector.
 REVISE = (
     f"UPDATE fragments SET {', '.join(f'{name} = {_value(name)}' for name in _REVISED_TYPES)} "
     f"FROM {given(_REVISED_TYPES | {'id': 'text'})} WHERE fragments.id = given.id"
@@ -234,7 +236,7 @@ def _upsert(*, vectors: bool) -> str:
     )
 
 
-# Insert records, or replace those of the same ids in their rows; what was counted meanwhile stays.
+# Insert records, or replace those with the same ids in their rows; counts stay.
 UPSERT, UPSERT_WITH_VECTORS = _upsert(vectors=False), _upsert(vectors=True)
 
 
@@ -261,7 +263,7 @@ def whole(put: Put, *, scope: int, vectors: bool) -> tuple[Any, ...]:
 
 
 def distinct_tags(memory: Memory) -> dict[str, str]:
-    """By what they are compared by: of two that differ in case alone the first counts."""
+    """Tags by their folded form: of two that differ only in case the first counts."""
     tags: dict[str, str] = {}
     for name in memory.tags:
         tags.setdefault(name.casefold(), name)
@@ -275,7 +277,7 @@ class PostgresDialect(SqlDialect):
     mark = "%s"
     integer_cast = "::bigint"
     integrity_error = psycopg.errors.IntegrityError
-    # One change of scopes at a time; who puts records doesn't wait.
+    # One change of scopes at a time; writers of records don't wait.
     lock_scopes = "LOCK TABLE scope IN SHARE ROW EXCLUSIVE MODE"
 
     def notation(self, text: str) -> str:
@@ -306,7 +308,7 @@ POSTGRES = PostgresDialect(
     is_true="",
     greatest="greatest",
     stamped="",
-    # Records whose list of sources names one of some ids. The first condition is that of the partial index.
+    # Records merged from one of some ids. The first condition is that of the partial index.
     derived=f"""
         SELECT {SELECTED} FROM fragments
         WHERE (fragments.merged_from <> '{{}}' OR fragments.metadata::text <> '{{}}')

@@ -1,4 +1,4 @@
-"""The schema, brought up to date by numbered files, and what the server offers beside it."""
+"""The schema, migrated by numbered files, and what else the server offers."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from mindhold.stores.postgres.connection import ROLE, SCHEMA, SessionFactory
 Connection = psycopg.Connection[tuple[Any, ...]]
 Steps = tuple[tuple[int, str], ...]
 
-_KEYWORDS = 2  # the step that brings the table of keywords, which only we can fill
+_KEYWORDS = 2  # the step that adds the table of keywords, which our code must fill
 
 OLDEST_SERVER = 140_000
-OLDEST_VECTORS = (0, 7)  # the first with halfvec
+OLDEST_VECTORS = (0, 7)  # the first version with halfvec
 
-# One process at a time; the number is arbitrary, but nobody else's.
+# One process at a time; the number is arbitrary but ours.
 LOCK = f"SELECT pg_advisory_xact_lock({0x7265636F6C6C6563})"
 
-# Whether there is a schema of ours. Looked up as rows: what a session remembers of names may be older than what another
-# has made while it waited.
+# Whether our schema exists. Looked up as rows, because a session's cached names may be older than what another
+# process created while this one waited.
 VERSIONED = """
     SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
     WHERE nspname = 'agent_memory' AND relname = 'schema_version'
 """
 
-# Whether the login's own rights put it above row security.
+# Whether the login bypasses row security.
 ABOVE = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
 
-# Where the extension is, and which version of it.
+# Schema and version of the extension.
 EXTENSION = """
     SELECT nspname, extversion FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace
     WHERE extname = 'vector'
 """
 
-# Whether the server could bring it, and in which version.
+# Whether the server could install it, and which version.
 AVAILABLE = "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
 
-# Whether records can have vectors yet.
+# Whether the table of records has a vector column.
 VECTOR_COLUMN = """
     SELECT count(*) FROM pg_attribute
     WHERE attrelid = 'agent_memory.fragments'::regclass AND attname = 'embedding' AND NOT attisdropped
 """
 
-# What the role may do: everything with the rows, nothing with the tables.
+# The role's privileges: everything on rows, nothing on tables.
 GRANTS = f"""
     GRANT USAGE ON SCHEMA {SCHEMA} TO {ROLE};
     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO {ROLE};
@@ -60,7 +60,7 @@ GRANTS = f"""
 
 @cache
 def migrations() -> Steps:
-    """Number and SQL of each, in order."""
+    """Number and SQL of each migration, in order."""
     folder = files("mindhold.stores.postgres").joinpath("migrations")
     entries = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
     return tuple(sorted((int(entry.name[:4]), entry.read_text("utf-8")) for entry in entries))
@@ -71,17 +71,17 @@ def latest() -> int:
 
 
 def version_of(connection: Connection, schema: str = SCHEMA) -> int:
-    """0 where there is no schema yet."""
+    """The version of the schema; 0 if there is none."""
     if connection.execute(VERSIONED.replace(SCHEMA, schema)).fetchone() is None:
         return 0
-    found = connection.execute(f"SELECT max(version) FROM {schema}.schema_version").fetchone()
-    return int(found[0] or 0) if found else 0
+    row = connection.execute(f"SELECT max(version) FROM {schema}.schema_version").fetchone()
+    return int(row[0] or 0) if row else 0
 
 
 def prepare(
     connection: Connection, session: SessionFactory, *, now: datetime, steps: Steps | None = None
 ) -> None:
-    """Make or migrate what is needed, and tell the session what it found. Raises SchemaTooNew."""
+    """Create or migrate the schema, and store what was found in the session. Raises SchemaTooNew."""
     if connection.info.server_version < OLDEST_SERVER:
         raise StoreError(
             f"The database {session.place} is PostgreSQL {connection.info.server_version // 10_000}.",
@@ -101,7 +101,7 @@ def _migrate(connection: Connection, session: SessionFactory, *, now: datetime, 
         return
     with connection.transaction():
         connection.execute(LOCK)
-        if _is_current(connection, session, newest):  # another process was quicker
+        if _is_current(connection, session, newest):  # another process was faster
             return
         version = version_of(connection, session.schema)
         if (
@@ -110,7 +110,7 @@ def _migrate(connection: Connection, session: SessionFactory, *, now: datetime, 
         ):
             connection.execute(
                 f"CREATE SCHEMA {session.schema}"
-            )  # which needs a right, even where there is one
+            )  # it needs a privilege even if the schema exists
         connection.execute(f"SET LOCAL search_path TO {session.schema}")
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {session.schema}.schema_version "
@@ -140,9 +140,9 @@ def _is_current(connection: Connection, session: SessionFactory, newest: int) ->
 
 
 def _vectors(connection: Connection, session: SessionFactory) -> tuple[str, tuple[int, ...]] | None:
-    """Schema and version of pgvector, brought in if it can be; None without it, or where it is too old."""
-    found = _extension(connection)
-    if found is None:
+    """Schema and version of pgvector, installed if possible; None if it is missing or too old."""
+    extension = _extension(connection)
+    if extension is None:
         try:
             with connection.transaction():
                 connection.execute(LOCK)
@@ -154,11 +154,11 @@ def _vectors(connection: Connection, session: SessionFactory) -> tuple[str, tupl
             psycopg.errors.InvalidSchemaName,
         ):
             return None
-        found = _extension(connection)
-    if found is None or found[1] < OLDEST_VECTORS:
+        extension = _extension(connection)
+    if extension is None or extension[1] < OLDEST_VECTORS:
         return None
     if connection.execute(session.within(VECTOR_COLUMN)).fetchone() == (0,):
-        kind = sql.Identifier(found[0], "halfvec")
+        kind = sql.Identifier(extension[0], "halfvec")
         with connection.transaction():
             connection.execute(LOCK)
             connection.execute(
@@ -166,17 +166,17 @@ def _vectors(connection: Connection, session: SessionFactory) -> tuple[str, tupl
                     sql.Identifier(session.schema), kind
                 )
             )
-    return found
+    return extension
 
 
 def _why_without(connection: Connection) -> tuple[str, str]:
-    """What is missing, and what to do about it."""
-    wanted = ".".join(map(str, OLDEST_VECTORS))
-    found = _extension(connection)
-    if found is not None:
+    """Why there are no vectors, and what to do about it."""
+    oldest = ".".join(map(str, OLDEST_VECTORS))
+    extension = _extension(connection)
+    if extension is not None:
         return (
-            f"pgvector {'.'.join(map(str, found[1]))} is too old",
-            f"`ALTER EXTENSION vector UPDATE` in this database, once the server has {wanted} or newer.",
+            f"pgvector {'.'.join(map(str, extension[1]))} is too old",
+            f"`ALTER EXTENSION vector UPDATE` in this database, once the server has {oldest} or newer.",
         )
     if connection.execute(AVAILABLE).fetchone() is not None:
         return (
@@ -185,19 +185,19 @@ def _why_without(connection: Connection) -> tuple[str, str]:
         )
     return (
         "pgvector is not on the server",
-        f"Install {wanted} or newer there, then `CREATE EXTENSION vector` in this database.",
+        f"Install {oldest} or newer there, then `CREATE EXTENSION vector` in this database.",
     )
 
 
 def _extension(connection: Connection) -> tuple[str, tuple[int, ...]] | None:
-    found = connection.execute(EXTENSION).fetchone()
-    if found is None:
+    row = connection.execute(EXTENSION).fetchone()
+    if row is None:
         return None
-    return found[0], tuple(int(part) for part in found[1].split(".") if part.isdigit())
+    return row[0], tuple(int(part) for part in row[1].split(".") if part.isdigit())
 
 
 def _role(connection: Connection, session: SessionFactory) -> str | None:
-    """The role to work as, for a login that is above row security; None if it can't make one."""
+    """The role to work as, for a login that bypasses row security; None if it can't be created."""
     try:
         with connection.transaction():
             connection.execute(LOCK)
@@ -214,16 +214,16 @@ def _role(connection: Connection, session: SessionFactory) -> str | None:
     except (
         psycopg.errors.UniqueViolation,
         psycopg.errors.DuplicateObject,
-    ):  # roles are the whole server's: another database's process was quicker
+    ):  # roles belong to the whole server: a process of another database was faster
         return _role(connection, session)
     return ROLE
 
 
 def _lacks_grants(connection: Connection, session: SessionFactory) -> bool:
-    """Granting rewrites the catalogue, and two who do it at once may fail: only where something is missing."""
-    found = connection.execute(
+    """Whether privileges are missing. Granting rewrites the catalogue and may fail if two do it at once, so it is only done then."""
+    granted = connection.execute(
         "SELECT bool_and(has_table_privilege(%s, oid, 'DELETE')) FROM pg_class "
         "WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'v')",
         (ROLE, session.schema),
     ).fetchone()
-    return found != (True,)
+    return granted != (True,)

@@ -1,4 +1,4 @@
-"""Search: full text by a GIN index, vectors by pgvector, both within the filter; and the vectors behind it."""
+"""Search: full text by a GIN index, vectors by pgvector, both within the filter; and storing vectors."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ from mindhold.stores.resident_search import best_by_text
 from mindhold.stores.sql import Condition
 from mindhold.stores.vectors import distinct
 
-_LOOKED_UP = 800  # places of words that choose candidates, the rarest words first; all would be too many
-_MOST_OF_ONE = 8_000  # where a question has one word alone
-_MARGIN, _SPARE = 1.5, 100  # for words that are more common than they seemed
-_PAIRED, _IN_THREES = 4, 5  # the rarest words choose candidates where some of them stand together as well
+_LOOKED_UP = 800  # postings of words that choose candidates, rarest words first; all would be too many
+_MOST_OF_ONE = 8_000  # postings for a query of one word
+_MARGIN, _SPARE = 1.5, 100  # for words that are more common than estimated
+_PAIRED, _IN_THREES = 4, 5  # the rarest words also choose candidates in pairs and in threes
 _MOST_TOGETHER = 150
-_MOST_LEXEMES = 64  # the rarest of a long question
-_CHECKED = 1.5  # so many times the pool are measured by all words
-_TELLING = 20  # records of a sample that must have a word for the sample to tell how common it is
+_MOST_LEXEMES = 64  # the rarest of a long query
+_CHECKED = 1.5  # factor of the pool that is scored by all words
+_TELLING = 20  # sampled records that must have a word for a usable estimate of its frequency
 _NEARLY_ALL = 0.8
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class TextCandidates:
-    """Rows that may be the best by text, what each word is worth, and how many records have it, about."""
+    """Rows that may be the best by text, the weight of each word, and its approximate frequency."""
 
     rows: Rows
     worth: dict[str, float]
     frequencies: dict[str, int]
     found: Sequence[tuple[tuple[str, ...], Posting]]
-    unsure: Sequence[tuple[str, ...]]  # words whose places were not looked up, or not all of them
-    whole: bool  # whether all rows that were found are among these
+    unsure: Sequence[tuple[str, ...]]  # words whose postings were not read, or not completely
+    whole: bool  # whether these are all rows that were found
 
 
 class TextSearch:
-    """One question's words: rare ones choose records, common ones help to order them."""
+    """The words of one query: rare ones choose records, common ones help to rank them."""
 
     def __init__(self, connection: Connection, *, within: Estimate, everywhere: Estimate) -> None:
         self._connection = connection
@@ -64,10 +64,10 @@ class TextSearch:
         self._share = min(1.0, within.total / max(everywhere.total, 1))
 
     def promising(self, lexemes: Sequence[str], *, limit: int) -> TextCandidates:
-        """What rare words choose, and where some words are too common, pairs of words.
+        """Candidates of rare words and, if some words are too common, of pairs of words.
 
-        A record that has several words of a question is among those of its rarest pair; of those that have one alone
-        and are many, some are as good as others.
+        A record with several words of the query is among those of its rarest pair; of many records that have only one word,
+        some are as good as others.
         """
         ordered = sorted(lexemes, key=self._everywhere.frequency)[:_MOST_LEXEMES]
         single = self._shared_out(ordered)
@@ -76,21 +76,21 @@ class TextSearch:
             together = [*combinations(ordered[:_PAIRED], 2), *combinations(ordered[:_IN_THREES], 3)]
         queries = {quoted(lexeme): most for lexeme, most in single.items()}
         queries |= {" & ".join(map(quoted, words)): _MOST_TOGETHER for words in together}
-        found = search_queries.postings(self._connection, queries)
-        known = {
+        postings = search_queries.postings(self._connection, queries)
+        exact_counts = {
             lexeme: len(posting.rows)
-            for (lexeme, most), posting in zip(single.items(), found, strict=False)
+            for (lexeme, most), posting in zip(single.items(), postings, strict=False)
             if len(posting.rows) < most
         }
-        frequencies = {lexeme: self._frequency(lexeme, known.get(lexeme)) for lexeme in lexemes}
+        frequencies = {lexeme: self._frequency(lexeme, exact_counts.get(lexeme)) for lexeme in lexemes}
         worth = {lexeme: self._rarity(frequency) for lexeme, frequency in frequencies.items()}
-        asked = [*((lexeme,) for lexeme in single), *together]
-        rows, promise = self._gathered(list(zip(asked, found, strict=True)), worth)
-        wanted = math.ceil(_CHECKED * limit / max(self._share, 0.05))
-        best = rows[np.argsort(-promise, kind="stable")[:wanted]]
+        word_groups = [*((lexeme,) for lexeme in single), *together]
+        rows, promise = self._gathered(list(zip(word_groups, postings, strict=True)), worth)
+        enough = math.ceil(_CHECKED * limit / max(self._share, 0.05))
+        best = rows[np.argsort(-promise, kind="stable")[:enough]]
         cut = [
             words
-            for words, most, posting in zip(asked, queries.values(), found, strict=True)
+            for words, most, posting in zip(word_groups, queries.values(), postings, strict=True)
             if len(posting.rows) >= most
         ]
         left_out = [(lexeme,) for lexeme in lexemes if lexeme not in single]
@@ -98,7 +98,7 @@ class TextSearch:
             best,
             worth,
             self._told(frequencies),
-            found=list(zip(asked, found, strict=True)),
+            found=list(zip(word_groups, postings, strict=True)),
             unsure=[*cut, *left_out],
             whole=len(best) == len(rows),
         )
@@ -106,55 +106,57 @@ class TextSearch:
     def again(
         self, wording: TextCandidates, where: Condition, *, admitted: Rows, limit: int
     ) -> TextCandidates:
-        """Where too few of those are within the filter: what the filter leaves of the words that were cut short.
+        """Candidates within the filter for words whose postings were cut, used if too few candidates passed the filter.
 
-        They may stand behind very many that it does not admit, which takes as long as it takes. `admitted` are those
-        of the rows that were known to be within it.
+        They may come after very many that the filter excludes, so there is no time limit. `admitted` are the rows that are known
+        to pass it.
         """
         most = _MOST_OF_ONE if len(wording.worth) == 1 else max(_MOST_TOGETHER, 2 * limit)
-        unsure = [words for words in wording.unsure if len(words) < 3]  # where three are, two of them are
+        unsure = [
+            words for words in wording.unsure if len(words) < 3
+        ]  # records with three of the words also have two of them
         queries = [" & ".join(map(quoted, words)) for words in unsure]
         more = search_queries.postings_within(self._connection, queries, where, most=most)
-        found = [*wording.found, *zip(unsure, more, strict=True)]
+        postings = [*wording.found, *zip(unsure, more, strict=True)]
         frequencies: dict[str, float] = dict(wording.frequencies)
         for words, posting in zip(unsure, more, strict=True):
             if len(words) == 1 and len(posting.rows) < most:
                 frequencies[words[0]] = len(posting.rows)
         worth = {lexeme: self._rarity(frequency) for lexeme, frequency in frequencies.items()}
-        rows, promise = self._gathered(found, worth)
+        rows, promise = self._gathered(postings, worth)
         best = rows[np.argsort(-promise, kind="stable")]
         if wording.whole:
             within = distinct(np.concatenate([admitted, *(posting.rows for posting in more)]))
             best = best[search_queries.within(best, within)][: math.ceil(_CHECKED * limit)]
-        return TextCandidates(best, worth, self._told(frequencies), found=found, unsure=(), whole=True)
+        return TextCandidates(best, worth, self._told(frequencies), found=postings, unsure=(), whole=True)
 
     def scores(
         self, wording: TextCandidates, sought: Sequence[str], counts: npt.NDArray[np.int32], lengths: Numbers
     ) -> Numbers:
-        """Of records, by which of the words they have: the columns of `counts` are those sought, each counted once."""
+        """Scores of records by the words that they have: the columns of `counts` are those sought, each counted once."""
         unseen = dict(wording.worth)
         worth = np.array([unseen.pop(lexeme, 0.0) for lexeme in sought])
-        said: Numbers = (counts > 0) @ worth
-        return said * self._by_length(lengths)
+        weights: Numbers = (counts > 0) @ worth
+        return weights * self._by_length(lengths)
 
     def _shared_out(self, ordered: Sequence[str]) -> dict[str, int]:
-        """How many places of which words are looked up: a common word alone chooses nothing."""
+        """How many postings of which words to read: a common word alone chooses nothing."""
         if len(ordered) == 1:
             return {ordered[0]: _MOST_OF_ONE}
         shares: dict[str, int] = {}
-        left = _LOOKED_UP
+        remaining = _LOOKED_UP
         for lexeme in ordered:
             about = math.ceil(_MARGIN * self._everywhere.frequency(lexeme))
-            if shares and about > left:
+            if shares and about > remaining:
                 break
-            shares[lexeme] = min(about, left) + _SPARE
-            left -= about
+            shares[lexeme] = min(about, remaining) + _SPARE
+            remaining -= about
         return shares
 
     def _gathered(
         self, found: Sequence[tuple[tuple[str, ...], Posting]], worth: dict[str, float]
     ) -> tuple[Rows, Numbers]:
-        """Every row that was found, and what the words that it was found by promise."""
+        """Every row that was found, and a score by the words that it was found by."""
         rows = distinct(np.concatenate([np.empty(0, np.int64), *(posting.rows for _, posting in found)]))
         lengths = np.zeros(len(rows))
         has = {lexeme: np.zeros(len(rows), dtype=np.bool_) for words, _ in found for lexeme in words}
@@ -164,8 +166,8 @@ class TextSearch:
             for lexeme in words:
                 has[lexeme][place] = True
         promise = np.zeros(len(rows))
-        for lexeme, here in has.items():
-            promise += worth[lexeme] * here
+        for lexeme, present in has.items():
+            promise += worth[lexeme] * present
         return rows, promise * self._by_length(lengths)
 
     def _by_length(self, lengths: Numbers) -> Numbers:
@@ -176,10 +178,10 @@ class TextSearch:
         return math.log1p((max(self._within.total - frequency, 0.0) + 0.5) / (frequency + 0.5))
 
     def _frequency(self, lexeme: str, known: int | None) -> float:
-        """Within the filter, about. `known` is how many have it anywhere."""
+        """The approximate frequency within the filter. `known` is the total frequency, if known."""
         within = self._within
-        told = within.saying.get(lexeme, 0) >= _TELLING and self._share < _NEARLY_ALL
-        return within.frequency(lexeme) if known is None or told else known * self._share
+        sampled = within.saying.get(lexeme, 0) >= _TELLING and self._share < _NEARLY_ALL
+        return within.frequency(lexeme) if known is None or sampled else known * self._share
 
     def _told(self, frequencies: Mapping[str, float]) -> dict[str, int]:
         return {
@@ -189,12 +191,12 @@ class TextSearch:
 
 Counts = npt.NDArray[np.int32]
 
-_LEADING = 4  # one in so many of the pool, the best ones, bring their neighbours
+_LEADING = 4  # the best 1/n of the pool add their neighbours
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Candidates without what stands beside them, and what a ranking is told of all records."""
+    """Candidates without their neighbours, and statistics of all records for ranking."""
 
     found: Details
     counts: Counts
@@ -218,39 +220,39 @@ class PostgresSearch:
         self._search = search
         self._estimates = estimates
         self._where = matching(search.filter)
-        asked = vectors and search.vector is not None and search.model is not None
-        self._question = VectorQuery.of(search.vector, search.model) if asked else None  # type: ignore[arg-type]
+        by_vector = vectors and search.vector is not None and search.model is not None
+        self._question = VectorQuery.of(search.vector, search.model) if by_vector else None  # type: ignore[arg-type]
         self._lexemes = [lexeme for lexeme in dict.fromkeys(search.lexemes) if lexeme]
 
     def candidates(self) -> Candidates:
-        chosen = self._chosen()
-        found = chosen.found
-        if self._search.neighbours and any(name is not None for name in found.conversations):
-            spoken = np.array([name is not None for name in found.conversations], dtype=np.bool_)
-            best = found.rows[spoken & search_queries.within(found.rows, chosen.leading)]
-            found = found.joined(
+        choice = self._chosen()
+        details = choice.found
+        if self._search.neighbours and any(name is not None for name in details.conversations):
+            spoken = np.array([name is not None for name in details.conversations], dtype=np.bool_)
+            best = details.rows[spoken & search_queries.within(details.rows, choice.leading)]
+            details = details.joined(
                 search_queries.neighbour_details(self._connection, best, self._where, self._question)
             )
         sought = self._search.lexemes
         return Candidates(
-            ids=found.ids,
-            counts=np.concatenate([chosen.counts, self._counts(found.lexemes[len(chosen.found) :])]),
-            lengths=found.lengths,
-            cosines=found.cosines,
-            importance=found.importance,
-            trust=found.trust,
-            uses=found.uses,
-            usefulness=found.usefulness,
-            occurred=found.occurred,
-            conversations=[None if name is None else unescaped(name) for name in found.conversations],
-            positions=found.positions,
-            total=chosen.total,
-            average_length=chosen.average_length,
-            frequencies={lexeme: chosen.frequencies.get(lexeme, 0) for lexeme in sought},
-            cosine_mean=chosen.mean,
-            cosine_deviation=chosen.deviation,
-            embedded=chosen.embedded,
-            exact=chosen.exact,
+            ids=details.ids,
+            counts=np.concatenate([choice.counts, self._counts(details.lexemes[len(choice.found) :])]),
+            lengths=details.lengths,
+            cosines=details.cosines,
+            importance=details.importance,
+            trust=details.trust,
+            uses=details.uses,
+            usefulness=details.usefulness,
+            occurred=details.occurred,
+            conversations=[None if name is None else unescaped(name) for name in details.conversations],
+            positions=details.positions,
+            total=choice.total,
+            average_length=choice.average_length,
+            frequencies={lexeme: choice.frequencies.get(lexeme, 0) for lexeme in sought},
+            cosine_mean=choice.mean,
+            cosine_deviation=choice.deviation,
+            embedded=choice.embedded,
+            exact=choice.exact,
         )
 
     def _chosen(self) -> _Chosen:
@@ -264,7 +266,7 @@ class PostgresSearch:
             if few is not None:
                 return self._among(few)
             estimate = self._drawn()
-            if estimate is None:  # cannot be in one view of the records
+            if estimate is None:  # impossible in one consistent view
                 raise AssertionError("a filter admits more records than it admits")
         return self._estimated(estimate)
 
@@ -274,7 +276,7 @@ class PostgresSearch:
         return self._estimates.draw(self._connection, where, model=model, dimensions=dimensions)
 
     def _among(self, few: AdmittedRows) -> _Chosen:
-        """All of them are known one by one."""
+        """Candidates if the filter admits few records, which are all compared."""
         slots = [np.searchsorted(few.rows, posting.rows) for posting in self._postings(few)]
         frequencies = [len(some) for some in slots]
         average = float(few.lengths.mean()) if len(few.rows) else 0.0
@@ -286,35 +288,38 @@ class PostgresSearch:
             total=len(few.rows),
             limit=self._search.pool,
         )
-        known = np.flatnonzero(~np.isnan(few.cosines))
-        cosines = few.cosines[known]
-        dense = known[np.argsort(-cosines, kind="stable")[: self._search.pool]]
+        embedded = np.flatnonzero(~np.isnan(few.cosines))
+        cosines = few.cosines[embedded]
+        dense = embedded[np.argsort(-cosines, kind="stable")[: self._search.pool]]
         leading = -(-self._search.pool // _LEADING)
         rows = few.rows[distinct(np.concatenate([best, dense]))]
-        found = search_queries.details(self._connection, rows, self._where, self._question)
+        details = search_queries.details(self._connection, rows, self._where, self._question)
         return _Chosen(
-            found=found,
-            counts=self._counts(found.lexemes),
+            found=details,
+            counts=self._counts(details.lexemes),
             leading=few.rows[distinct(np.concatenate([best[:leading], dense[:leading]]))],
             total=len(few.rows),
             average_length=average,
             frequencies=dict(zip(self._lexemes, frequencies, strict=True)),
-            mean=float(cosines.mean()) if len(known) else 0.0,
-            deviation=float(cosines.std()) if len(known) else 0.0,
-            embedded=len(known),
+            mean=float(cosines.mean()) if len(embedded) else 0.0,
+            deviation=float(cosines.std()) if len(embedded) else 0.0,
+            embedded=len(embedded),
         )
 
     def _postings(self, few: AdmittedRows) -> list[Posting]:
-        """Within reach: from the index where that is most of it, else from the records themselves."""
+        """Admitted rows of each lexeme: from the index if the filter admits most of it, else from the records."""
         if not len(few.rows):
             return [Posting(few.rows, few.rows)] * len(self._lexemes)
         if few.rows[-1] > 2 * self._estimates.exact_up_to:
             return search_queries.postings_among(self._connection, self._lexemes, few.rows)
         most = 4 * self._estimates.exact_up_to  # more than there are rows
-        found = search_queries.postings(self._connection, {quoted(lexeme): most for lexeme in self._lexemes})
-        inside = [np.isin(one.rows, few.rows) for one in found]
+        postings = search_queries.postings(
+            self._connection, {quoted(lexeme): most for lexeme in self._lexemes}
+        )
+        inside = [np.isin(posting.rows, few.rows) for posting in postings]
         return [
-            Posting(one.rows[within], one.lengths[within]) for one, within in zip(found, inside, strict=True)
+            Posting(posting.rows[within], posting.lengths[within])
+            for posting, within in zip(postings, inside, strict=True)
         ]
 
     def _estimated(self, estimate: Estimate) -> _Chosen:
@@ -324,31 +329,31 @@ class PostgresSearch:
         by_text = TextSearch(connection, within=estimate, everywhere=everywhere)
         wording = by_text.promising(self._lexemes, limit=pool)
         worded = search_queries.ask_details(connection, wording.rows, self._where, question)
-        asked = None
+        pending = None
         if question is not None and estimate.indexed:
             share = estimate.total / max(everywhere.total, 1)
-            asked = search_queries.ask_nearest(connection, self._where, question, limit=pool, share=share)
-        said = search_queries.fetch_details(worded)
-        near = search_queries.NOTHING if asked is None else search_queries.fetch_details(asked)
-        if len(said) < pool and (wording.unsure or not wording.whole):
-            wording = by_text.again(wording, self._where, admitted=said.rows, limit=pool)
-            said = search_queries.details(connection, wording.rows, self._where, question)
+            pending = search_queries.ask_nearest(connection, self._where, question, limit=pool, share=share)
+        by_words = search_queries.fetch_details(worded)
+        near = search_queries.NOTHING if pending is None else search_queries.fetch_details(pending)
+        if len(by_words) < pool and (wording.unsure or not wording.whole):
+            wording = by_text.again(wording, self._where, admitted=by_words.rows, limit=pool)
+            by_words = search_queries.details(connection, wording.rows, self._where, question)
         if question is not None and len(near) < pool:
             rows = search_queries.surely_nearest(connection, self._where, question, limit=pool)
             near = search_queries.details(connection, rows, self._where, question)
             near = near.only(np.argsort(-near.cosines, kind="stable"))
-            if len(near) > estimate.embedded:  # they have come since it was drawn
+            if len(near) > estimate.embedded:  # they were added since the estimate
                 estimate = self._drawn() or estimate
         mean, deviation = (0.0, 0.0) if question is None else estimate.spread(question.vector)
-        counts = self._counts(said.lexemes)
-        scores = by_text.scores(wording, self._search.lexemes, counts, said.lengths)
+        counts = self._counts(by_words.lexemes)
+        scores = by_text.scores(wording, self._search.lexemes, counts, by_words.lengths)
         best = np.argsort(-scores, kind="stable")[:pool]
         leading = -(-pool // _LEADING)
-        more = best[~search_queries.within(said.rows[best], near.rows)]
+        more = best[~search_queries.within(by_words.rows[best], near.rows)]
         return _Chosen(
-            found=near.joined(said.only(more)),
+            found=near.joined(by_words.only(more)),
             counts=np.concatenate([self._counts(near.lexemes), counts[more]]),
-            leading=distinct(np.concatenate([said.rows[best[:leading]], near.rows[:leading]])),
+            leading=distinct(np.concatenate([by_words.rows[best[:leading]], near.rows[:leading]])),
             total=estimate.total,
             average_length=estimate.average_length,
             frequencies=wording.frequencies,
@@ -359,7 +364,7 @@ class PostgresSearch:
         )
 
     def _counts(self, texts: list[str]) -> Counts:
-        """How often each text has each lexeme sought; looked for in all texts at once, for most have few of them."""
+        """How often each text has each lexeme. Searches all texts at once, because most contain few of them."""
         counts = np.zeros((len(texts), len(self._search.lexemes)), dtype=np.int32)
         whole = " " + " \n ".join(texts) + " "
         ends = list(accumulate(len(text) + 3 for text in texts))
@@ -372,9 +377,9 @@ class PostgresSearch:
         return counts
 
 
-_COMPARED_HERE = 4  # vectors: more are compared in one matrix rather than each by the server
+_COMPARED_HERE = 4  # vectors: more are compared in one matrix instead of by the server
 
-# Set vectors where the record still says what the vector was made of.
+# Set vectors if the record still has the content that the vector was made from.
 SET_VECTORS = """
     UPDATE fragments SET embedding = given.vector::halfvec, embedded_by = %s
     FROM (
@@ -391,7 +396,7 @@ VECTORS_OF = "SELECT id, embedding FROM fragments WHERE id = ANY(%s::text[]) AND
 # Ids of rows.
 IDS = "SELECT row, id FROM fragments WHERE row = ANY(%s::bigint[])"
 
-# For each of some vectors the nearest records, with their cosines; by the index of that dimension, or surely.
+# The nearest records of each vector, with cosines; by the index of that dimension, or by comparing all.
 NEAREST_EACH = """
     SELECT asked.place, near.id, near.cosine
     FROM unnest(%s::text[]) WITH ORDINALITY AS asked (vector, place) CROSS JOIN LATERAL (
@@ -401,9 +406,9 @@ NEAREST_EACH = """
 """
 _INDEXED = "embedding::halfvec({dimensions}) <=> asked.vector::halfvec({dimensions})"
 _SURELY = "embedding <=> asked.vector::halfvec"
-_ALIKE = "AND vector_dims(embedding) = {dimensions}"  # an index has none of another dimension
+_ALIKE = "AND vector_dims(embedding) = {dimensions}"  # an index has only one dimension
 
-# All vectors within a filter, as long as they are few.
+# All vectors within a filter, if they are few.
 ALL_VECTORS = """
     SELECT id, embedding FROM fragments
     WHERE {where} AND embedded_by = %s AND vector_dims(embedding) = %s LIMIT %s
@@ -411,7 +416,7 @@ ALL_VECTORS = """
 
 
 class PostgresIndex(PostgresPart):
-    """The index of the store."""
+    """Implements RecordSearch."""
 
     _has_vectors: bool
     _estimates: Estimates
@@ -446,7 +451,7 @@ class PostgresIndex(PostgresPart):
         return number
 
     def _embedded(self, model: str, dimensions: int, number: int) -> None:
-        """To be told after vectors were put."""
+        """Called after vectors were stored."""
         raise NotImplementedError
 
     async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
@@ -463,18 +468,18 @@ class PostgresIndex(PostgresPart):
         self, connection: Connection, questions: Sequence[VectorQuery], where: Filter, limit: int
     ) -> list[list[Neighbour]]:
         condition, first = matching(where), questions[0]
-        known = self._estimates.known(connection, where, model=first.model, dimensions=first.dimensions)
-        if known is None:
-            found = _among_few(
+        estimate = self._estimates.known(connection, where, model=first.model, dimensions=first.dimensions)
+        if estimate is None:
+            neighbours = _among_few(
                 connection, questions, condition, limit=limit, most=self._estimates.exact_up_to
             )
-            if found is not None:
-                return found
-            known = self._estimates.draw(connection, where, model=first.model, dimensions=first.dimensions)
-        if known is None or not known.indexed:
+            if neighbours is not None:
+                return neighbours
+            estimate = self._estimates.draw(connection, where, model=first.model, dimensions=first.dimensions)
+        if estimate is None or not estimate.indexed:
             return _each(connection, questions, condition, limit=limit, surely=True)
         everywhere = self._estimates.everybody(connection)
-        search_queries.widen(connection, limit, share=known.total / max(everywhere.total, 1))
+        search_queries.widen(connection, limit, share=estimate.total / max(everywhere.total, 1))
         answers = _each(connection, questions, condition, limit=limit)
         if any(len(answer) < limit for answer in answers):
             answers = _each(connection, questions, condition, limit=limit, surely=True)
@@ -489,7 +494,7 @@ def _among_few(
     limit: int,
     most: int,
 ) -> list[list[Neighbour]] | None:
-    """By comparing all of them; None if there are too many for that."""
+    """The nearest of each vector by comparing all; None if there are too many."""
     if len(questions) > _COMPARED_HERE:
         return _compared_here(connection, questions, where, limit=limit, most=most)
     answers = []
@@ -497,8 +502,8 @@ def _among_few(
         few = search_queries.admitted(connection, where, question, most=most)
         if few is None:
             return None
-        known = np.flatnonzero(~np.isnan(few.cosines))
-        best = known[np.argsort(-few.cosines[known], kind="stable")[:limit]]
+        embedded = np.flatnonzero(~np.isnan(few.cosines))
+        best = embedded[np.argsort(-few.cosines[embedded], kind="stable")[:limit]]
         ids: dict[int, str] = dict(connection.execute(IDS, (few.rows[best].tolist(),)).fetchall())
         answers.append(
             [Neighbour(ids[int(few.rows[place])], float(few.cosines[place])) for place in best.tolist()]

@@ -1,4 +1,4 @@
-"""The queries that one search sends to the server, and estimates for filters that admit very many records."""
+"""The queries of a search, and estimates for filters that admit very many records."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ Reals = npt.NDArray[np.float64]
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 _NO_ROWS: Rows = np.empty(0, np.int64)
-_MOST_BESIDE = 32  # at the places around one record
-_WIDEST = 1_000  # what pgvector lets a search remember at most
-_MARGIN = 1.25  # more than asked, or the last one would set the index looking on
+_MOST_BESIDE = 32  # neighbours of one record
+_WIDEST = 1_000  # the largest ef_search of pgvector
+_MARGIN = 1.25  # factor of the limit, or the last one would make the index continue
 _MOST_OF_ALL = 0.5
 
-# The cosine with the question; what has no vector of its model has none.
+# The cosine with the query vector; NULL without a vector of its model.
 _COSINE = """
     CASE WHEN {table}.embedded_by = %s AND vector_dims({table}.embedding) = %s
         THEN 1 - ({table}.embedding <=> %s::halfvec) ELSE 'NaN' END
 """
 
-# All that a filter admits, as long as they are few.
+# All records that a filter admits, if they are few.
 ADMITTED = """
     SELECT coalesce(array_agg(row), '{{}}'), coalesce(array_agg(length), '{{}}'),
         coalesce(array_agg(cosine), '{{}}')
     FROM (SELECT row, length, ({cosine})::float8 AS cosine FROM fragments WHERE {where} LIMIT %s) AS admitted
 """
 
-# Where each of some lexemes is, everywhere or among some rows; the row security of `fragments` comes later.
+# The rows of each lexeme, everywhere or among some rows; row security of `fragments` is applied later.
 POSTINGS = """
     SELECT wanted.place, array_agg(found.row), array_agg(found.length)
     FROM unnest(%s::text[], %s::bigint[]) WITH ORDINALITY AS wanted (query, most, place)
@@ -73,7 +73,7 @@ POSTINGS_AMONG = """
     JOIN few ON few.lexemes @@ wanted.query::tsquery GROUP BY wanted.place
 """
 
-# Where a lexeme, or several together, is within a filter.
+# The rows of a lexeme, or of several together, within a filter.
 POSTINGS_WITHIN = """
     SELECT coalesce(array_agg(row), '{{}}'), coalesce(array_agg(length), '{{}}') FROM (
         SELECT said.row, said.length FROM fragment_lexemes AS said JOIN fragments ON fragments.row = said.row
@@ -81,7 +81,7 @@ POSTINGS_WITHIN = """
     ) AS found
 """
 
-# Everything about candidates, column by column: one row of arrays is read much quicker than many rows.
+# Details of candidates, column by column: one row of arrays is read much faster than many rows.
 _COLUMNS = """
     array_agg(row), array_agg(importance), array_agg(trust), array_agg(uses), array_agg(usefulness),
     array_agg(occurred), array_agg(length), array_agg(place), array_agg(cosine), json_agg(id),
@@ -99,8 +99,8 @@ DETAILS = f"""
     ) AS found HAVING count(*) > 0
 """
 
-# The same of the nearest within a filter, nearest first, by the index of that dimension. What the planner chooses the
-# index by is written out, so that a plan may be kept.
+# Details of the nearest within a filter, nearest first, by the index of that dimension. The values by which the
+# planner chooses the index are literals, so that the plan can be cached.
 NEAREST = f"""
     SELECT {_COLUMNS} FROM (
         SELECT near.*, 1 - distance AS cosine
@@ -112,7 +112,7 @@ NEAREST = f"""
     ) AS found HAVING count(*) > 0
 """
 
-# The rows of the nearest, found by comparing all.
+# The rows of the nearest, by comparing all.
 SURELY_NEAREST = """
     SELECT coalesce(array_agg(row), '{{}}') FROM (
         SELECT row FROM fragments WHERE {where} AND embedded_by = %s AND vector_dims(embedding) = %s
@@ -120,10 +120,10 @@ SURELY_NEAREST = """
     ) AS near
 """
 
-# How far the approximate index looks, where that is further than usual.
+# How far the approximate index looks, if further than usual.
 BREADTH = "SELECT set_config('hnsw.ef_search', %s, true)"
 
-# What stands up to two places before and after some records in their conversations.
+# Records up to two positions before and after some records in their conversations.
 NEIGHBOURS = """ARRAY(
     SELECT near.row FROM fragments AS best CROSS JOIN LATERAL (
         SELECT row FROM fragments
@@ -136,7 +136,7 @@ NEIGHBOURS = """ARRAY(
 
 @dataclass(frozen=True, slots=True)
 class VectorQuery:
-    """A vector, as statements take it."""
+    """A query vector in the form that statements take."""
 
     model: str
     dimensions: int
@@ -150,13 +150,13 @@ class VectorQuery:
 
     @property
     def parameters(self) -> tuple[Any, ...]:
-        """Of _COSINE."""
+        """The parameters of _COSINE."""
         return (self.model, self.dimensions, self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRows:
-    """Few enough to be known one by one, in order of row."""
+    """The records that a filter admits, few enough to list, ordered by row."""
 
     rows: Rows
     lengths: Rows
@@ -165,7 +165,7 @@ class AdmittedRows:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """All that is told of candidates, column by column."""
+    """Details of candidates, column by column."""
 
     rows: Rows
     importance: Reals
@@ -184,13 +184,13 @@ class Details:
         return len(self.ids)
 
     def only(self, chosen: npt.NDArray[np.int64]) -> Details:
-        """Those at these places."""
+        """The details at these indices."""
         columns: list[Any] = [getattr(self, name)[chosen] for name in _ARRAYS]
         columns += [[getattr(self, name)[place] for place in chosen.tolist()] for name in _LISTS]
         return Details(*columns)
 
     def joined(self, other: Details) -> Details:
-        """These, then the others that are not among them."""
+        """These details, followed by the others that are not among them."""
         more = other.only(np.flatnonzero(~within(other.rows, self.rows)))
         if not len(more):
             return self
@@ -221,17 +221,17 @@ NOTHING = Details(
 
 
 def within(rows: Rows, others: Rows) -> npt.NDArray[np.bool_]:
-    """Which of the rows are among the others. NumPy's own looks for the best way longer than this takes."""
+    """Which of the rows are among the others. Faster than NumPy's own function, which first chooses a method."""
     if not len(others):
         return np.zeros(len(rows), dtype=np.bool_)
     ordered = np.sort(others)
-    found: npt.NDArray[np.bool_] = ordered[np.searchsorted(ordered[1:], rows, side="right")] == rows
-    return found
+    contained: npt.NDArray[np.bool_] = ordered[np.searchsorted(ordered[1:], rows, side="right")] == rows
+    return contained
 
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """Where a lexeme is."""
+    """The rows of a lexeme."""
 
     rows: Rows
     lengths: Rows
@@ -246,7 +246,7 @@ def cosine(question: VectorQuery | None, table: str = "fragments") -> Condition:
 def admitted(
     connection: Connection, where: Condition, question: VectorQuery | None, *, most: int
 ) -> AdmittedRows | None:
-    """None if there are more."""
+    """The records that the filter admits; None if there are more than `most`."""
     measure = cosine(question)
     rows, lengths, cosines = _planned(
         connection,
@@ -260,41 +260,41 @@ def admitted(
 
 
 def postings(connection: Connection, queries: Mapping[str, int]) -> list[Posting]:
-    """Of each query, which is a lexeme or several, no more rows than it says."""
+    """The rows of each query (a lexeme or several), each with its own limit."""
     if not queries:
         return []
     most = np.array(list(queries.values()), dtype=np.int64)
-    found = _binary(connection, POSTINGS, (array_text(queries), numbers_text(most)))
-    return _in_places(found, len(queries))
+    arrays = _binary(connection, POSTINGS, (array_text(queries), numbers_text(most)))
+    return _in_places(arrays, len(queries))
 
 
 def postings_among(connection: Connection, lexemes: Sequence[str], rows: Rows) -> list[Posting]:
-    """The same, of some rows alone; lengths are left out."""
+    """The same among some rows only, without lengths."""
     if not lexemes:
         return []
     queries = [quoted(lexeme) for lexeme in lexemes]
-    found = _binary(connection, POSTINGS_AMONG, (numbers_text(rows), queries, queries))
-    return _in_places(found, len(queries))
+    arrays = _binary(connection, POSTINGS_AMONG, (numbers_text(rows), queries, queries))
+    return _in_places(arrays, len(queries))
 
 
 def postings_within(
     connection: Connection, queries: Sequence[str], where: Condition, *, most: int
 ) -> list[Posting]:
-    """Of each query no more than so many rows, all of which the filter admits; slower than postings()."""
+    """At most `most` rows of each query that the filter admits; slower than postings()."""
     statement = POSTINGS_WITHIN.format(where=where.sql)
-    asked = [
+    cursors = [
         connection.cursor(binary=True).execute(statement, (query, *where.parameters, most), prepare=False)
         for query in queries
     ]
-    return [Posting(*cursor.fetchall()[0]) for cursor in asked]
+    return [Posting(*cursor.fetchall()[0]) for cursor in cursors]
 
 
 def ask_nearest(
     connection: Connection, where: Condition, question: VectorQuery, *, limit: int, share: float
 ) -> Cursor:
-    """By the approximate index. The answer is on its way while other things are asked.
+    """Query the approximate index. The caller can send other queries before it reads the answer.
 
-    `share` says how many of all records the filter admits: where they are few, another plan may be better.
+    `share` is the part of all records that the filter admits: if it is small, another plan may be better.
     """
     widen(connection, limit, share=share)
     statement = NEAREST.format(
@@ -309,44 +309,46 @@ def ask_nearest(
 
 
 def surely_nearest(connection: Connection, where: Condition, question: VectorQuery, *, limit: int) -> Rows:
-    """By comparing all of them, for an approximate index may give up before a filter is satisfied."""
+    """The nearest by comparing all, because an approximate index may stop before a filter is satisfied."""
     values = (*where.parameters, *question.parameters, limit)
     rows: Rows = _planned(connection, SURELY_NEAREST.format(where=where.sql), values)[0]
     return rows
 
 
 def widen(connection: Connection, limit: int, *, share: float) -> None:
-    """For this transaction, so far that what the filter leaves of it is enough."""
+    """Make the approximate index look far enough in this transaction that the filter leaves enough."""
     breadth = min(_WIDEST, math.ceil(_MARGIN * limit / max(share, _MOST_OF_ALL)))
     if breadth > BREADTH_OF_SESSION:
         connection.execute(BREADTH, (str(breadth),))
 
 
 def details(connection: Connection, rows: Rows, where: Condition, question: VectorQuery | None) -> Details:
-    """Of those that the filter admits, in order of row."""
+    """Details of the rows that the filter admits, ordered by row."""
     return fetch_details(ask_details(connection, rows, where, question)) if len(rows) else NOTHING
 
 
 def ask_details(connection: Connection, rows: Rows, where: Condition, question: VectorQuery | None) -> Cursor:
-    """The same, while other things are asked."""
+    """Query details; the caller can send other queries before it reads the answer."""
     return _ask_details(connection, "%s::bigint[]", rows, where, question)
 
 
 def fetch_details(asked: Cursor) -> Details:
-    """What ask_details() or ask_nearest() asked for."""
-    found = asked.fetchall()
-    if not found:
+    """The answer of ask_details() or ask_nearest()."""
+    rows = asked.fetchall()
+    if not rows:
         return NOTHING
-    told = Details(*found[0])  # texts in JSON are as the database keeps them
+    details = Details(*rows[0])  # texts inside JSON are still escaped
     return replace(
-        told, ids=[unescaped(one) for one in told.ids], lexemes=[unescaped(one) for one in told.lexemes]
+        details,
+        ids=[unescaped(text) for text in details.ids],
+        lexemes=[unescaped(text) for text in details.lexemes],
     )
 
 
 def neighbour_details(
     connection: Connection, best: Rows, where: Condition, question: VectorQuery | None
 ) -> Details:
-    """The same of what stands beside these in their conversations."""
+    """Details of the neighbours of these rows in their conversations."""
     if not len(best):
         return NOTHING
     return fetch_details(
@@ -385,20 +387,20 @@ _SAMPLE = 2_000
 _SAMPLED_VECTORS = 500
 _MOST_KNOWN = 64
 _FRESH_SECONDS = 60.0
-_CHANGED_SHARE = 0.05  # of the records, after which a sample is drawn anew
-_NARROW = 0.2  # share of all records beneath which a sample is drawn from what the filter's index finds
+_CHANGED_SHARE = 0.05  # share of changed records after which a new sample is drawn
+_NARROW = 0.2  # share of all records below which the sample is drawn from the filter's index
 
-# All that a filter admits, and how many of them have a vector of a model.
+# The number of records that a filter admits, and of those with a vector of a model.
 TOTALS = """
     SELECT count(*), coalesce(avg(length), 0)::float8, count(*) FILTER (WHERE embedded_by = %s),
         (SELECT coalesce(max(row), 0) FROM fragments)
     FROM fragments WHERE {where}
 """
 
-# Whether they are more than so many.
+# Whether there are more than a limit.
 MANY = "SELECT count(*) FROM (SELECT 1 FROM fragments WHERE {where} LIMIT %s) AS counted"
 
-# What some of them say and mean: of whole pages chosen by chance, or of one row in so many.
+# Lexemes and vectors of a sample: of random pages, or of every n-th row.
 SAYING = "SELECT lexemes FROM fragments {pages} WHERE {where}"
 MEANING = """
     SELECT embedding FROM fragments {pages} WHERE {where} AND embedded_by = %s AND vector_dims(embedding) = %s
@@ -406,25 +408,25 @@ MEANING = """
 PAGES = "TABLESAMPLE SYSTEM ({share})"
 ONE_IN = "fragments.row %% {step} = 0 AND "
 
-# What all records say, whoever may see them.
+# Lexemes of all records, whoever may see them.
 ALL_SAYING = "SELECT tsvector_to_array(lexemes) FROM fragment_lexemes TABLESAMPLE SYSTEM ({share})"
 ALL_SPAN = "SELECT coalesce(max(row), 0) FROM fragment_lexemes"
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of the records that a filter admits."""
+    """Estimated statistics of the records that a filter admits."""
 
     total: int
     average_length: float
     embedded: int
     sampled: int
-    saying: Mapping[str, int]  # how many of the sampled have a lexeme
+    saying: Mapping[str, int]  # number of sampled records that have a lexeme
     vectors: npt.NDArray[np.float32]
     indexed: bool = False  # whether the model's vectors have an approximate index
 
     def frequency(self, lexeme: str) -> float:
-        """How many have the lexeme, about; half a record of the sample where none has it."""
+        """The approximate number of records with the lexeme; half a sampled record if none has it."""
         return max(self.saying.get(lexeme, 0), 0.5) / max(self.sampled, 1) * self.total
 
     def spread(self, vector: Vector) -> tuple[float, float]:
@@ -439,11 +441,11 @@ class Estimate:
 class _Known:
     estimate: Estimate
     drawn: float
-    changes: int  # that had been seen by then
+    changes: int  # number of changes seen by then
 
 
 class Estimates:
-    """Kept for a while, for each filter and model. Safe for threads."""
+    """A cache of estimates by filter and model. Thread-safe."""
 
     def __init__(
         self, *, exact_up_to: int = EXACT_UP_TO, timer: Callable[[], float] = time.monotonic
@@ -456,31 +458,31 @@ class Estimates:
         self._changes = 0
 
     def changed(self, records: int) -> None:
-        """So many were changed, here or elsewhere."""
+        """Note that records were changed, here or elsewhere."""
         with self._lock:
             self._changes += records
 
     def forget(self) -> None:
-        """Nothing is known any more."""
+        """Drop all estimates."""
         with self._lock:
             self._known.clear()
 
     def known(
         self, connection: Connection, where: Filter, *, model: str | None, dimensions: int
     ) -> Estimate | None:
-        """What was drawn before, drawn anew if it is old; None if this filter was never found to admit many."""
+        """The cached estimate, renewed if it is old; None if this filter was never found to admit many records."""
         key = (_coarse(where), model, dimensions)
         with self._lock:
-            known = self._known.get(key)
-            if known is None:
+            cached = self._known.get(key)
+            if cached is None:
                 return None
             self._known.move_to_end(key)
         if _coarse(where) != where and not self._admits_many(connection, where):
             return None
         with self._lock:
-            if self._is_fresh(known) or key in self._drawing:
-                return known.estimate
-            self._drawing.add(key)  # others go on with the old one meanwhile
+            if self._is_fresh(cached) or key in self._drawing:
+                return cached.estimate
+            self._drawing.add(key)  # others use the old one meanwhile
         try:
             return self.draw(connection, where, model=model, dimensions=dimensions)
         finally:
@@ -488,16 +490,16 @@ class Estimates:
                 self._drawing.discard(key)
 
     def _admits_many(self, connection: Connection, where: Filter) -> bool:
-        """This very filter: one of the same hour that was looked at before may admit much more."""
+        """Whether this very filter admits many: one of the same hour that was checked before may admit much more."""
         condition = matching(where)
         values = (*condition.parameters, self.exact_up_to + 1)
-        found = connection.execute(MANY.format(where=condition.sql), values, prepare=False).fetchall()
-        return bool(found[0][0] > self.exact_up_to)
+        counts = connection.execute(MANY.format(where=condition.sql), values, prepare=False).fetchall()
+        return bool(counts[0][0] > self.exact_up_to)
 
     def draw(
         self, connection: Connection, where: Filter, *, model: str | None, dimensions: int
     ) -> Estimate | None:
-        """Look at the records; None if there are so few that nothing has to be estimated."""
+        """A new estimate; None if the filter admits so few records that nothing needs estimating."""
         condition = matching(where)
         totals = TOTALS.format(where=condition.sql)
         total, average, embedded, span = connection.execute(
@@ -524,11 +526,11 @@ class Estimates:
         return estimate
 
     def everybody(self, connection: Connection) -> Estimate:
-        """What all records say, whatever the filter: it tells how much it costs to look a word up."""
+        """The frequencies of lexemes in all records, whatever the filter: they tell the cost of looking up a word."""
         with self._lock:
-            known = self._known.get("everybody")
-            if known is not None and self._is_fresh(known):
-                return known.estimate
+            cached = self._known.get("everybody")
+            if cached is not None and self._is_fresh(cached):
+                return cached.estimate
         span = int(connection.execute(ALL_SPAN).fetchall()[0][0])
         share = min(100.0, 100.0 * _SAMPLE / max(span, 1))
         rows = connection.execute(ALL_SAYING.format(share=share)).fetchall()
@@ -560,7 +562,7 @@ def _sampled(
     of: int,
     span: int,
 ) -> list[Any]:
-    """About so many of the admitted ones."""
+    """A sample of about `wanted` admitted records."""
     share = min(1.0, wanted / max(of, 1))
     if of < _NARROW * span:
         step = max(1, round(1 / share))
@@ -573,7 +575,7 @@ def _sampled(
 
 
 def _coarse(where: Filter) -> Filter:
-    """To the hour, or every question about the last week would be a new one."""
+    """The filter with times rounded to the hour, or every query about the last week would need a new estimate."""
     return replace(where, since=_hour(where.since), until=_hour(where.until))
 
 

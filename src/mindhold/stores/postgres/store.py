@@ -1,4 +1,4 @@
-"""The PostgreSQL store: its parts put together, its snapshots, and its replacement by a restore. Contract: mindhold.testing.store_contract."""
+"""The PostgreSQL store: its parts combined, its snapshots, and its replacement by a restore. Contract: mindhold.testing.store_contract."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from mindhold.stores.values import is_stale, moment_of
 
 BATCH = 500
 
-# One state for all that follows, which takes as long as it takes.
+# One consistent state for all that follows, without a time limit.
 BEGIN = """
     BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
     SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0
@@ -54,7 +54,7 @@ LINKS = f"""
     ORDER BY from_id, to_id, relation_type
 """
 
-# How much there is of everything besides the records.
+# Counts of everything besides the records.
 COUNTS = """
     SELECT (SELECT count(*) FROM fragment_versions), (SELECT count(*) FROM fragment_links),
         (SELECT count(*) FROM scope), (SELECT count(*) FROM job), (SELECT count(*) FROM entry),
@@ -63,7 +63,7 @@ COUNTS = """
 
 
 class PostgresSnapshots(PostgresPart, NoRawCopies):
-    """The Snapshots protocol."""
+    """Implements Snapshots."""
 
     _session: SessionFactory
     _has_vectors: bool
@@ -72,10 +72,10 @@ class PostgresSnapshots(PostgresPart, NoRawCopies):
         with translated(self._session.place):
             connection = await asyncio.to_thread(self._begun)
             try:
-                for query, made in self._read():
+                for query, item_of in self._read():
                     cursor = connection.cursor("mindhold_snapshot")
                     await asyncio.to_thread(cursor.execute, query)
-                    while batch := await asyncio.to_thread(_some, cursor, made):
+                    while batch := await asyncio.to_thread(_some, cursor, item_of):
                         yield batch
                     await asyncio.to_thread(cursor.close)
             finally:
@@ -104,10 +104,10 @@ class PostgresSnapshots(PostgresPart, NoRawCopies):
 
     def _read(self) -> list[tuple[str, Callable[[Any], SnapshotItem]]]:
         vector = "CASE WHEN embedded_by IS NULL THEN NULL ELSE halfvec_send(embedding) END"
-        kept = vector if self._has_vectors else "NULL::bytea"
+        vector_column = vector if self._has_vectors else "NULL::bytea"
         return [
             (POSTGRES.sql(SCOPES), COLUMNS.scope.record),
-            (f"SELECT {SELECTED}, {kept} FROM fragments ORDER BY fragments.row", _record),
+            (f"SELECT {SELECTED}, {vector_column} FROM fragments ORDER BY fragments.row", _record),
             (POSTGRES.sql("{versions} ORDER BY fragment_id, number"), COLUMNS.version.record),
             (LINKS, COLUMNS.link.record),
             (POSTGRES.sql("SELECT {job_columns} FROM job ORDER BY created_at, id"), COLUMNS.job.record),
@@ -139,8 +139,8 @@ class PostgresStore(
 ):
     """One database of a server, in its schema `agent_memory` unless another is named. Any number of processes may use it at once.
 
-    `conninfo` is a postgresql:// address or libpq's key=value words. Of `max_connections` one listens for what others
-    change. A filter that admits more than `exact_up_to` records is searched by approximate indexes and samples.
+    `conninfo` is a postgresql:// address or libpq's key=value words. One of `max_connections` listens for changes of other
+    processes. A filter that admits more than `exact_up_to` records is searched by approximate indexes and samples.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class PostgresStore(
     def _changed(self, changes: Sequence[Change]) -> None:
         self._tell(
             sum(not isinstance(change, Tend | Rate) for change in changes)
-        )  # no estimate is of what those change
+        )  # estimates don't depend on these changes
         if not self._has_vectors:
             return
         put = [change for change in changes if isinstance(change, Put) and change.vector is not None]
@@ -222,7 +222,7 @@ _RESTORED, _BEFORE = f"{SCHEMA}_restoring_", f"{SCHEMA}_before_"
 _LEAVING_SECONDS, _PAUSE_SECONDS = 3.0, 0.1
 _LIMITS = ConnectionLimits(2, 30_000, 10_000, 30_000)
 
-# Who else is connected, of ours.
+# Other connections of ours.
 OTHERS = """
     SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = 'mindhold' AND pid <> pg_backend_pid()
@@ -230,19 +230,19 @@ OTHERS = """
 
 EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 
-# What was put aside, and how large it is.
+# Replaced stores, and their sizes.
 OLDS = """
     SELECT nspname, coalesce(sum(pg_total_relation_size(pg_class.oid)) FILTER (WHERE relkind = 'r'), 0)
     FROM pg_namespace LEFT JOIN pg_class ON relnamespace = pg_namespace.oid
     WHERE starts_with(nspname, %s) GROUP BY nspname ORDER BY nspname DESC
 """
 
-# Functions whose text names a schema, which no renaming changes.
+# Functions whose source names the schema, which a rename doesn't change.
 NAMING = """
     SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = %s::regnamespace AND strpos(prosrc, %s) > 0
 """
 
-# Whether pgvector is in the schema itself: it must not go aside with it.
+# Whether pgvector is in the schema itself: it must not be renamed with it.
 INSIDE = """
     SELECT 1 FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace
     WHERE extname = 'vector' AND nspname = %s
@@ -250,7 +250,7 @@ INSIDE = """
 
 
 class PostgresSite:
-    """The Site protocol, for one database."""
+    """Implements BackendSite for one database."""
 
     def __init__(self, conninfo: str, *, clock: Clock) -> None:
         self._conninfo = conninfo
@@ -267,7 +267,7 @@ class PostgresSite:
 
         def work(connection: SiteConnection) -> None:
             for name, _ in connection.execute(OLDS, (_RESTORED,)).fetchall():
-                if is_stale(name.removeprefix(_RESTORED), self._clock()):  # of one that died
+                if is_stale(name.removeprefix(_RESTORED), self._clock()):  # left by a restore that died
                     _drop(connection, name)
             if connection.execute(EXISTS, (_named(_RESTORED, stamp),)).fetchone():
                 raise StoreError(
@@ -318,7 +318,7 @@ class PostgresSite:
         await self._work(lambda connection: _drop(connection, name))
 
     def _refuse_others(self, connection: SiteConnection) -> None:
-        """Raises StoreBusy. One that has just gone may be known for a moment still."""
+        """Raises StoreBusy. A connection that has just ended may be listed for a moment."""
         deadline = time.monotonic() + _LEAVING_SECONDS
         while connection.execute(OTHERS).fetchone() != (0,):
             if time.monotonic() > deadline:
@@ -337,8 +337,8 @@ class PostgresSite:
 
 
 def _swapped(connection: SiteConnection, new: str, aside: str) -> bool:
-    """Whether there was one before. All or nothing, within the caller's transaction."""
-    connection.execute("SET LOCAL search_path TO pg_catalog")  # so that definitions name their schema
+    """Swap the schemas within the caller's transaction. Returns whether there was one before."""
+    connection.execute("SET LOCAL search_path TO pg_catalog")  # so that definitions include their schema
     if connection.execute(INSIDE, (SCHEMA,)).fetchone():
         connection.execute("ALTER EXTENSION vector SET SCHEMA public")
     before = connection.execute(EXISTS, (SCHEMA,)).fetchone() is not None

@@ -28,7 +28,7 @@ def _of(table: str, columns: str) -> str:
     return ", ".join(f"{table}.{column}" for column in columns.split(", "))
 
 
-# What the tables and their indexes take.
+# The size of the tables and their indexes.
 SIZE = """
     SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
     WHERE relnamespace = current_schema()::text::regnamespace AND relkind = 'r'
@@ -41,14 +41,14 @@ UNSECURED = """
         AND NOT (relrowsecurity AND relforcerowsecurity)
 """
 
-# Indexes that were left unfinished.
+# Unfinished indexes.
 BROKEN_INDEXES = """
     SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
     WHERE relnamespace = current_schema()::text::regnamespace AND NOT indisvalid
         AND NOT EXISTS (SELECT 1 FROM pg_stat_progress_create_index AS building WHERE building.index_relid = indexrelid)
 """
 
-# Records whose full text differs from what they say, and index rows of no record.
+# Records whose full text differs from their content, and index rows without a record.
 UNLIKE = """
     fragments.lexemes IS NOT NULL AND (
         found.row IS NULL OR found.length <> fragments.length OR found.lexemes <> lexemes_of(fragments.lexemes)
@@ -64,7 +64,7 @@ REINDEX_TEXT = f"""
     ON CONFLICT (row) DO UPDATE SET length = excluded.length, lexemes = excluded.lexemes
 """
 
-# Records whose tags by name and by what they are compared by don't belong together.
+# Records whose tags and folded tags don't match.
 _TAGS = """
     FROM fragments WHERE cardinality(fragments.tags) <> (
         SELECT count(*) FROM fragment_tags
@@ -75,7 +75,7 @@ _TAGS = """
 TAGS_DIFFER = f"SELECT count(*) {_TAGS}"
 UNLIKE_TAGS = f"SELECT fragments.row, fragments.tags, fragments.agent_id {_TAGS}"
 
-# Records that are looked up by another standing than their own.
+# Records whose row in `standing` differs from their own values.
 _STANDING = "importance, ttl_tier, created_at, review_at"
 _MISPLACED = f"""
     FROM fragments LEFT JOIN fragment_standing AS found ON found.row = fragments.row
@@ -88,7 +88,7 @@ PLACE = f"""
     ON CONFLICT (row) DO UPDATE SET ({_STANDING}) = ROW ({_of("excluded", _STANDING)})
 """
 
-# Records that name a model but have no vector, or the other way round.
+# Records that name a model but have no vector, or the reverse.
 UNPAIRED = "(embedding IS NULL) <> (embedded_by IS NULL)"
 
 VACUUMED = (
@@ -105,7 +105,7 @@ VACUUMED = (
 
 
 class PostgresUpkeep(PostgresPart):
-    """The StoreAdmin protocol."""
+    """Implements StoreAdmin."""
 
     _session: SessionFactory
     _has_vectors: bool
@@ -128,22 +128,24 @@ class PostgresUpkeep(PostgresPart):
                 },
                 without_vectors=f"{why[0].upper()}{why[1:]}. {advice}" if why else "",
                 collection=f"{SCHEMA}.fragments",
-                vector_index="" if why else "fragments_embedding",  # one for each model, whose name begins so
+                vector_index=""
+                if why
+                else "fragments_embedding",  # one for each model, with names that begin so
             )
 
         return await self._database.read(work)
 
     async def check(self) -> list[StoreFinding]:
-        found = await self._database.alone(
+        findings = await self._database.alone(
             lambda connection: _findings(connection, vectors=self._has_vectors, enforced=self._row_security())
         )
         advice = "Connect as a role that is no superuser, or let the login make the role mindhold_app."
         if not self._session.bound:
-            found = [one for one in found if one.name != SECURITY or not one.healthy]
-            found.append(StoreFinding(SECURITY, False, self._row_security(), advice))
-        if self._has_vectors:  # without it the store is healthy, and facts() says what it lacks
-            found.append(StoreFinding("pgvector", True, ".".join(map(str, self._session.vectors_version))))
-        return found
+            findings = [finding for finding in findings if finding.name != SECURITY or not finding.healthy]
+            findings.append(StoreFinding(SECURITY, False, self._row_security(), advice))
+        if self._has_vectors:  # without it the store is healthy, and facts() says what is missing
+            findings.append(StoreFinding("pgvector", True, ".".join(map(str, self._session.vectors_version))))
+        return findings
 
     async def repair(self) -> list[str]:
         return await self._database.alone(
@@ -163,8 +165,8 @@ class PostgresUpkeep(PostgresPart):
         return await self._database.alone(work, long=True)
 
     async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
-        """The tables' files are written anew. The server's log of changes and backups are its keeper's."""
-        wanted = sorted(escaped(form) for form in phrase_forms(phrases))
+        """Rewrite the tables' files. The server's write-ahead log and backups are up to its administrator."""
+        forms = sorted(escaped(form) for form in phrase_forms(phrases))
 
         def work(connection: Connection) -> Receipt:
             before = _number(connection, SIZE)
@@ -175,7 +177,7 @@ class PostgresUpkeep(PostgresPart):
             return Receipt(
                 ids=(),
                 removed={"bytes": max(0, before - after)},
-                remaining={table: _occurrences(connection, table, wanted) for table in SEARCHED_TEXTS},
+                remaining={table: _occurrences(connection, table, forms) for table in SEARCHED_TEXTS},
             )
 
         return await self._database.alone(work, long=True)
@@ -233,23 +235,23 @@ def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[S
 
 
 def _mend(connection: Connection, *, vectors: bool) -> list[str]:
-    """Rebuild what is derived; says what was done."""
-    done = []
+    """Rebuild derived data and return what was done."""
+    actions = []
     broken = [name for (name,) in connection.execute(BROKEN_INDEXES).fetchall()]
     with unlimited(connection):
         for name in broken:
             connection.execute(f'REINDEX INDEX "{name}"')
-            done.append(f"Built the index {name} anew.")
+            actions.append(f"Built the index {name} anew.")
     with unlimited(connection), connection.transaction():
         renewed = connection.execute(REINDEX_TEXT).rowcount
-        done.append(f"Made the full text of {renewed} records anew.")
-        done.append(f"Made the tags of {_retag(connection)} records anew.")
-        done.append(f"Made the keywords of {rows.renew(connection)} records anew.")
-        done.append(f"Made the standing of {connection.execute(PLACE).rowcount} records anew.")
+        actions.append(f"Made the full text of {renewed} records anew.")
+        actions.append(f"Made the tags of {_retag(connection)} records anew.")
+        actions.append(f"Made the keywords of {rows.renew(connection)} records anew.")
+        actions.append(f"Made the standing of {connection.execute(PLACE).rowcount} records anew.")
         if vectors:
             query = f"UPDATE fragments SET embedded_by = NULL, embedding = NULL WHERE {UNPAIRED}"
-            done.append(f"{connection.execute(query).rowcount} records wait for a vector again.")
-    return done
+            actions.append(f"{connection.execute(query).rowcount} records wait for a vector again.")
+    return actions
 
 
 def _retag(connection: Connection) -> int:
@@ -269,7 +271,7 @@ def _number(connection: Connection, query: str, values: tuple[Any, ...] = ()) ->
 
 
 def _occurrences(connection: Connection, table: str, wanted: Sequence[str]) -> int:
-    """In how many rows a phrase stands."""
+    """The number of rows that contain a phrase."""
     texts = " || ' ' || ".join(f"coalesce({column}::text, '')" for column in SEARCHED_TEXTS[table])
     query = f"SELECT count(*) FROM {table} WHERE EXISTS (SELECT 1 FROM unnest(%s::text[]) AS phrase WHERE position(phrase IN {texts}) > 0)"
     return _number(connection, query, (list(wanted),)) if wanted else 0

@@ -19,19 +19,19 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 Key = tuple[str, int]
 
 LOG = logging.getLogger("mindhold.postgres")
-MOST_DIMENSIONS = 4_000  # what pgvector's index takes of halfvec
-_LOOKED_AFTER = 1_000  # vectors that come in, before they are counted
+MOST_DIMENSIONS = 4_000  # the limit of pgvector's index for halfvec
+_LOOKED_AFTER = 1_000  # new vectors before they are counted again
 _QUIET_SECONDS = 5.0
 _CANCELS, _CANCEL_SECONDS = 10, 1.0
-_PATIENT = 20  # times as many as are worth it come in before an index is built although more come
+_PATIENT = 20  # factor of the minimum after which an index is built although more vectors come
 
-# The indexes that there are, and whether they are whole.
+# The existing indexes, and whether they are valid.
 INDEXES = """
     SELECT relname, indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
     WHERE indrelid = to_regclass('fragments') AND relname LIKE 'fragments_embedding_%'
 """
 
-# Which models have how many vectors, of which dimension.
+# The number of vectors of each model and dimension.
 MODELS = """
     SELECT model.embedded_by, (
         SELECT vector_dims(embedding) FROM fragments WHERE embedded_by = model.embedded_by LIMIT 1
@@ -41,7 +41,7 @@ MODELS = """
     ) AS model WHERE model.number > %s
 """
 
-# Whether a model has more vectors than so many.
+# Whether a model has more vectors than a limit.
 MANY = "SELECT count(*) FROM (SELECT 1 FROM fragments WHERE embedded_by = %s LIMIT %s) AS few"
 
 BUILD = """
@@ -52,10 +52,10 @@ BUILD = """
 
 
 class PostgresVectorIndexes:
-    """The thread that builds what is missing, once nothing more comes in for a while.
+    """A thread that builds missing indexes once no vectors have come for a while.
 
-    While very many records come in, a graph that grows with each of them would cost more than all else together. A
-    process that ends soon builds nothing; optimise() does.
+    While very many records come in, updating an index with each of them would cost more than everything else. A process that
+    ends soon builds nothing; optimise() does.
     """
 
     def __init__(self, session: SessionFactory, *, worth_it: int) -> None:
@@ -63,19 +63,19 @@ class PostgresVectorIndexes:
         self._worth_it = worth_it
         self._lock = threading.Lock()
         self._built: set[Key] = set()
-        self._waiting: dict[Key, int] = {}  # vectors that came in since
+        self._waiting: dict[Key, int] = {}  # new vectors since
         self._grown = 0.0
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._connection: Connection | None = None
 
     def look(self, connection: Connection) -> None:
-        """At what there is; what is missing, or was left unfinished, is built while the store is used."""
+        """Check the indexes; missing or unfinished ones are built in the background."""
         for key in self._missing(connection):
             self.grown(*key, self._worth_it)
 
     def grown(self, model: str, dimensions: int, number: int) -> None:
-        """So many vectors more."""
+        """Note that vectors were added."""
         key = (model, dimensions)
         if not model or key in self._built or dimensions > MOST_DIMENSIONS:
             return
@@ -88,16 +88,16 @@ class PostgresVectorIndexes:
                 self._thread.start()
 
     def build_missing(self, connection: Connection) -> list[Key]:
-        """Now, by the caller."""
+        """Build missing indexes now, in the calling thread."""
         return [key for key in self._missing(connection) if self._build(connection, key)]
 
     async def stop(self) -> None:
-        """A build under way is given up; another begins anew."""
+        """Stop; a running build is cancelled and starts again later."""
         thread = self._thread
         if thread is None:
             return
         self._stopping.set()
-        for _ in range(_CANCELS):  # one may fall between two statements
+        for _ in range(_CANCELS):  # a cancellation may fall between two statements
             connection = self._connection
             if connection is not None:
                 with suppress(psycopg.Error):
@@ -105,7 +105,7 @@ class PostgresVectorIndexes:
             await asyncio.to_thread(thread.join, _CANCEL_SECONDS)
             if not thread.is_alive():
                 return
-        self._thread = None  # the server is silent; the thread ends with the connection, or with the process
+        self._thread = None  # the server is silent; the thread ends with the connection or the process
 
     def _missing(self, connection: Connection) -> list[Key]:
         connection.execute(
@@ -115,8 +115,8 @@ class PostgresVectorIndexes:
             )
         )
         whole = {name for name, valid in connection.execute(INDEXES).fetchall() if valid}
-        found = connection.execute(MODELS, (self._worth_it,)).fetchall()
-        keys = [(model, dimensions) for model, dimensions, _ in found if dimensions <= MOST_DIMENSIONS]
+        models = connection.execute(MODELS, (self._worth_it,)).fetchall()
+        keys = [(model, dimensions) for model, dimensions, _ in models if dimensions <= MOST_DIMENSIONS]
         self._built |= {key for key in keys if name_of(key) in whole}
         return [key for key in keys if key not in self._built]
 
@@ -154,7 +154,7 @@ class PostgresVectorIndexes:
     def _build(self, connection: Connection, key: Key) -> bool:
         try:
             built = build(connection, key, worth_it=self._worth_it)
-        except psycopg.DataError as error:  # all of them are compared instead, and other models go on
+        except psycopg.DataError as error:  # they are compared one by one instead, and other models go on
             LOG.warning("the vectors of %s have no index, for not all have %d dimensions: %s", *key, error)
             connection.execute(
                 sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name_of(key)))
@@ -166,13 +166,13 @@ class PostgresVectorIndexes:
 
 
 def name_of(key: Key) -> str:
-    """Of a model's name only what an index may be called."""
+    """The name of the index, with the characters of the model's name that are allowed."""
     model, dimensions = key
     return f"fragments_embedding_{hashlib.sha256(model.encode()).hexdigest()[:12]}_{dimensions}"
 
 
 def is_indexed(connection: Connection, model: str | None, dimensions: int) -> bool:
-    """Whether the model's vectors have an index that is whole."""
+    """Whether the model's vectors have a valid index."""
     if model is None:
         return False
     states: dict[str, bool] = dict(connection.execute(INDEXES).fetchall())
@@ -180,7 +180,7 @@ def is_indexed(connection: Connection, model: str | None, dimensions: int) -> bo
 
 
 def build(connection: Connection, key: Key, *, worth_it: int) -> bool:
-    """By one process at a time; others don't wait. Whether the index is there."""
+    """Build the index, one process at a time; others don't wait. Returns whether it exists."""
     model, dimensions = key
     lock = int.from_bytes(hashlib.sha256(name_of(key).encode()).digest()[:8], "big", signed=True)
     if connection.execute("SELECT pg_try_advisory_lock(%s)", (lock,)).fetchone() != (True,):

@@ -1,1 +1,1 @@
-"""Redis beside a store: keyword sets, a cache, activity and job wake-ups. Always optional."""
+"""The optional Redis sidecar of a store: keyword sets, a cache, activity and job wake-ups."""

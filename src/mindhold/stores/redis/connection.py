@@ -1,4 +1,4 @@
-"""The connection to Redis: every wait is bounded, and a lost connection is made again by itself; names of keys."""
+"""The connection to Redis, with bounded waits and automatic reconnection; names of keys."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mindhold.model.errors import SettingsError, StoreAway, StoreDenied, StoreEr
 
 
 class KeyNames:
-    """Those of one store; several may share a server."""
+    """The key names of one store; several may share a server."""
 
     def __init__(self, store_id: str, place: str = "") -> None:
         self.prefix = f"mindhold:{store_id}{_digest(place)[:8] if place else ''}:"
-        self.mark = f"{self.prefix}mark"  # which build of the sets is whole, and in which run of the server
+        self.mark = f"{self.prefix}mark"  # which build of the sets is complete, and the run id of its server
         self.building = f"{self.prefix}building"
         self.tickets = f"{self.prefix}tickets"  # of writes under way
-        self.places = f"{self.prefix}places"  # scopes and agents that there are sets of
+        self.places = f"{self.prefix}places"  # pairs of scope and agent that have sets
         self.active = f"{self.prefix}active"
         self.queue = f"{self.prefix}queue"
         self.every_keyword = f"{self.prefix}k:*"
@@ -43,7 +43,7 @@ def _digest(*parts: str) -> str:
 
 T = TypeVar("T")
 Client = Any  # the driver's own types change with its versions
-FIRST_PAUSE = 0.25  # before it is looked for again
+FIRST_PAUSE = 0.25  # seconds before the first attempt to reconnect
 LONGEST_PAUSE = 10.0
 MOST_AT_ONCE = 32
 log = logging.getLogger("mindhold.redis")
@@ -51,7 +51,7 @@ log = logging.getLogger("mindhold.redis")
 
 @dataclass(frozen=True, slots=True)
 class RedisAddress:
-    """Where it is. With `sentinels` they are asked, and host and port are not."""
+    """The address of the server. With `sentinels`, host and port are not used."""
 
     host: str = "localhost"
     port: int = 6379
@@ -65,12 +65,12 @@ class RedisAddress:
     timeout: float = 0.5
 
     def __str__(self) -> str:
-        named = ", ".join(f"{host}:{port}" for host, port in self.sentinels or ((self.host, self.port),))
-        return f"{self.master_name} of {named}" if self.sentinels else f"{named}/{self.database}"
+        servers = ", ".join(f"{host}:{port}" for host, port in self.sentinels or ((self.host, self.port),))
+        return f"{self.master_name} of {servers}" if self.sentinels else f"{servers}/{self.database}"
 
 
 class RedisConnection:
-    """Calls wait once, and for no longer than the time-out; while it is cut they don't wait at all."""
+    """A connection whose calls wait at most for the time-out, and not at all while it is lost."""
 
     def __init__(self, address: RedisAddress) -> None:
         self.address = address
@@ -84,15 +84,15 @@ class RedisConnection:
 
     @property
     def fault(self) -> StoreError | None:
-        """Why it is cut; None while it isn't."""
+        """Why the connection is lost; None while it works."""
         return self._fault
 
     def on_return(self, told: Callable[[], None]) -> None:
-        """Be told when it is there again."""
+        """Register a function to be called after each reconnection."""
         self._returned.append(told)
 
     async def open(self) -> None:
-        """Raises StoreDenied, StoreReadOnly and StoreError for what waiting won't mend; where nobody answers it goes on."""
+        """Connect. Raises StoreDenied, StoreReadOnly and StoreError for lasting problems; an absent server is retried later."""
         await self._connect()
         try:
             async with asyncio.timeout(max(1.0, 3 * self.address.timeout)):
@@ -105,7 +105,7 @@ class RedisConnection:
             self._cut(fault)
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close the connection. Idempotent."""
         if self._search is not None:
             self._search.cancel()
             await asyncio.gather(self._search, return_exceptions=True)
@@ -115,7 +115,7 @@ class RedisConnection:
         self._client = self._waiting = self._sentinel = None
 
     async def ask(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Raises StoreError, at once while the line is cut."""
+        """The result of `work`. Raises StoreError, at once while the connection is lost."""
         self._ready()
         async with self._room:
             client = self._ready()
@@ -126,7 +126,7 @@ class RedisConnection:
                 raise self._lost(error) from error
 
     async def await_word(self, key: str, *, seconds: float) -> bool:
-        """Until a word is pushed to the list. Raises StoreError."""
+        """Wait until a word is pushed to the list. Returns whether it was. Raises StoreError."""
         self._ready()
         try:
             async with asyncio.timeout(seconds + self.address.timeout):
@@ -152,7 +152,7 @@ class RedisConnection:
         from redis.backoff import NoBackoff
 
         address = self.address
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "db": address.database,
             "username": address.username or None,
             "password": address.password or None,
@@ -172,7 +172,7 @@ class RedisConnection:
             self._sentinel = module.Sentinel(address.sentinels, sentinel_kwargs=plain)
 
         def client(timeout: float | None) -> Client:
-            bounded = given | {"socket_timeout": timeout}
+            bounded = options | {"socket_timeout": timeout}
             if self._sentinel is not None:
                 return self._sentinel.master_for(address.master_name, **bounded)
             return module.Redis(host=address.host, port=address.port, **bounded)
@@ -181,7 +181,7 @@ class RedisConnection:
         self._waiting = client(None)  # for waits that are meant to be long
 
     async def _greet(self) -> None:
-        """Everything that is needed is tried: a name, its rights, the database's number, and that it can be written."""
+        """Try everything that is needed: login, privileges, the database number, and writing."""
         if self._sentinel is not None:
             await self._ask_sentinels()
         async with self._client.pipeline(transaction=False) as pipe:
@@ -191,18 +191,18 @@ class RedisConnection:
             await pipe.execute()
 
     async def _ask_sentinels(self) -> None:
-        """One that answers and has never heard of the master says that the settings are wrong."""
+        """Raises an error if Sentinels answer but none knows the master: then the settings are wrong."""
         from redis.exceptions import AuthenticationError, RedisError
 
-        known: list[bool] = []
+        answers: list[bool] = []
         for sentinel in self._sentinel.sentinels:
             try:
-                known.append(self.address.master_name in await sentinel.sentinel_masters())
+                answers.append(self.address.master_name in await sentinel.sentinel_masters())
             except AuthenticationError:
                 raise
             except (RedisError, OSError):
                 continue
-        if known and not any(known):
+        if answers and not any(answers):
             raise _UnknownMaster
 
     def _lost(self, error: BaseException) -> StoreError:
@@ -217,7 +217,7 @@ class RedisConnection:
         self._fault = fault
 
     async def _look_for_it(self) -> None:
-        """Nobody's call waits for a server that may be gone: this task does."""
+        """Reconnect in the background, so that no call waits for a server that may be gone."""
         pause = FIRST_PAUSE
         while True:
             await asyncio.sleep(pause)
@@ -230,12 +230,12 @@ class RedisConnection:
                 continue
             self._fault = None
             log.warning("Redis answers again.")
-            for told in self._returned:
-                told()
+            for callback in self._returned:
+                callback()
             return
 
     def _read(self, error: BaseException) -> StoreError:
-        """Ours for the driver's: what it says is left out, for it may have what was sent."""
+        """Our error for the driver's. Its text is left out, since it may contain sent data."""
         from redis import exceptions as theirs
 
         where = f"Redis at {self.address}"
@@ -282,11 +282,11 @@ class RedisConnection:
 
 
 class _UnknownMaster(Exception):
-    """No Sentinel that answers monitors it."""
+    """No Sentinel that answers monitors the master."""
 
 
 def _faults() -> tuple[type[Exception], ...]:
-    """Those of the driver and of the system, a time-out among them."""
+    """Errors of the driver and of the system, including time-outs."""
     from redis.exceptions import RedisError
 
     return (RedisError, OSError, _UnknownMaster)

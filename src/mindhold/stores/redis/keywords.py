@@ -1,4 +1,4 @@
-"""Sets of ids, one for each keyword of each scope and agent, that follow the store's writes."""
+"""Sets of ids, one for each keyword of each scope and agent, which follow the store's writes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from mindhold.stores.redis.connection import Client, KeyNames, RedisConnection
 from mindhold.stores.registry import REGISTRY, WHOLE
 
 BUILDING = "building:"
-MOST_FOUND = 400  # more are ranked by the store itself as quickly
+MOST_FOUND = 400  # more are ranked as quickly by the store itself
 MOST_PLACES = 64
 OLD_TICKET = 120.0  # seconds; no write takes so long
-LAPSED = 600.0  # seconds after which another may build what was begun
-KEPT = 86_400  # seconds: what slipped by all else is set right by a build a day
+LAPSED = 600.0  # seconds after which another process may take over a build
+KEPT = 86_400  # seconds: a daily rebuild corrects whatever was missed
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
-# What a look needs, at one instant and in one answer. KEYS: mark, tickets, then the sets of one place after another.
-# ARGV: how many sets a place has, and how many ids are too many.
+# Everything that a lookup needs, at one instant and in one answer. KEYS: mark, tickets, then the sets of each place.
+# ARGV: the number of sets of a place, and the number of ids that is too many.
 LOOK = """
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 local answer = {redis.call('GET', KEYS[1]), run, redis.call('HGETALL', KEYS[2])}
@@ -67,13 +67,13 @@ class _Build:
 @dataclass(frozen=True, slots=True)
 class _Look:
     build: _Build | None
-    run: str  # of the server, now
+    run: str  # the present run id of the server
     tickets: Mapping[str, Any]
-    ids: set[str] | None  # None where they would be too many
+    ids: set[str] | None  # None if there are too many
 
 
 class RedisKeywordSets:
-    """The KeywordSets protocol, and what the store that they follow tells them."""
+    """Implements KeywordSets, and is notified of writes by the store that the sets follow."""
 
     def __init__(self, line: RedisConnection, store: Store, names: KeyNames) -> None:
         self._line = line
@@ -83,8 +83,8 @@ class RedisKeywordSets:
         self._builder: asyncio.Task[None] | None = None
         self._pause = FIRST_PAUSE
         self._not_before = 0.0
-        self._owing = False  # the store's word could not be taken back yet
-        self.obstacle = ""  # why they can't be kept here
+        self._owing = False  # the cursor in the store could not be reset yet
+        self.obstacle = ""  # why the sets can't be kept here
 
     async def having(self, forms: Sequence[str], where: Filter) -> list[str] | None:
         if not forms or self._line.fault is not None or self.obstacle:
@@ -109,7 +109,7 @@ class RedisKeywordSets:
         return sorted(ids, reverse=True) if ids is not None and len(ids) <= MOST_FOUND else None
 
     async def facts(self) -> str:
-        """whole, building, unbuilt or off."""
+        """The state: whole, building, unbuilt or off."""
         if self.obstacle:
             return "off"
         epoch = await self._store.cursor(WHOLE)
@@ -121,18 +121,18 @@ class RedisKeywordSets:
     # Following the writes
 
     async def announce(self, ids: Sequence[str]) -> str | None:
-        """Before a write: its ticket, or None when the sets can't follow it, which everybody has been told then."""
+        """Called before a write. Returns its ticket, or None if the sets can't follow it and were marked as incomplete."""
         ticket = secrets.token_hex(8)
-        told = json.dumps({"at": time.time(), "ids": list(ids)})
+        announcement = json.dumps({"at": time.time(), "ids": list(ids)})
         try:
-            await self._line.ask(lambda redis: redis.hset(self._names.tickets, ticket, told))
+            await self._line.ask(lambda redis: redis.hset(self._names.tickets, ticket, announcement))
         except StoreError:
             await self.distrust()
             return None
         return ticket
 
     async def withdraw(self, ticket: str | None) -> None:
-        """Nothing was written."""
+        """Remove the ticket of a write that didn't happen."""
         if ticket is not None:
             with suppress(StoreError):
                 await self._line.ask(lambda redis: redis.hdel(self._names.tickets, ticket))
@@ -140,9 +140,9 @@ class RedisKeywordSets:
     async def settle(
         self, ticket: str | None, *, now: Collection[Memory], before: Collection[Memory] = ()
     ) -> None:
-        """After a write, before it is acknowledged: what is there now, and what was there before."""
+        """Update the sets after a write, before it is acknowledged, from the records as they are now and were before."""
         added = self._by_set(now)
-        gone = {key: ids - added.get(key, set()) for key, ids in self._by_set(before).items()}
+        removed = {key: ids - added.get(key, set()) for key, ids in self._by_set(before).items()}
         places = {json.dumps([memory.scope, memory.agent]) for memory in now}
 
         async def work(redis: Client) -> list[Any]:
@@ -151,13 +151,13 @@ class RedisKeywordSets:
                 pipe.get(self._names.building)
                 pipe.info("server")
                 _change(pipe, added, places=places, names=self._names)
-                for key, ids in gone.items():
+                for key, ids in removed.items():
                     if ids:
                         pipe.srem(key, *ids)
                 if ticket is not None:
                     pipe.hdel(self._names.tickets, ticket)
-                found: list[Any] = await pipe.execute()
-                return found
+                results: list[Any] = await pipe.execute()
+                return results
 
         try:
             epoch, answers = await asyncio.gather(self._store.cursor(WHOLE), self._line.ask(work))
@@ -165,12 +165,14 @@ class RedisKeywordSets:
             await self.distrust()
             return
         run = answers[2]["run_id"]
-        here = {build.epoch for build in map(_read, answers[:2]) if build is not None and build.run == run}
-        if self._owing or (epoch is not None and _bare(epoch) not in here):
+        current_builds = {
+            build.epoch for build in map(_read, answers[:2]) if build is not None and build.run == run
+        }
+        if self._owing or (epoch is not None and _bare(epoch) not in current_builds):
             await self.distrust()  # others follow another server, or this one has lost something
 
     async def distrust(self) -> None:
-        """Say to everybody that the sets aren't whole. A store that can't take it now is told later, and is not believed."""
+        """Mark the sets as incomplete for all processes. If the store can't be written now, that is retried, and the sets aren't used."""
         try:
             if await self._store.cursor(WHOLE) is not None:
                 await self._store.set_cursor(WHOLE, None)
@@ -182,13 +184,13 @@ class RedisKeywordSets:
     # Building
 
     def build_soon(self) -> None:
-        """In the background, unless one is at it or was a moment ago."""
+        """Start a build in the background, unless one is running or has just run."""
         idle = self._builder is None or self._builder.done()
         if idle and not self.obstacle and time.monotonic() >= self._not_before:
             self._builder = self._later(self._build())
 
     async def built(self) -> None:
-        """When the build under way, if there is one, has come to its end."""
+        """Wait until a running build has ended."""
         if self._builder is not None:
             await asyncio.wait({self._builder})
 
@@ -210,22 +212,22 @@ class RedisKeywordSets:
                 return
         except StoreError:
             return
-        done = False
+        complete = False
         try:
-            done = await self._built(epoch)
-            done = done and await self._store.swap_cursor(WHOLE, old=claim, new=epoch)
+            complete = await self._built(epoch)
+            complete = complete and await self._store.swap_cursor(WHOLE, old=claim, new=epoch)
         except StoreError as error:
             log.warning("the keyword sets were not built: %s", error.code)
         finally:
-            if not done:
+            if not complete:
                 with suppress(StoreError):
                     await asyncio.shield(self._store.swap_cursor(WHOLE, old=claim, new=None))
-        if done:
+        if complete:
             self._pause, self._not_before = FIRST_PAUSE, 0.0
             log.info("the keyword sets are whole")
 
     async def _built(self, epoch: str) -> bool:
-        """Whether nothing was lost meanwhile."""
+        """Build the sets. Returns whether nothing was lost meanwhile."""
         run = await self._line.ask(lambda redis: self._begun(redis, epoch))
         if run is None:
             return False
@@ -236,7 +238,7 @@ class RedisKeywordSets:
         return await self._line.ask(lambda redis: self._finished(redis, epoch, run))
 
     async def _at_home(self) -> Filter:
-        """Nobody asks for what is in other stores, and one that is away must not keep the sets from being built."""
+        """The filter for records of the home store: sets of others aren't needed, and an unreachable store must not block the build."""
         placed = json.loads(await self._store.cursor(REGISTRY) or "{}")
         if not placed:
             return _EVERYTHING
@@ -283,8 +285,8 @@ class RedisKeywordSets:
         async with redis.pipeline() as pipe:
             await pipe.watch(self._names.building)
             begun = _read(await pipe.get(self._names.building))
-            found = await pipe.info("server")
-            if begun != _Build(epoch, run) or found["run_id"] != run:
+            server = await pipe.info("server")
+            if begun != _Build(epoch, run) or server["run_id"] != run:
                 return False
             pipe.multi()
             pipe.set(self._names.mark, json.dumps([epoch, run]), ex=KEPT)
@@ -301,42 +303,48 @@ class RedisKeywordSets:
         agents = visible_agents(where.viewer)
         if where.scopes and agents is not None:
             return list(product(where.scopes, sorted(agents)))
-        there = await self._line.ask(lambda redis: redis.smembers(self._names.places))
-        known = [tuple(json.loads(place)) for place in there]
+        members = await self._line.ask(lambda redis: redis.smembers(self._names.places))
+        places = [tuple(json.loads(place)) for place in members]
         return [
             (scope, agent)
-            for scope, agent in known
+            for scope, agent in places
             if (not where.scopes or scope in where.scopes) and (agents is None or agent in agents)
         ]
 
     async def _look(self, redis: Client, keys: Sequence[str], *, at_once: int) -> _Look:
-        named = [self._names.mark, self._names.tickets, *keys]
+        key_names = [self._names.mark, self._names.tickets, *keys]
         script = redis.register_script(LOOK)
-        mark, run, tickets, found = await script(keys=named, args=[at_once, MOST_FOUND])
-        told = dict(zip(tickets[::2], map(json.loads, tickets[1::2]), strict=True))
-        ids = None if found is None else {each.decode() for each in found.split(b"\n") if each}
-        return _Look(_read(mark), run.decode(), {ticket.decode(): each for ticket, each in told.items()}, ids)
+        mark, run, tickets, joined_ids = await script(keys=key_names, args=[at_once, MOST_FOUND])
+        announcements = dict(zip(tickets[::2], map(json.loads, tickets[1::2]), strict=True))
+        ids = None if joined_ids is None else {each.decode() for each in joined_ids.split(b"\n") if each}
+        return _Look(
+            _read(mark), run.decode(), {ticket.decode(): each for ticket, each in announcements.items()}, ids
+        )
 
     def _under_way(self, tickets: Mapping[str, Any]) -> set[str]:
         oldest = time.time() - OLD_TICKET
-        old = {ticket: told["ids"] for ticket, told in tickets.items() if told["at"] < oldest}
+        old = {
+            ticket: announcement["ids"]
+            for ticket, announcement in tickets.items()
+            if announcement["at"] < oldest
+        }
         if old:
             self._later(self._put_in_order(old))
-        return {memory_id for told in tickets.values() for memory_id in told["ids"]}
+        return {memory_id for announcement in tickets.values() for memory_id in announcement["ids"]}
 
     async def _put_in_order(self, tickets: dict[str, list[str]]) -> None:
-        """What a writer that died has left undone."""
+        """Complete the writes of processes that died."""
         with suppress(StoreError):
             for ticket, ids in tickets.items():
-                there = await self._store.get_many(ids, viewer=_EVERYTHING.viewer)
-                await self.settle(ticket, now=there.values())
+                memories = await self._store.get_many(ids, viewer=_EVERYTHING.viewer)
+                await self.settle(ticket, now=memories.values())
 
     def _by_set(self, memories: Iterable[Memory]) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
+        sets: dict[str, set[str]] = {}
         for memory in memories:
             for form in keyword_forms(memory.keywords):
-                found.setdefault(self._names.keyword(memory.scope, memory.agent, form), set()).add(memory.id)
-        return found
+                sets.setdefault(self._names.keyword(memory.scope, memory.agent, form), set()).add(memory.id)
+        return sets
 
     def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -357,12 +365,12 @@ def _read(mark: bytes | None) -> _Build | None:
 
 
 def _bare(cursor: str) -> str:
-    """The build that it is about, whole or under way."""
+    """The build that a cursor names, complete or under way."""
     return cursor.removeprefix(BUILDING).partition("@")[0]
 
 
 def _claimed(cursor: str | None) -> bool:
-    """Whether somebody is building, and not for too long."""
+    """Whether another process is building, and not for too long."""
     if cursor is None or not cursor.startswith(BUILDING):
         return False
     return time.time() - float(cursor.partition("@")[2]) < LAPSED

@@ -1,4 +1,4 @@
-"""A Redis beside a store: cache, activity of conversations, job wake-ups, and the store whose writes it follows."""
+"""The Redis sidecar of a store: cache, activity of conversations, job wake-ups, and the store wrapper that notifies it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Key = tuple[str, str]  # agent, conversation
 
 
 class RedisActivity:
-    """Gathers while it writes, so that a busy conversation costs one write at a time."""
+    """Implements Activity. Gathers counts while it writes, so that a busy conversation costs one write at a time."""
 
     def __init__(self, line: RedisConnection, names: KeyNames, *, seconds: int) -> None:
         self._line = line
@@ -69,7 +69,7 @@ class RedisActivity:
             try:
                 await self._line.ask(lambda redis: self._written(redis, gathered))  # noqa: B023
             except StoreError:
-                return  # a count is lost, no call
+                return  # a count is lost, but no call fails
 
     async def _written(self, redis: Client, gathered: Mapping[Key, Counter[str]]) -> None:
         now = time.time()
@@ -93,13 +93,13 @@ async def _counts(redis: Client, keys: list[str]) -> list[dict[str, int]]:
     return [{name.decode(): int(number) for name, number in each.items()} for each in answers]
 
 
-AT_ONCE = 5.0  # seconds of one wait, so that a line that was cut is noticed
+AT_ONCE = 5.0  # seconds of one wait, so that a lost connection is noticed
 MOST_WAITING = 100
 KEPT = 3_600
 
 
 class RedisJobSignal:
-    """A word in a list for each job: one of those who wait gets it, and one who comes later too."""
+    """Implements JobSignal. Pushes a word to a list for each job: one waiting runner gets it, or the next one that waits."""
 
     def __init__(self, line: RedisConnection, names: KeyNames) -> None:
         self._line = line
@@ -107,19 +107,19 @@ class RedisJobSignal:
         self._ringing: set[asyncio.Task[None]] = set()
 
     def ring(self) -> None:
-        """Nobody waits for it."""
+        """Signal in the background."""
         task = asyncio.create_task(self._ring())
         self._ringing.add(task)
         task.add_done_callback(self._ringing.discard)
 
     async def wait(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             try:
-                if await self._line.await_word(self._names.queue, seconds=max(0.1, min(left, AT_ONCE))):
+                if await self._line.await_word(self._names.queue, seconds=max(0.1, min(remaining, AT_ONCE))):
                     return True
             except StoreError:
-                await asyncio.sleep(min(left, AT_ONCE))
+                await asyncio.sleep(min(remaining, AT_ONCE))
         return False
 
     async def close(self) -> None:
@@ -136,11 +136,11 @@ class RedisJobSignal:
         try:
             await self._line.ask(work)
         except StoreError:
-            return  # they look by themselves now and then
+            return  # runners also look by themselves now and then
 
 
 class FollowedStore(StoreWrapper):
-    """A store whose writes are told to Redis: keyword sets and waiting runners."""
+    """A store wrapper that notifies Redis of writes: the keyword sets and waiting runners."""
 
     def __init__(self, store: Store, *, keywords: RedisKeywordSets, bell: RedisJobSignal) -> None:
         super().__init__(store)
@@ -166,7 +166,7 @@ class FollowedStore(StoreWrapper):
         return receipt
 
     async def rename_scope(self, old: str, new: str) -> None:
-        """The sets are named after scopes: they are built anew."""
+        """Rename a scope and rebuild the sets, which are named after scopes."""
         await self._keywords.distrust()
         await self._store.rename_scope(old, new)
         await self._keywords.distrust()
@@ -178,17 +178,17 @@ class FollowedStore(StoreWrapper):
         try:
             await self._store.apply(changes)
         except StoreError:
-            raise  # it may have been written all the same: the ticket says which ids to look at
+            raise  # it may have been written all the same: the ticket names the ids to check
         except MindholdError:
             await self._keywords.withdraw(ticket)
             raise
         if ticket is None:
-            await self._keywords.distrust()  # a build may have passed it by
+            await self._keywords.distrust()  # a build may have missed it
         else:
             await self._keywords.settle(ticket, now=touched, before=before.values())
 
     async def _before(self, changes: Sequence[Change]) -> dict[str, Memory]:
-        """What is replaced, as it was; a new record is told by that nobody expects an earlier one."""
+        """The records to be replaced as they were. A Put that expects no earlier record is new and isn't read."""
         replaced = [
             change.memory.id
             for change in changes
@@ -197,11 +197,11 @@ class FollowedStore(StoreWrapper):
         return await self._store.get_many(replaced, viewer="system") if replaced else {}
 
 
-STORE_ID = "store.id"  # the cursor that tells two stores apart which share a server
+STORE_ID = "store.id"  # the cursor with a random id that tells apart stores sharing a server
 
 
 class RedisCache:
-    """The Cache protocol."""
+    """Implements Cache."""
 
     def __init__(self, line: RedisConnection, names: KeyNames, *, seconds: int) -> None:
         self._line = line
@@ -227,7 +227,7 @@ class RedisCache:
 
 
 class RedisSidecar:
-    """The Aside protocol, and the store as its writes are followed."""
+    """Implements Sidecar, and offers the store wrapper that notifies it."""
 
     def __init__(
         self,
@@ -268,9 +268,9 @@ class RedisSidecar:
 async def open_sidecar(
     address: RedisAddress, store: Store, *, place: str = "", cache_seconds: int, activity_seconds: int
 ) -> RedisSidecar:
-    """Beside an open store. `place` is where its file is, for a copy of it is another store.
+    """Open the sidecar of an open store. `place` is the path of its file, since a copy of the file is another store.
 
-    Raises StoreDenied, StoreReadOnly and StoreError for what waiting won't mend, SettingsError without the driver.
+    Raises StoreDenied, StoreReadOnly and StoreError for lasting problems, SettingsError without the driver.
     """
     line = RedisConnection(address)
     await line.open()

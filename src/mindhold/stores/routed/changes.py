@@ -1,4 +1,4 @@
-"""The write path over several stores: each change goes where its record lives, even while a project moves."""
+"""The write path over several stores: each change goes to the store of its record, even while a project moves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mindhold.stores.routed.routing import PAUSE_SECONDS, RoutedPart, Routes, me
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A change, where it is made, and in which scope; no scope where it isn't known."""
+    """A change with the mode and scope of its record; the scope is missing if it isn't known."""
 
     change: Change
     mode: str
@@ -38,11 +38,10 @@ class _Placed:
 
 
 class RoutedChanges(RoutedPart):
-    """The RecordChanges protocol, RecordSearch.put_vectors().
+    """Implements RecordChanges and RecordSearch.put_vectors().
 
-    A write is acknowledged when the registry, looked at afterwards, says that it was made in the right store. Who moves
-    a project freezes it there before looking at it for the last time, so a write is either seen by that look, or comes
-    here again.
+    A write is acknowledged once the registry, read after it, confirms that it went to the right store. A mover freezes the
+    project in the registry before its last look, so a write is either seen by that look or repeated here.
     """
 
     async def apply(self, changes: Sequence[Change]) -> None:
@@ -66,9 +65,9 @@ class RoutedChanges(RoutedPart):
             changes_left = await self._to_repeat(placed, routes)
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
-        """Copies first, where the records live last: broken off, they are still there to be asked for again.
+        """Erase copies first and the live records last: if interrupted, the erasure can be repeated.
 
-        Raises Refused when a copy can't be reached.
+        Raises Refused if a copy can't be reached.
         """
         receipts: list[Receipt] = []
         scopes: dict[str, str] = {}
@@ -99,7 +98,7 @@ class RoutedChanges(RoutedPart):
     async def _check_reach(
         self, mode: str, ids: Sequence[str], routes: Routes, scopes: frozenset[str]
     ) -> None:
-        """Before anything is erased anywhere."""
+        """Raises Refused if a copy can't be reached, before anything is erased anywhere."""
         try:
             await (await self._houses.house(mode)).get_many(ids[:1], viewer=EVERYONE)
         except (StoreError, SettingsError) as error:
@@ -115,26 +114,28 @@ class RoutedChanges(RoutedPart):
             ) from error
 
     async def _stepped(self, names: frozenset[str]) -> bool:
-        """Whether somebody was moving one of them. What he had read before has been written then, if ever.
+        """Wait for moves of these projects. Returns whether there were any; a mover has then written what it read before.
 
-        Raises StoreBusy when that takes too long.
+        Raises StoreBusy if that takes too long.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience
         places = (await self._routes(fresh=True)).places
         moves = {name: place.move for name, place in places.items() if name in names and place.move}
-        left = dict(moves)
-        while left:
+        remaining = dict(moves)
+        while remaining:
             places = (await self._routes(fresh=True)).places
-            left = {name: move for name, move in left.items() if name in places and places[name].move == move}
-            if any(self._given_up(places[name]) for name in left):
+            remaining = {
+                name: move for name, move in remaining.items() if name in places and places[name].move == move
+            }
+            if any(self._given_up(places[name]) for name in remaining):
                 await self._houses.settle(self._thawed)
-            elif left and loop.time() > deadline:
+            elif remaining and loop.time() > deadline:
                 raise StoreBusy(
-                    f"The project {min(left)!r} is being moved to another store.",
+                    f"The project {min(remaining)!r} is being moved to another store.",
                     advice="Forget it again in a moment.",
                 )
-            elif left:
+            elif remaining:
                 await asyncio.sleep(PAUSE_SECONDS)
         return bool(moves)
 
@@ -155,13 +156,13 @@ class RoutedChanges(RoutedPart):
         )
 
     async def _check_scopes(self, names: frozenset[str]) -> None:
-        """Before the first of several stores writes its part. Raises ScopeNotFound."""
+        """Raises ScopeNotFound before the first of several stores writes its part."""
         missing = names - {scope.name for scope in await (await self._home()).scopes()}
         if missing:
             raise ScopeNotFound(min(missing))
 
     async def _placed(self, changes: Sequence[Change], routes: Routes) -> list[_Placed]:
-        """Raises MemoryNotFound, and Refused for a link from one store to another."""
+        """The changes with their stores. Raises MemoryNotFound, and Refused for a link between two stores."""
         if not routes.away:
             return [_Placed(change, routes.home, _scope(change)) for change in changes]
         scopes = {change.memory.id: change.memory.scope for change in changes if isinstance(change, Put)}
@@ -174,7 +175,7 @@ class RoutedChanges(RoutedPart):
             modes = {routes.mode(scopes[end]) for end in _ends(change) if end in scopes}
             if isinstance(change, Put | Enqueue):
                 placed.append(_Placed(change, routes.home if own is None else routes.mode(own), own))
-            elif isinstance(change, Disconnect | Tend | Rate):  # passed over where nothing is there
+            elif isinstance(change, Disconnect | Tend | Rate):  # ignored if there is no record
                 placed += [_Placed(change, mode, scopes.get(_ends(change)[0])) for mode in modes]
             elif missing := [end for end in _ends(change) if end not in scopes]:
                 raise MemoryNotFound(missing[0])
@@ -193,9 +194,9 @@ class RoutedChanges(RoutedPart):
         return placed
 
     async def _to_repeat(self, placed: Sequence[_Placed], routes: Routes) -> list[Change]:
-        """What was written into a project that is elsewhere by now, and isn't there."""
+        """The changes written to a project that has moved since and which aren't in its new store."""
         if all(placement.scope == GLOBAL or isinstance(placement.change, Enqueue) for placement in placed):
-            return []  # which never moves
+            return []  # the home store's own scopes never move
         unsettled = (await self._routes(fresh=True)).unsettled(routes)
         if not unsettled:
             return []
@@ -216,7 +217,7 @@ class RoutedChanges(RoutedPart):
         return [change for change in moved if not (isinstance(change, Put) and change.memory.id in copied)]
 
     async def _written_to(self, placed: Sequence[_Placed]) -> list[str | None]:
-        """The scope of each change's record, as it is where the change was made."""
+        """The scope of each change's record in the store where the change was made."""
         unknown: dict[str, list[str]] = defaultdict(list)
         for placement in placed:
             if placement.scope is None:
@@ -232,7 +233,7 @@ class RoutedChanges(RoutedPart):
 
 
 def _holding(ids: Sequence[str], scopes: Mapping[str, str], routes: Routes) -> list[str]:
-    """The stores that may have something of them: copies, home, which has what else names them, where they live."""
+    """The stores that may have data of the records: copies, home (which may refer to them), then where they live."""
     if any(memory_id not in scopes for memory_id in ids):
         return list(reversed(routes.used))
     names = frozenset(scopes[memory_id] for memory_id in ids)
@@ -251,7 +252,7 @@ def _scope(change: Change) -> str | None:
 
 
 def _ends(change: Change) -> tuple[str, ...]:
-    """The records that must be there for it."""
+    """The records that must exist for the change."""
     match change:
         case Put() | Enqueue():
             return ()

@@ -28,51 +28,51 @@ PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The registry at one moment."""
+    """The placements at one moment."""
 
     home: str
     places: Placements
-    away: Mapping[str, str]  # mode by scope, of those that aren't at home
+    away: Mapping[str, str]  # scope -> mode, for scopes that aren't in the home store
 
     @classmethod
     def of(cls, home: str, places: Placements) -> Routes:
-        """As the registry says."""
+        """The routes of the given placements."""
         return cls(home, places, {name: place.mode for name, place in places.items() if place.mode != home})
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """Where something lives, home first."""
+        """The stores with live records, home first."""
         return tuple(dict.fromkeys((self.home, *self.away.values())))
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Where something is, hidden copies included."""
+        """The stores with any records, including hidden copies."""
         return tuple(
             dict.fromkeys((self.home, *(mode for place in self.places.values() for mode in place.modes())))
         )
 
     def mode(self, scope: str) -> str:
-        """Where a scope's records live."""
+        """The mode of the store where a scope's records live."""
         return self.away.get(scope, self.home)
 
     def moved(self, scope: str, since: Routes) -> bool:
-        """Whether it is elsewhere than it was, or went and came back."""
+        """Whether the scope has moved since, also if it came back."""
         now, then = (routes.places.get(scope, Placement(routes.home)) for routes in (self, since))
         return (now.mode, now.moves) != (then.mode, then.moves)
 
     def frozen(self, scope: str) -> bool:
-        """Whether it is about to be elsewhere."""
+        """Whether the scope is about to move."""
         place = self.places.get(scope)
         return place is not None and place.move is not None and place.move.frozen
 
     def unsettled(self, since: Routes) -> frozenset[str]:
-        """The scopes of which it isn't sure that they are still where they were."""
+        """The scopes that may have moved since."""
         names = since.places.keys() | self.places.keys()
         return frozenset(name for name in names if self.frozen(name) or self.moved(name, since))
 
 
 class RoutedPart:
-    """What the parts of the routed store share."""
+    """Base of the parts of the routed store."""
 
     def __init__(self, houses: StoreRegistry, *, clock: Clock, patience: float = PATIENCE_SECONDS) -> None:
         self._houses = houses
@@ -80,7 +80,7 @@ class RoutedPart:
         self._patience = patience
         self._known = Routes.of(houses.home, {})
         self._watch = MoverWatch()
-        self._put_off: dict[str, float] = {}  # renamings, and until when
+        self._put_off: dict[str, float] = {}  # scope of a failed rename -> time of the next attempt
 
     async def _home(self) -> Store:
         return await self._houses.house(self._houses.home)
@@ -92,11 +92,11 @@ class RoutedPart:
         return self._known
 
     async def _store_of(self, scope: str, routes: Routes | None = None) -> Store:
-        """Where a scope's records live."""
+        """The store where a scope's records live."""
         return await self._houses.house((routes or await self._routes()).mode(scope))
 
     async def _holders(self, ids: Iterable[str]) -> list[tuple[Store, list[str]]]:
-        """The stores that the records live in, each with the ids of its own."""
+        """The stores where the records live, each with its ids."""
         routes = await self._routes()
         if not routes.away:
             return [(await self._home(), list(ids))]
@@ -104,12 +104,12 @@ class RoutedPart:
         return [(await self._houses.house(mode), own) for mode, own in by_mode.items()]
 
     async def _asked(self, where: Filter) -> list[tuple[Store, Filter]]:
-        """The stores that have something within the filter, each with the part of it that it is asked."""
+        """The stores with records in the filter, each with its part of the filter."""
         routes, home = await self._routes(), await self._home()
         if not routes.away or (where.scopes and routes.away.keys().isdisjoint(where.scopes)):
             return [(home, where)]
         names: dict[str, list[str]] = defaultdict(list)
-        # What was left behind at home is hidden by naming all that lives there.
+        # Copies left in the home store are hidden by naming all scopes that live there.
         for name in where.scopes or [*(scope.name for scope in await home.scopes()), *routes.away]:
             names[routes.mode(name)].append(name)
         return [
@@ -118,14 +118,14 @@ class RoutedPart:
         ]
 
     async def _of_each(self, where: Filter, ask: Callable[[Store, Filter], Awaitable[T]]) -> list[T]:
-        """What each of the stores answers, all at once."""
-        asked = await self._asked(where)
-        if len(asked) == 1:
-            return [await ask(*asked[0])]
-        return list(await asyncio.gather(*(ask(store, narrowed) for store, narrowed in asked)))
+        """The answers of all these stores, asked at the same time."""
+        targets = await self._asked(where)
+        if len(targets) == 1:
+            return [await ask(*targets[0])]
+        return list(await asyncio.gather(*(ask(store, narrowed) for store, narrowed in targets)))
 
     async def _found(self, ids: Sequence[str], routes: Routes, *, viewer: str) -> dict[str, Memory]:
-        """Those that live where they are found: a copy that was left behind is none."""
+        """Memories that are in the store where they live; a copy left behind doesn't count."""
         memories: dict[str, Memory] = {}
         for mode in routes.modes:
             rest = [memory_id for memory_id in ids if memory_id not in memories]
@@ -138,22 +138,22 @@ class RoutedPart:
         return memories
 
     async def _by_mode(self, ids: Iterable[str], routes: Routes) -> dict[str, list[str]]:
-        """The ids of records by where they live; ids of none are absent."""
-        wanted = list(ids)
-        memories = await self._found(list(dict.fromkeys(wanted)), routes, viewer=EVERYONE)
+        """The ids of records by mode of their store; unknown ids are absent."""
+        wanted_ids = list(ids)
+        memories = await self._found(list(dict.fromkeys(wanted_ids)), routes, viewer=EVERYONE)
         grouped: dict[str, list[str]] = defaultdict(list)
-        for memory_id in wanted:
+        for memory_id in wanted_ids:
             if memory_id in memories:
                 grouped[routes.mode(memories[memory_id].scope)].append(memory_id)
         return grouped
 
     async def _at_rest(self, scopes: Iterable[str], *, fresh: bool = False) -> Routes:
-        """The routes when none of the scopes is about to be elsewhere. Raises StoreBusy when that takes too long."""
-        wanted = tuple(scopes)
+        """The routes once none of the scopes is about to move. Raises StoreBusy if that takes too long."""
+        names = tuple(scopes)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience
         routes = await self._routes(fresh=fresh)
-        while frozen := [name for name in wanted if routes.frozen(name)]:
+        while frozen := [name for name in names if routes.frozen(name)]:
             routes = await self._routes(fresh=True)
             if any(self._given_up(routes.places.get(name)) for name in frozen):
                 await self._houses.settle(self._thawed)
@@ -167,7 +167,7 @@ class RoutedPart:
         return routes
 
     def _given_up(self, place: Placement | None) -> bool:
-        """Whether its mover is gone: it would have said so otherwise."""
+        """Whether its mover has died."""
         return (
             place is not None and place.move is not None and self._watch.gone(place.move, now=self._clock())
         )
@@ -182,7 +182,7 @@ class RoutedPart:
 def at_home(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[RoutedPart, P], Coroutine[Any, Any, T]]:
-    """A method of a store that is the home store's own."""
+    """Delegates a method to the home store."""
     name = method.__name__
 
     async def call(self: RoutedPart, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -192,14 +192,14 @@ def at_home(
     return call
 
 
-_LEADING = 4  # one in so many of the pool, the best ones, keep their neighbours
-_REACH = 2  # places before and after
+_LEADING = 4  # the best 1/n of the pool keep their neighbours
+_REACH = 2  # positions before and after
 _NUMBERS = ("lengths", "cosines", "importance", "trust", "uses", "usefulness", "occurred")
 Rows = npt.NDArray[np.int64]
 
 
 def merged_pages(pages: Iterable[Sequence[Memory]], *, order: Order, limit: int) -> list[Memory]:
-    """The beginning of all of them together."""
+    """The first memories of all pages together."""
     together = [memory for page in pages for memory in page]
     together.sort(key=lambda memory: _place(order, memory), reverse=order not in (Order.OLDEST, Order.DUE))
     return together[:limit]
@@ -211,7 +211,7 @@ def _place(order: Order, memory: Memory) -> tuple[Any, str]:
 
 
 def merged_tallies(tallies: Iterable[dict[str, int]], by: str) -> dict[str, int]:
-    """The commonest first; tags that differ in case alone are one."""
+    """The tallies added up, most common first; tags that differ only in case count as one."""
     counts: Counter[str] = Counter()
     spelled: dict[str, str] = {}
     for tally in tallies:
@@ -222,7 +222,7 @@ def merged_tallies(tallies: Iterable[dict[str, int]], by: str) -> dict[str, int]
 
 
 def merged_receipts(receipts: Sequence[Receipt], *, ids: Sequence[str]) -> Receipt:
-    """`ids` are those that were to go, in their order. What went of records that another store had too is told apart."""
+    """The receipts added up. `ids` are those to be erased, in order. Copies in other stores are counted separately."""
     erased_ids: set[str] = set()
     removed: Counter[str] = Counter()
     remaining: Counter[str] = Counter()
@@ -239,9 +239,9 @@ def merged_receipts(receipts: Sequence[Receipt], *, ids: Sequence[str]) -> Recei
 def merged_neighbours(
     answers: Iterable[Sequence[Sequence[Neighbour]]], *, limit: int
 ) -> list[list[Neighbour]]:
-    """For each vector the nearest of all."""
+    """For each vector the nearest of all stores."""
     return [
-        sorted((near for one in each for near in one), key=lambda near: -near.cosine)[:limit]
+        sorted((near for neighbours in each for near in neighbours), key=lambda near: -near.cosine)[:limit]
         for each in zip(*answers, strict=True)
     ]
 
@@ -249,7 +249,7 @@ def merged_neighbours(
 async def merged_scans(
     scans: Sequence[AsyncIterator[list[Memory]]], *, batch: int
 ) -> AsyncIterator[list[Memory]]:
-    """In order of id, a batch of each in memory."""
+    """The scans merged in order of id, with a batch of each in memory."""
     heads: list[list[Memory]] = [[] for _ in scans]
     ended = [False for _ in scans]
     ready: list[Memory] = []
@@ -260,7 +260,7 @@ async def merged_scans(
                 ended[number] = not heads[number]
         if not any(heads):
             break
-        last = min(head[-1].id for head in heads if head)  # up to here every one of them has been read
+        last = min(head[-1].id for head in heads if head)  # every scan has been read up to here
         for number, head in enumerate(heads):
             ready += [memory for memory in head if memory.id <= last]
             heads[number] = [memory for memory in head if memory.id > last]
@@ -273,7 +273,7 @@ async def merged_scans(
 
 
 def merged_candidates(answers: Sequence[Candidates], search: Search) -> Candidates:
-    """The best of all, with statistics over all."""
+    """The best candidates of all stores, with statistics over all."""
     total = sum(answer.total for answer in answers)
     embedded = sum(answer.embedded for answer in answers)
     mean = _weighted([(answer.cosine_mean, answer.embedded) for answer in answers])
@@ -310,7 +310,7 @@ def _weighted(values: Sequence[tuple[float, int]]) -> float:
 
 
 def _best(candidates: Candidates, search: Search) -> Rows:
-    """The rows that one store would have offered: its pools, and what is said beside the best of them."""
+    """The rows that a single store would have returned: its pools, and the neighbours of the best."""
     lexemes = {lexeme: column for column, lexeme in reversed(list(enumerate(search.lexemes)))}
     by_text = best_by_text(
         [np.flatnonzero(candidates.counts[:, column]) for column in lexemes.values()],

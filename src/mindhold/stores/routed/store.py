@@ -37,14 +37,14 @@ from mindhold.stores.routed.routing import (
 
 
 class RoutedRecords(RoutedPart, SingleRecords):
-    """The Records protocol, but for what writes."""
+    """Implements Records, except writing."""
 
     async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
         routes = await self._routes()
         memories = await self._found(ids, routes, viewer=viewer)
         if all(memory_id in memories for memory_id in ids):
             return memories
-        now = await self._routes(fresh=True)  # it may be in a project that was made a moment ago
+        now = await self._routes(fresh=True)  # it may be in a project that was created a moment ago
         return memories if now is routes else await self._found(ids, now, viewer=viewer)
 
     async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
@@ -106,7 +106,7 @@ class RoutedRecords(RoutedPart, SingleRecords):
 
 
 class RoutedIndex(RoutedPart):
-    """The RecordSearch and Links protocols, but for what writes."""
+    """Implements RecordSearch and Links, except writing."""
 
     async def search(self, search: Search) -> Candidates:
         answers = await self._of_each(
@@ -132,7 +132,7 @@ class RoutedIndex(RoutedPart):
         memories: list[Memory] = []
         for mode, own in names.items():
             if own and len(memories) < limit:
-                with suppress(*(() if mode == routes.home else (StoreError, SettingsError))):  # another time
+                with suppress(*(() if mode == routes.home else (StoreError, SettingsError))):  # next time
                     store = await self._houses.house(mode)
                     memories += await store.unembedded(model, limit=limit - len(memories), scopes=own)
         return memories
@@ -176,15 +176,15 @@ class RoutedIndex(RoutedPart):
 
 
 log = logging.getLogger("mindhold.routed")
-_AGAIN_SECONDS = 30.0  # so long a renaming that couldn't be finished isn't tried again
+_AGAIN_SECONDS = 30.0  # seconds before a failed rename is tried again
 
 
 class RoutedScopes(RoutedPart):
-    """The Scopes protocol."""
+    """Implements Scopes."""
 
     async def scopes(self) -> list[Scope]:
         home = await self._home()
-        # Most calls begin here, so that they know of what other processes have moved.
+        # Most calls begin here, so that they see moves of other processes.
         scopes, routes = await asyncio.gather(home.scopes(), self._routes(fresh=True))
         begun = [name for name, place in routes.places.items() if place.renaming is not None]
         tried = [name for name in begun if await self._try_renaming(name)]
@@ -195,7 +195,7 @@ class RoutedScopes(RoutedPart):
         if scope.name not in routes.places:
             _refuse_taken(scope.name, routes.places)
         store = await self._store_of(scope.name, routes)
-        if store is not home:  # first: one that the home store has is taken for made
+        if store is not home:  # first: a scope in the home store counts as created
             await store.put_scope(replace(scope, parent=None))
         await home.put_scope(scope)
 
@@ -224,7 +224,7 @@ class RoutedScopes(RoutedPart):
         await self._finish_renaming(old)
 
     async def _try_renaming(self, name: str) -> bool:
-        """Finish what another has begun; what can't be finished now makes nobody's call fail, nor each of them wait."""
+        """Finish a rename that another process began. A failure is no error of the present call, and is not retried at once."""
         now = asyncio.get_running_loop().time()
         if now < self._put_off.get(name, now):
             return False
@@ -236,7 +236,7 @@ class RoutedScopes(RoutedPart):
         return True
 
     async def _finish_renaming(self, old: str) -> None:
-        """Every step may have been done before. Raises Conflict when the name is taken: then it is as it was."""
+        """Finish a rename; every step may have been done before. Raises Conflict if the name is taken, and undoes it."""
         place = (await self._routes(fresh=True)).places.get(old)
         if place is None or place.renaming is None:
             return
@@ -254,7 +254,7 @@ class RoutedScopes(RoutedPart):
         await self._houses.settle(lambda places: _replaced(places, old, place, name=new))
 
     def _in_order(self, place: Placement) -> tuple[str, ...]:
-        """Copies first, so that one out of reach leaves the project usable; home last."""
+        """Copies first, so that an unreachable one leaves the project usable; home last."""
         return tuple(dict.fromkeys((*reversed(place.modes()), self._houses.home)))
 
     async def drop_scope(self, name: str) -> None:
@@ -274,7 +274,7 @@ class RoutedScopes(RoutedPart):
             async for batch in store.scan(everything):
                 await store.erase([memory.id for memory in batch], references=False)
             if store is not home:
-                with suppress(ScopeNotFound):  # an earlier try got so far
+                with suppress(ScopeNotFound):  # an earlier attempt got this far
                     await store.drop_scope(name)
         await home.drop_scope(name)
         await self._houses.settle(
@@ -293,14 +293,14 @@ async def _names(store: Store) -> Collection[str]:
 
 
 async def _rename(store: Store, old: str, new: str) -> None:
-    """Unless that has been done."""
+    """Rename a scope, unless that was done before."""
     if old in await _names(store):
-        with suppress(ScopeNotFound):  # somebody else was faster
+        with suppress(ScopeNotFound):  # another process was faster
             await store.rename_scope(old, new)
 
 
 def _replaced(places: Placements, old: str, place: Placement, *, name: str) -> Placements:
-    """The place that was being renamed, under that name; nothing when it has changed meanwhile."""
+    """The placements with the renamed one under its new name; unchanged if it has changed meanwhile."""
     if places.get(old) != place:
         return places
     rest = {other: other_place for other, other_place in places.items() if other != old}
@@ -308,7 +308,7 @@ def _replaced(places: Placements, old: str, place: Placement, *, name: str) -> P
 
 
 def _refuse_taken(name: str, places: Placements, *, besides: str | None = None) -> None:
-    """What another project is called, or is about to be."""
+    """Raises Conflict for the present or future name of another project."""
     for other, place in places.items():
         if other != besides and name.casefold() in (other.casefold(), (place.renaming or "").casefold()):
             raise _taken(name)
@@ -319,7 +319,7 @@ def _taken(name: str) -> Conflict:
 
 
 class RoutedJobs(RoutedPart):
-    """The Jobs, Cursors and Entries protocols: those of the home store."""
+    """Implements Jobs, Cursors and Entries by the home store."""
 
     lease = at_home(Jobs.lease)
     renew = at_home(Jobs.renew)
@@ -341,7 +341,7 @@ class RoutedJobs(RoutedPart):
 
 
 class RoutedUpkeep(RoutedPart):
-    """The StoreAdmin protocol. What is told of another store than the home store bears its mode."""
+    """Implements StoreAdmin. Reports about other stores than home are prefixed with their mode."""
 
     facts = at_home(StoreAdmin.facts)
 
@@ -357,14 +357,14 @@ class RoutedUpkeep(RoutedPart):
         return findings
 
     async def repair(self) -> list[str]:
-        done = await (await self._home()).repair()
+        actions = await (await self._home()).repair()
         for mode in (await self._routes()).used[1:]:
             try:
                 mended = await (await self._houses.house(mode)).repair()
             except (StoreError, SettingsError) as error:
                 mended = [f"left as it is: {error.message}"]
-            done += [f"{mode}: {step}" for step in mended]
-        return done
+            actions += [f"{mode}: {step}" for step in mended]
+        return actions
 
     async def optimise(self) -> int:
         return sum(
@@ -384,16 +384,16 @@ class RoutedUpkeep(RoutedPart):
 class RoutedStore(
     RoutedRecords, RoutedChanges, RoutedIndex, RoutedScopes, RoutedJobs, RoutedUpkeep, RoutedPart
 ):
-    """The home store has everything but the records of projects that live elsewhere.
+    """A store over several stores. The home store has everything but the records of projects that live elsewhere.
 
-    While no project does, every call is handed on as it is.
+    While there are none, every call goes to the home store unchanged.
     """
 
     _capabilities: frozenset[Capability] = frozenset()
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Those of the home store."""
+        """The capabilities of the home store."""
         return self._capabilities
 
     async def open(self) -> None:

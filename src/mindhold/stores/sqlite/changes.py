@@ -1,4 +1,4 @@
-"""The write path: applies changes in order, runs of one kind together."""
+"""The write path: applies changes in order, runs of the same kind together."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from mindhold.stores.sqlite.rows import (
 from mindhold.stores.values import to_micros, to_optional_micros
 from mindhold.stores.vectors import encode
 
-# Take the next number, by which indexes in memory find what is new to them.
+# Take the next revision, by which in-memory indexes find new changes.
 NEXT_REVISION = "UPDATE counter SET value = value + 1 WHERE name = 'revision' RETURNING value"
 
-# Add a tag; one that differs in case alone is the same.
+# Add a tag; one that differs only in case is the same.
 TAG = "INSERT OR IGNORE INTO tag (memory, name, folded, place) VALUES (?, ?, ?, ?)"
 
-# Take the tags off a record.
+# Remove the tags of a record.
 UNTAG = "DELETE FROM tag WHERE memory = ?"
 
-# Set the vector of a row, whatever model made the one before.
+# Set the vector of a row, replacing one of any model.
 SET_VECTOR = "INSERT OR REPLACE INTO vector (row, model, exact) VALUES (?, ?, ?)"
 SET_CODE = "INSERT OR REPLACE INTO vector_code (row, model, code) VALUES (?, ?, ?)"
 
-# Take the vector off a row.
+# Remove the vector of a row.
 DROP_VECTOR = "DELETE FROM vector WHERE row = ?"
 DROP_CODE = "DELETE FROM vector_code WHERE row = ?"
 
-# Change what upkeep may, unless something happened to the record since upkeep had read it.
+# Change the fields of upkeep, unless the record changed since upkeep read it.
 TEND = f"""
     UPDATE memory SET {", ".join(f"{name} = coalesce(?, {name})" for name in COLUMNS.tended.names)}
     WHERE id = ? AND max(updated, coalesce(last_used, updated), coalesce(stirred, updated)) <= coalesce(?, 1 << 62)
 """
 
-# Say how useful it was, once more.
+# Add to the usefulness.
 RATE = """
     UPDATE memory SET usefulness = max(-1.0, min(1.0, usefulness + ?1)), stirred = max(coalesce(stirred, ?2), ?2),
         review = min(coalesce(review, ?2), ?2)
@@ -55,17 +55,17 @@ RATE = """
 
 
 def apply(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
-    """Within the caller's transaction."""
+    """Apply changes within the caller's transaction."""
     _Writing(connection).apply(changes)
 
 
 def next_revision(connection: sqlite3.Connection) -> int:
-    # All rows are fetched, or the statement would stay open and the commit fail.
+    # Fetch all rows, or the statement would stay open and the commit fail.
     return int(connection.execute(NEXT_REVISION).fetchall()[0][0])
 
 
 def set_vectors(connection: sqlite3.Connection, vectors: Iterable[tuple[int, str, Any]]) -> None:
-    """Row, model and vector of each."""
+    """Set vectors: row, model and vector of each."""
     exact, codes = [], []
     for row, model, vector in vectors:
         whole_vector, code = encode(vector)

@@ -31,14 +31,14 @@ from mindhold.stores.values import to_micros
 
 Steps = tuple[tuple[int, str], ...]
 
-LIFE = 4  # from this step on records have a date of review, and keywords a table
+LIFE = 4  # from this step on records have a review date, and keywords a table
 
 APPLICATION_ID = 0x5265636F  # "Reco"
 
 
 @cache
 def migrations() -> Steps:
-    """Number and SQL of each, in order."""
+    """Number and SQL of each migration, in order."""
     folder = files("mindhold.stores.sqlite").joinpath("migrations")
     entries = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
     return tuple(sorted((int(entry.name[:4]), entry.read_text("utf-8")) for entry in entries))
@@ -53,13 +53,13 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: Path, *, now: datetime, steps: Steps | None = None) -> None:
-    """Apply what is missing, all of it or nothing. Raises SchemaTooNew, StoreError for another program's file."""
+    """Apply missing migrations, all or none. Raises SchemaTooNew, and StoreError for another program's file."""
     steps = migrations() if steps is None else steps
     newest = steps[-1][0]
     if _is_current(connection, path, newest):
         return
     with transaction(connection):
-        if _is_current(connection, path, newest):  # another process was quicker
+        if _is_current(connection, path, newest):  # another process was faster
             return
         version = version_of(connection)
         if version == 0 and connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
@@ -73,7 +73,7 @@ def migrate(connection: sqlite3.Connection, path: Path, *, now: datetime, steps:
         if version == 0:
             connection.execute("UPDATE scope SET created = ?", (to_micros(now),))
         elif version < LIFE <= newest:
-            # Upkeep sees each once. What was before doesn't count as fading, and nothing of it waits to be judged.
+            # Upkeep sees each record once. Earlier time doesn't count as fading, and no old record waits to be judged.
             connection.execute(
                 "UPDATE memory SET review = ?1, decayed = ?1, verified = ?1, examined = ?1", (to_micros(now),)
             )
@@ -83,7 +83,7 @@ def migrate(connection: sqlite3.Connection, path: Path, *, now: datetime, steps:
 
 
 def statements(script: str) -> Iterator[str]:
-    """One by one, since executescript() would commit before the first."""
+    """The statements of a script, since executescript() would commit before the first."""
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line
@@ -109,14 +109,14 @@ _SAMPLE = 3
 
 @dataclass(frozen=True, slots=True)
 class FileContents:
-    """How many memories an agent has there, and the ids of its oldest and newest."""
+    """The number of an agent's memories in a file, and the ids of its oldest and newest."""
 
     memories: int = 0
     ids: tuple[str, ...] = ()
 
 
 def contents_of_file(path: Path, *, agent: str) -> FileContents:
-    """Nothing for a file that isn't there, or that can't be read: whoever opens it is told why."""
+    """The contents of a file; empty if it is missing or unreadable, since opening it gives the reason."""
     if not path.exists():
         return FileContents()
     own_memories = "FROM memory WHERE agent = ? AND status <> 'forgotten'"
@@ -149,7 +149,7 @@ class _Waiting:
 
 
 class SqliteDatabase:
-    """One file, its writer and its readers."""
+    """One file with its writer and its readers."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class SqliteDatabase:
         durability: Durability,
         most_pages: int | None,
     ) -> None:
-        self.path = path.absolute()  # a relative one might begin with `file:`, which SQLite takes for a URI
+        self.path = path.absolute()  # a relative path might begin with `file:`, which SQLite takes for a URI
         self._busy_timeout_ms = busy_timeout_ms
         self._readers = readers
         self.durability = durability
@@ -175,7 +175,7 @@ class SqliteDatabase:
         self._read_threads: ThreadPoolExecutor | None = None
 
     async def open(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
-        """Connect the writer and let `prepare` see it before anyone else does."""
+        """Connect the writer and pass its connection to `prepare` before any other use."""
         if self._writer is not None:
             return
         self._write_threads = ThreadPoolExecutor(1, thread_name_prefix="mindhold-write")
@@ -187,16 +187,16 @@ class SqliteDatabase:
             raise
 
     async def close(self) -> None:
-        """Let what was asked for end, then let go of the file."""
+        """Finish running work, then close the file."""
         pools = [pool for pool in (self._read_threads, self._write_threads) if pool is not None]
         self._read_threads = self._write_threads = None
         if pools:
             await asyncio.to_thread(self._close, pools)
 
     async def read(self, work: Callable[[sqlite3.Connection], T], *, viewer: str = SYSTEM) -> T:
-        """What `work` finds in one consistent view of everything that was committed before.
+        """The result of `work` in one consistent view of all committed data.
 
-        `viewer` changes nothing: the statements themselves say what a viewer sees.
+        `viewer` has no effect: the statements themselves check access.
         """
         if self._read_threads is None:
             raise _not_open(self.path)
@@ -205,13 +205,13 @@ class SqliteDatabase:
     async def rows(
         self, statement: str, values: Any = (), *, viewer: str = SYSTEM, planned: bool = True
     ) -> list[tuple[Any, ...]]:
-        """What one statement finds."""
+        """The rows of one statement."""
         return await self.read(lambda connection: connection.execute(statement, values).fetchall())
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, lasting: bool = True) -> T:
-        """Run `work` in a transaction, durable when this returns. `work` may be run again after a failed try.
+        """Run `work` in a transaction, durable when this returns. `work` may run again after a failed attempt.
 
-        Without `lasting` a power cut may lose it until something lasting is written: for what is merely useful.
+        Without `lasting` a power cut may lose it until the next lasting write: for data that is merely useful.
         """
         if self._write_threads is None:
             raise _not_open(self.path)
@@ -222,7 +222,7 @@ class SqliteDatabase:
         return result
 
     async def alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the writer's connection outside any transaction, for VACUUM and its like."""
+        """Run `work` on the writer's connection outside any transaction, for VACUUM and the like."""
         if self._write_threads is None:
             raise _not_open(self.path)
         return await asyncio.wrap_future(self._write_threads.submit(self._alone, work))
@@ -325,7 +325,7 @@ class SqliteDatabase:
         return self.durability if any(waiting.lasting for waiting in batch) else "normal"
 
     def _write_together(self, batch: list[_Waiting]) -> bool:
-        """False if the common transaction failed: then each is to be tried alone."""
+        """Write a batch in one transaction. Returns False if it failed: then each is tried alone."""
         assert self._writer is not None
         outcomes: list[tuple[_Waiting, Any, BaseException | None]] = []
         try:
@@ -338,7 +338,7 @@ class SqliteDatabase:
                 return False
             outcomes = [
                 (waiting, None, store_error(failure, self.path)) for waiting in batch
-            ]  # all waited in vain
+            ]  # all of them failed to get the lock
         for waiting, result, error in outcomes:
             if error is None:
                 waiting.answer.set_result(result)
@@ -364,7 +364,7 @@ class SqliteDatabase:
 
 
 class SqlitePart(SqlPart):
-    """What the parts of the store share: their database."""
+    """Base of the parts of the store, which share the database."""
 
     _database: SqliteDatabase
     _sql = SQLITE

@@ -1,4 +1,4 @@
-"""Reads, counts, changes and erases memories."""
+"""Reading, counting, changing and erasing memories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mindhold.stores.sqlite.rows import (
 from mindhold.stores.sqlite.search import REVISION
 from mindhold.stores.values import beginning, mentions, to_micros
 
-# Column, direction and comparison of each order; the id goes the same way.
+# Column, direction and comparison of each order; ids sort in the same direction.
 _ORDERS = {
     Order.NEWEST: ("occurred", "DESC", "<"),
     Order.OLDEST: ("occurred", "ASC", ">"),
@@ -43,17 +43,17 @@ _ORDERS = {
     Order.CHANGED: ("updated", "DESC", "<"),
 }
 
-_INDEXED = frozenset({"occurred", "importance"})  # columns whose order an index has
-_FREQUENT = 2_000  # records that have the keywords: more are better met on the way than sorted
-_COUNTED = (1_000, 10_000)  # of each keyword, until it is clear which is the rarest
-_MOST_WALKED = 3_000  # index entries; where the page isn't filled by then, they are sorted after all
+_INDEXED = frozenset({"occurred", "importance"})  # columns with an index in their order
+_FREQUENT = 2_000  # records with the keywords: beyond it, walking an index is better than sorting
+_COUNTED = (1_000, 10_000)  # limits of counting each keyword, until the rarest is clear
+_MOST_WALKED = 3_000  # index entries; if the page isn't filled by then, records are sorted after all
 
-# How many records have a keyword, up to a bound.
+# The number of records with a keyword, up to a limit.
 HAVING = "SELECT count(*) FROM (SELECT 1 FROM keyword WHERE form = ? LIMIT ?)"
 
 _TIMES = "(SELECT count(*) FROM json_each(?2) WHERE value = memory.id)"
 
-# Count one use; a late report doesn't turn the clock back.
+# Count one use; a late report doesn't set the time back.
 TOUCH = f"""
     UPDATE memory SET uses = uses + {_TIMES}, last_used = max(coalesce(last_used, ?1), ?1),
         tier = CASE tier WHEN 'permanent' THEN tier ELSE 'hot' END, review = min(coalesce(review, ?1), ?1)
@@ -69,7 +69,7 @@ SHOW = f"""
 
 
 class SqliteRecords(SqlLinks, SqlitePart):
-    """The Records and Links protocols, but for erase()."""
+    """Implements Records and Links, except erase()."""
 
     def _visible(self, viewer: str, alias: str = "") -> Condition:
         return visible(viewer, alias or "memory")
@@ -137,7 +137,7 @@ def _page(
     sorting = f"memory.{column} {direction}, memory.id {direction}"
     begin = Condition("1", ())
     if order is Order.DUE:
-        begin = Condition("memory.review IS NOT NULL", ())  # what is never reviewed has no place among them
+        begin = Condition("memory.review IS NOT NULL", ())  # records that are never reviewed are left out
     if after is not None:
         begin = _both(begin, _beyond(_place(connection, where, column, after), column, comparison))
     if column in _INDEXED and where.keywords and not where.ids:
@@ -153,7 +153,7 @@ def _page(
 def _place(
     connection: sqlite3.Connection, where: Filter, column: str, after: str | PagePosition
 ) -> tuple[Parameter, ...]:
-    """Where a page ended."""
+    """The position where a page ended."""
     if isinstance(after, PagePosition):
         value = to_micros(after.value) if isinstance(after.value, datetime) else after.value
         return value, after.id
@@ -179,7 +179,7 @@ def _rarest_first(connection: sqlite3.Connection, where: Filter) -> Filter:
 
 def _frequent(connection: sqlite3.Connection, where: Filter) -> bool:
     rarest = where if where.keywords_any else replace(where, keywords=where.keywords[:1])
-    for each in dict.fromkeys((rarest, where)):  # the rarest alone nearly always tells
+    for each in dict.fromkeys((rarest, where)):  # the rarest keyword alone nearly always decides
         rows = rows_with_keywords(each)
         query = f"SELECT count(*) FROM ({rows.sql} LIMIT ?)"
         if connection.execute(query, (*rows.parameters, _FREQUENT)).fetchone()[0] < _FREQUENT:
@@ -196,8 +196,8 @@ def _met(
     sorting: str,
     limit: int,
 ) -> list[Memory] | None:
-    """The page as it is met on the way along an index; None where it isn't filled soon."""
-    # The last index entry that is looked at.
+    """The page found by walking an index in order; None if it isn't filled soon."""
+    # The last index entry to look at.
     query = f"""
         SELECT {column}, id FROM memory WHERE {begin.sql} ORDER BY {sorting} LIMIT 1 OFFSET {_MOST_WALKED}
     """
@@ -221,7 +221,7 @@ def _both(one: Condition, other: Condition) -> Condition:
 def _in_order(
     connection: sqlite3.Connection, condition: Condition, *, sorting: str, limit: int
 ) -> list[Memory]:
-    # The rows are chosen inside an index where one has the columns; only the page's records are read whole.
+    # Rows are chosen inside an index if one has the columns; only the page's records are read completely.
     query = f"""
         SELECT {SELECTED} FROM memory
         WHERE memory.row IN (SELECT memory.row FROM memory WHERE {condition.sql} ORDER BY {sorting} LIMIT ?)
@@ -232,7 +232,7 @@ def _in_order(
 
 _ROWS = "(SELECT value FROM json_each(?))"
 
-# Where something about a record is kept by its row; the records themselves last. A trigger drops their index rows.
+# Tables with data about records, by row; the records themselves last. A trigger removes their index rows.
 PLACES = {
     "tags": ("tag", "memory"),
     "keywords": ("keyword", "memory"),
@@ -242,33 +242,33 @@ PLACES = {
     "memories": ("memory", "row"),
 }
 
-# Say to other processes' indexes in memory that rows are gone.
+# Tell in-memory indexes of other processes that rows were removed.
 BURY = "INSERT OR REPLACE INTO tombstone (row, revision) SELECT value, ? FROM json_each(?)"
 
-# Records whose JSON may name others; a partial index holds them. All are looked at, so before the store is held.
+# Records whose JSON may refer to others; a partial index has them. All are read, so this is before the write lock.
 REFERRING = """
     SELECT row FROM memory
     WHERE (merged_from <> '[]' OR metadata <> '{}') AND (instr(merged_from, ?1) OR instr(metadata, ?1))
 """
 
-# Of those, and of what was written since.
+# Of those, and of records written since.
 REFERRED = f"""
     SELECT row, merged_from, metadata FROM memory
     WHERE row IN {_ROWS} OR revision > ?
 """
 
-# Jobs whose JSON may name a record.
+# Jobs whose JSON may refer to a record.
 ABOUT = "SELECT id, payload, result FROM job WHERE instr(payload, ?1) OR instr(result, ?1)"
 
-# Entries that may name a record.
+# Entries that may refer to a record.
 NAMING = "SELECT drawer, key, value FROM entry WHERE instr(value, ?1) OR instr(key, ?1)"
 
-_MOST_TERMS = 3  # of a record; a word that many have is a long way through the index
-_FEW = 20  # rows that the full-text index is asked for one by one
+_MOST_TERMS = 3  # per record; a common word takes long to look up in the index
+_FEW = 20  # rows that are looked up in the full-text index one by one
 
 
 class SqliteErasure(SqlitePart):
-    """Records.erase()."""
+    """Implements erase()."""
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
         unique_ids = tuple(dict.fromkeys(ids))
@@ -285,9 +285,9 @@ class SqliteErasure(SqlitePart):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What takes long to find out, and so is before the one writer is held: others write meanwhile."""
+    """What takes long to find out, and is read before taking the write lock, so that others can write meanwhile."""
 
-    revision: int  # what was written later has a higher one
+    revision: int  # later writes have a higher one
     indexed: frozenset[int]  # rows that the full-text index finds
     referring: list[int]
 
@@ -296,9 +296,9 @@ class _Known:
 class _Erased:
     ids: tuple[str, ...]
     rows: dict[str, int]
-    terms: dict[int, list[str]]  # of each row, what the full-text index knew it by
+    terms: dict[int, list[str]]  # terms of each row in the full-text index
     removed: dict[str, int]
-    references: bool  # whether what names them was changed too
+    references: bool  # whether references to them were removed too
 
     @property
     def numbers(self) -> str:
@@ -309,8 +309,8 @@ def _known(connection: sqlite3.Connection, ids: tuple[str, ...], *, references: 
     revision = int(connection.execute(REVISION).fetchone()[0])
     rows = dict(connection.execute(SQLITE.sql(ROWS_OF), {"ids": as_list(ids)}).fetchall())
     terms = _indexed_terms(connection, json.dumps(list(rows.values())))
-    found = connection.execute(REFERRING, (beginning(ids),)) if references else ()
-    return _Known(revision, frozenset(_indexed(connection, terms)), [row for (row,) in found])
+    referring = connection.execute(REFERRING, (beginning(ids),)) if references else ()
+    return _Known(revision, frozenset(_indexed(connection, terms)), [row for (row,) in referring])
 
 
 def _erase(
@@ -335,7 +335,7 @@ def _erase(
 
 
 def _remaining(connection: sqlite3.Connection, erased: _Erased) -> dict[str, int]:
-    """What a second look finds in each place; `mentions` counts texts elsewhere in which an id stands."""
+    """What the check after an erasure finds in each place; `mentions` counts other texts that contain an id."""
     numbers, names = erased.numbers, as_list(erased.ids)
 
     def count(query: str, *values: str) -> int:
@@ -357,7 +357,7 @@ def _remaining(connection: sqlite3.Connection, erased: _Erased) -> dict[str, int
 
 
 def _mentions(connection: sqlite3.Connection, table: str, ids: tuple[str, ...]) -> int:
-    """In how many rows an id stands; what the ids begin with alike tells most rows apart at once."""
+    """The number of rows that contain an id; the common prefix of the ids excludes most rows at once."""
     columns = TEXTS[table]
     likely = " OR ".join(f"instr({column}, ?1)" for column in columns)
     texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
@@ -366,7 +366,7 @@ def _mentions(connection: sqlite3.Connection, table: str, ids: tuple[str, ...]) 
 
 
 def _indexed_terms(connection: sqlite3.Connection, numbers: str) -> dict[int, list[str]]:
-    """Some words of each record that the full-text index knows it by: those that few of them have, the longest first."""
+    """Some terms of each record in the full-text index: those that few of the records have, longest first."""
     rows = connection.execute(f"SELECT row, lexemes FROM memory WHERE row IN {_ROWS}", (numbers,))
     terms = {row: {word for word in lexemes.split() if word.isalnum()} for row, lexemes in rows}
     shared = Counter(word for words in terms.values() for word in words)
@@ -377,7 +377,7 @@ def _indexed_terms(connection: sqlite3.Connection, numbers: str) -> dict[int, li
 
 
 def _indexed(connection: sqlite3.Connection, terms: dict[int, list[str]]) -> set[int]:
-    """Which of the rows the full-text index itself still finds."""
+    """The rows that the full-text index still finds."""
     if len(terms) > _FEW:
         return _indexed_among(connection, terms)
     query = "SELECT count(*) FROM lexeme WHERE lexeme MATCH ? AND rowid = ?"
@@ -390,7 +390,7 @@ def _indexed(connection: sqlite3.Connection, terms: dict[int, list[str]]) -> set
 
 
 def _indexed_among(connection: sqlite3.Connection, indexed: dict[int, list[str]]) -> set[int]:
-    """Those of many rows: word by word, for row by row each would go through what the index has of its words."""
+    """The same for many rows: term by term, since going row by row would read the postings of a term repeatedly."""
     query = "SELECT rowid FROM lexeme WHERE lexeme MATCH ? AND rowid BETWEEN ? AND ?"
     first, last = min(indexed), max(indexed)
     indexed_rows: set[int] = set()
@@ -401,7 +401,7 @@ def _indexed_among(connection: sqlite3.Connection, indexed: dict[int, list[str]]
 
 
 def _drop_references(connection: sqlite3.Connection, ids: tuple[str, ...], known: _Known) -> tuple[int, int]:
-    """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
+    """Remove jobs about one of the ids, and references to the ids elsewhere."""
     start = beginning(ids)
     referring = connection.execute(REFERRED, (json.dumps(known.referring), known.revision)).fetchall()
     jobs = connection.execute(ABOUT, (start,)).fetchall()

@@ -1,4 +1,4 @@
-"""Memories as rows, a Filter as a WHERE clause (the one place that decides who sees what), and the keyword table."""
+"""Memories as rows, a Filter as a WHERE clause (the only place that decides access), and the keyword table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONVERSIONS: Conversions = {
 }
 COLUMNS = StoreColumns("sqlite", CONVERSIONS)
 
-# What memory_of() reads, over a table called memory.
+# The columns for memory_of(), of a table called memory.
 SELECTED = COLUMNS.memory.listed(
     "memory.",
     scope="(SELECT name FROM scope WHERE scope.row = memory.scope)",
@@ -44,7 +44,7 @@ SELECTED = COLUMNS.memory.listed(
 )
 memory_of = COLUMNS.memory.record
 
-# Tags have a table of their own; the id is the last parameter of a Revise.
+# Tags have their own table; the id is the last parameter of a Revise.
 _ROW = [column for column in MEMORY if column.field != "tags"]
 _WHOLE = RecordColumns(Memory, _ROW, "sqlite", CONVERSIONS)
 _REVISED = RecordColumns(
@@ -55,13 +55,13 @@ _OF_CONTENT = ("gist", "lexemes", "length")
 _WRITTEN = (*_WHOLE.names, *_DERIVED, *_OF_CONTENT)
 _COUNTED = frozenset(column.name("sqlite") for column in MEMORY if column.counted)
 
-# Insert a record, or replace the one of the same id in its row; what was counted meanwhile stays.
+# Insert a record, or replace the one with the same id in its row; counts stay.
 UPSERT = (
     f"INSERT INTO memory ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' for _ in _WRITTEN)}) ON CONFLICT (id) DO UPDATE "
     f"SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN if name not in _COUNTED and name != 'id')}"
 )
 
-# Replace the fields of a record, but not its content, index or vector.
+# Replace the fields of a record, except content, index and vector.
 REVISE = f"UPDATE memory SET {', '.join(f'{name} = ?' for name in (*_REVISED.names, *_DERIVED))} WHERE id = ?"
 
 
@@ -88,9 +88,9 @@ Parameter = str | int | float | bytes | None
 
 
 def visible(viewer: str, alias: str = "memory") -> Condition:
-    """True of the records that `viewer` may see.
+    """The condition that `viewer` may see a record.
 
-    The plus keeps the planner from choosing the index of agents: most records are of one agent or two.
+    The plus keeps the planner from choosing the index of agents: most records belong to one or two agents.
     """
     agents = visible_agents(viewer)
     if agents is None:
@@ -99,10 +99,10 @@ def visible(viewer: str, alias: str = "memory") -> Condition:
 
 
 def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condition:
-    """True of the records that the filter admits, its viewer's access included.
+    """The condition of a filter, including its viewer's access.
 
-    `walked` names the column whose index the caller walks in order until it has enough: then no index of scopes,
-    agents or kinds should be chosen, for all that it finds would have to be sorted.
+    `walked` is the column whose index the caller walks in order until it has enough. Then the planner should not choose an
+    index of scopes, agents or kinds, because all its results would have to be sorted.
     """
     clauses = FilterClauses(SQLITE, alias, visible(where.viewer, alias))
     add = clauses.add
@@ -121,37 +121,37 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
         add(f"{plus}{alias}.agent IN ({_marks(where.agents)})", *where.agents)
     if where.kinds:
         ordered = walked == "occurred" and len(where.kinds) == len(where.statuses) == 1
-        kept = "" if ordered else plus  # that index has one kind's records in order of time
-        add(f"{kept}{alias}.kind IN ({_marks(where.kinds)})", *where.kinds)
+        kind_plus = "" if ordered else plus  # that index has the records of one kind in order of time
+        add(f"{kind_plus}{alias}.kind IN ({_marks(where.kinds)})", *where.kinds)
     if where.statuses:
         add(f"{alias}.status IN ({_marks(where.statuses)})", *where.statuses)
     if where.tags_any and where.tags:
-        wanted = as_list(tag.casefold() for tag in where.tags)
+        folded_tags = as_list(tag.casefold() for tag in where.tags)
         add(
             f"{alias}.row IN (SELECT memory FROM tag WHERE folded IN (SELECT value FROM json_each(?)))",
-            wanted,
+            folded_tags,
         )
     for tag in () if where.tags_any else where.tags:
         add(f"{alias}.row IN (SELECT memory FROM tag WHERE folded = ?)", tag.casefold())
     if where.keywords:
-        named = _named(where, alias)
-        add(named.sql, *named.parameters)
+        keyword_condition = _named(where, alias)
+        add(keyword_condition.sql, *keyword_condition.parameters)
     clauses.add_plain(where)
     if where.tiers:
         add(f"{alias}.tier IN ({_marks(where.tiers)})", *where.tiers)
     if where.due is not None:
         add(f"{alias}.review <= ?", to_micros(where.due))
-    if where.turns:  # in the very words of the partial index
+    if where.turns:  # exactly as in the partial index
         stated = f"{alias}.dialect = 'project' AND {alias}.kind = 'episode'"
         add(f"{stated} AND json_extract({alias}.metadata, '$.part') IS NULL")
     return clauses.condition()
 
 
 def having_keywords(where: Filter, row: str) -> Condition:
-    """True where the record of that row has the filter's keywords; a look at what it has, one row at a time."""
+    """The condition that the record of that row has the filter's keywords; looks up one record at a time."""
     has = f"EXISTS (SELECT 1 FROM keyword WHERE keyword.memory = {row} AND"
     if where.keywords_any:
-        # The plus: a record has fewer keywords than may be asked for.
+        # The plus: a record has fewer keywords than a filter may have.
         return Condition(
             f"{has} +keyword.form IN (SELECT value FROM json_each(?)))", (as_list(where.keywords),)
         )
@@ -159,7 +159,7 @@ def having_keywords(where: Filter, row: str) -> Condition:
 
 
 def rows_with_keywords(where: Filter) -> Condition:
-    """A SELECT of the rows of records that have the filter's keywords, from those that have the first of them on."""
+    """A SELECT of the rows of records with the filter's keywords, starting from those that have the first one."""
     if where.keywords_any:
         return Condition(
             "SELECT memory FROM keyword WHERE form IN (SELECT value FROM json_each(?))",
@@ -181,12 +181,12 @@ def _named(where: Filter, alias: str) -> Condition:
 
 
 def as_list(values: Iterable[str]) -> str:
-    """For json_each(): one parameter however many values, so that the statement stays prepared."""
+    """A list for json_each(): one parameter however many values, so that the statement stays prepared."""
     return json.dumps(list(values))
 
 
-# Records whose list of sources names one of some ids. The first condition is that of the partial index, which the
-# plus keeps from being passed over for one that has the ids in order.
+# Records merged from one of some ids. The first condition is that of the partial index; the plus keeps the
+# planner from preferring an index that has the ids in order.
 _DERIVED_FROM = f"""
     SELECT {SELECTED} FROM memory
     WHERE (memory.merged_from <> '[]' OR memory.metadata <> '{{}}') AND memory.merged_from <> '[]'
@@ -196,7 +196,7 @@ _DERIVED_FROM = f"""
 
 
 class SqliteDialect(SqlDialect):
-    """SQLite: lists are JSON, times are microseconds, and one writer has the file."""
+    """SQLite: lists are JSON, times are microseconds, and one writer locks the file."""
 
     name = "sqlite"
     mark = "?"
@@ -250,34 +250,34 @@ SQLITE = SqliteDialect(
 
 
 def _narrows(where: Filter) -> bool:
-    """Whether something picks fewer rows than a scope does."""
-    named = where.ids or where.tags or where.keywords or where.topic or where.conversation
+    """Whether a condition selects fewer rows than a scope does."""
+    specific = where.ids or where.tags or where.keywords or where.topic or where.conversation
     tended = where.due or where.unverified or where.unexamined
-    return bool(named or where.anchored or where.changed or tended)
+    return bool(specific or where.anchored or where.changed or tended)
 
 
 def _marks(values: Iterable[object]) -> str:
     return ", ".join("?" for _ in values)
 
 
-# Let a record be found by a keyword.
+# Add a keyword of a record.
 KEYWORD = "INSERT OR IGNORE INTO keyword (memory, form) VALUES (?, ?)"
 
-# Take the keywords off a record.
+# Remove the keywords of a record.
 DROP_KEYWORDS = "DELETE FROM keyword WHERE memory = ?"
 
 # The next records that have keywords.
 KEYWORDS_AFTER = "SELECT row, keywords FROM memory WHERE row > ? AND keywords <> '[]' ORDER BY row LIMIT 1000"
 
-# What a record is found by.
+# The keyword forms of a record.
 FORMS = "SELECT form FROM keyword WHERE memory = ?"
 
-# Forms of records that have no keyword.
+# Keyword forms of records that have no keywords.
 UNFOUNDED = "memory NOT IN (SELECT row FROM memory WHERE keywords <> '[]')"
 
 
 def note_keywords(connection: sqlite3.Connection) -> int:
-    """Make the table what the records say, within the caller's transaction; returns how many it had wrong."""
+    """Correct the keyword table within the caller's transaction. Returns how many records were wrong."""
     wrong = connection.execute(f"DELETE FROM keyword WHERE {UNFOUNDED}").rowcount
     last = -1
     while rows := connection.execute(KEYWORDS_AFTER, (last,)).fetchall():
@@ -292,7 +292,7 @@ def note_keywords(connection: sqlite3.Connection) -> int:
 
 
 def count_wrong(connection: sqlite3.Connection) -> int:
-    """How many records aren't found by their keywords, or by others."""
+    """The number of records whose rows in the keyword table are wrong."""
     wrong, last = (
         connection.execute(f"SELECT count(DISTINCT memory) FROM keyword WHERE {UNFOUNDED}").fetchone()[0],
         -1,

@@ -1,4 +1,4 @@
-"""For a damaged file: says what is wrong and saves the rows that can be read, page by page where needed."""
+"""Repair of a damaged file: diagnoses it and saves the readable rows, page by page if needed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Row = tuple[int, list[Any]]
 
 
 class UnreadableCell(ValueError):
-    """The bytes are no cell of a table."""
+    """The bytes are no valid cell of a table."""
 
 
 def rows(path: Path, *, columns: range) -> Iterator[Row]:
-    """Number and values of each row that has so many columns and can be read whole."""
+    """Number and values of each row with that many columns that can be read completely."""
     with path.open("rb") as stream:
         size = page_size(stream)
         number = 0
@@ -53,7 +53,7 @@ def rows(path: Path, *, columns: range) -> Iterator[Row]:
 
 
 def page_size(stream: BinaryIO) -> int:
-    """As the file's header says, or the usual one where there is no header any more."""
+    """The page size in the file's header, or the usual one if there is no header."""
     stream.seek(0)
     header = stream.read(18)
     if header[:16] != MAGIC:
@@ -75,7 +75,7 @@ def _cells(page: bytes, start: int) -> list[int]:
 
 
 def _record(stream: BinaryIO, page: bytes, place: int) -> tuple[int, bytes]:
-    """The row's number and its record, collected from the overflow pages where it is long."""
+    """The row's number and its record, including its overflow pages."""
     length, place = _varint(page, place)
     row, place = _varint(page, place)
     if not 0 < length < _LONGEST:
@@ -143,7 +143,7 @@ def _value(record: bytes, place: int, kind: int) -> tuple[Any, int]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """Seven bits a byte, the highest first; a ninth byte counts whole."""
+    """A variable-length integer: seven bits per byte, highest first; a ninth byte counts in full."""
     value = 0
     for count in range(8):
         byte = data[place + count]
@@ -154,9 +154,9 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 _STEP = 512
-_BOUND = 1 << 22  # how far to look where even the last row's number can't be read
+_BOUND = 1 << 22  # how far to search if the last row's number is unreadable
 
-# Tables in the order of what depends on what, each with the number that its rows are read by.
+# Tables in order of dependency, each with its key.
 _TABLES = {
     "scope": "row",
     "memory": "row",
@@ -170,7 +170,7 @@ _TABLES = {
     "tombstone": "row",
 }
 
-# How many columns they had in the first schema: rows keep as many as there were when they were written.
+# Number of columns in the first schema: rows keep the number of columns that they were written with.
 _FEWEST = {"scope": 8, "memory": 38}
 
 JOURNALS = ("-wal", "-shm", "-journal")
@@ -179,14 +179,14 @@ _RESTORE = "Restore a backup or import an export; keep this file until you have.
 
 @dataclass(frozen=True, slots=True)
 class Rescue:
-    """How many memories are in the new file, and where the damaged one is now."""
+    """The number of memories in the new file, and the present path of the damaged one."""
 
     memories: int
     aside: Path
 
 
 def diagnose(path: Path) -> list[StoreFinding]:
-    """What can be said of the file without opening it as a store."""
+    """What can be found out about the file without opening it as a store."""
     if not path.exists():
         return [
             StoreFinding("file", False, f"There is no file {path}.", "The first thing you remember makes it.")
@@ -204,10 +204,10 @@ def diagnose(path: Path) -> list[StoreFinding]:
 
 
 def rescue(path: Path, *, now: datetime) -> Rescue:
-    """Put what can be read in the damaged file's place; that one is kept aside.
+    """Replace the damaged file by a new one with all readable data; the damaged one is kept.
 
-    Raises StoreBusy while another process has it open, StoreReadOnly when files can't be moved, and as salvage does;
-    then everything is as it was before.
+    Raises StoreBusy while another process has it open, StoreReadOnly if files can't be moved, and the errors of salvage();
+    in these cases nothing has changed.
     """
     stamp = f"{now:%Y%m%dT%H%M%SZ}"
     target = path.with_name(f"{path.stem}.salvaged-{stamp}{path.suffix}")
@@ -221,7 +221,7 @@ def rescue(path: Path, *, now: datetime) -> Rescue:
         refuse_others(path)
         if trace(path) != before:
             raise busy(path)
-        # The database before its log: where it can't be moved, it must not be left without.
+        # The database before its log: if it can't be moved, it must keep its log.
         moves = [(sibling_path(path, suffix), sibling_path(aside, suffix)) for suffix in ("", *JOURNALS)]
         move_all([*((old, new) for old, new in moves if old.exists()), (target, path)])
     except BaseException:
@@ -231,14 +231,14 @@ def rescue(path: Path, *, now: datetime) -> Rescue:
 
 
 def move_all(moves: Sequence[tuple[Path, Path]]) -> None:
-    """Rename each, or none of them. Raises StoreReadOnly."""
-    done: list[tuple[Path, Path]] = []
+    """Rename all files or none. Raises StoreReadOnly."""
+    completed: list[tuple[Path, Path]] = []
     try:
         for old, new in moves:
             old.replace(new)
-            done.append((old, new))
+            completed.append((old, new))
     except OSError as error:
-        for old, new in reversed(done):
+        for old, new in reversed(completed):
             new.replace(old)
         raise StoreReadOnly(
             f"{error.filename} can't be moved aside: {error.strerror}.",
@@ -247,10 +247,10 @@ def move_all(moves: Sequence[tuple[Path, Path]]) -> None:
 
 
 def salvage(path: Path, target: Path, *, now: datetime) -> int:
-    """Copy what can be read into a new store; returns how many memories that is. The damaged file is only read.
+    """Copy all readable data into a new store. Returns the number of memories. The damaged file is only read.
 
-    Raises StoreError when the target exists, StoreDamaged when no memory can be read, SchemaTooNew; a target that
-    could not be finished is removed.
+    Raises StoreError if the target exists, StoreDamaged if no memory can be read, and SchemaTooNew. An unfinished target
+    is removed.
     """
     if target.exists():
         raise StoreError(f"{target} exists already.", advice="Choose another file.")
@@ -285,7 +285,7 @@ def _salvage(path: Path, target: Path, *, now: datetime) -> int:
 
 
 def _refuse_newer(path: Path) -> None:
-    """What a newer Mindhold wrote has more than would be copied."""
+    """Raises SchemaTooNew for a file of a newer Mindhold, which has more than would be copied."""
     try:
         with closing(_open_damaged(path)) as connection:
             version = version_of(connection)
@@ -299,7 +299,7 @@ def _refuse_newer(path: Path) -> None:
 
 
 def _has_no_reviews(path: Path) -> bool:
-    """Whether it may be from before there were any: then upkeep looks at each record once, as after a migration."""
+    """Whether the file may be older than review dates: then upkeep checks each record once, as after a migration."""
     try:
         with closing(_open_damaged(path)) as connection:
             return version_of(connection) < LIFE
@@ -308,13 +308,13 @@ def _has_no_reviews(path: Path) -> bool:
 
 
 def refuse_others(path: Path) -> None:
-    """Whoever has it open would go on writing into the file that is put aside. Raises StoreBusy.
+    """Raises StoreBusy if another process has the file open, since it would go on writing into the replaced file.
 
-    A process that does nothing holds a lock all the same, which only one that wants the file for itself meets.
+    Even an idle process holds a lock, which only an exclusive lock conflicts with.
     """
     try:
         with closing(_open_damaged(path, timeout=0)) as connection:
-            connection.execute("PRAGMA query_only = off")  # else no lock is to be had
+            connection.execute("PRAGMA query_only = off")  # otherwise no lock can be taken
             connection.execute("PRAGMA locking_mode = exclusive")
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("ROLLBACK")
@@ -331,7 +331,7 @@ def busy(path: Path) -> StoreBusy:
 
 
 def trace(path: Path) -> tuple[int, int, int]:
-    """Differs when somebody wrote."""
+    """A value that changes when somebody writes."""
     log, status = sibling_path(path, "-wal"), path.stat()
     return status.st_size, status.st_mtime_ns, log.stat().st_size if log.exists() else 0
 
@@ -389,8 +389,8 @@ def _readable_finding(path: Path) -> StoreFinding:
 
 
 def _copy(damaged: sqlite3.Connection, saved: sqlite3.Connection, *, table: str, key: str) -> None:
-    known = _columns(saved, table)
-    columns = [name for name in _columns(damaged, table) if name in known]
+    current_columns = _columns(saved, table)
+    columns = [name for name in _columns(damaged, table) if name in current_columns]
     if not columns:
         return  # the file is older than the table
     names = ", ".join(columns)
@@ -399,11 +399,11 @@ def _copy(damaged: sqlite3.Connection, saved: sqlite3.Connection, *, table: str,
         try:
             saved.execute(insert, row)
         except (sqlite3.IntegrityError, sqlite3.InterfaceError):
-            continue  # a row that reads but holds what no column may hold is damaged as well
+            continue  # a readable row with invalid values is damaged as well
 
 
 def _copy_from_pages(path: Path, saved: sqlite3.Connection, *, table: str) -> None:
-    """Rows that no query reached, but none that was erased."""
+    """Copy rows that no query reached, except erased ones."""
     columns = _columns(saved, table)
     erased = {row[0] for row in saved.execute("SELECT row FROM tombstone")} if table == "memory" else set()
     for number, values in rows(path, columns=_lengths(table, columns)):
@@ -428,7 +428,7 @@ def _lengths(table: str, columns: list[str]) -> range:
 def _readable(
     connection: sqlite3.Connection, *, table: str, key: str, columns: str
 ) -> Iterator[tuple[Any, ...]]:
-    """Rows in order of their number; ranges that can't be read are halved until single rows are left out."""
+    """Rows in order of their number; unreadable ranges are halved until only single rows are skipped."""
     query = f"SELECT {columns} FROM {table} WHERE {key} >= ? AND {key} < ? ORDER BY {key}"
     last = _last(connection, table=table, key=key)
     ranges = [(start, min(start + _STEP, last + 1)) for start in range(last // _STEP * _STEP, -1, -_STEP)]
@@ -468,7 +468,7 @@ def _copy_cursors(damaged: sqlite3.Connection, saved: sqlite3.Connection) -> Non
 
 
 def _complete(saved: sqlite3.Connection) -> None:
-    """Scopes that could not be read get a name; the revision goes on from the highest that was."""
+    """Give names to unreadable scopes, and continue the revision from the highest one."""
     saved.execute(
         "INSERT INTO scope (row, name, created) "
         "SELECT DISTINCT scope, 'recovered ' || scope, 0 FROM memory WHERE scope NOT IN (SELECT row FROM scope)"

@@ -1,4 +1,4 @@
-"""Search: full text by FTS5, vectors by codes in memory that follow the file, both within the filter."""
+"""Search: full text by FTS5, vectors by in-memory codes that follow the file, both within the filter."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ from mindhold.stores.vectors import NearestCodes, decode
 T = TypeVar("T")
 
 _LOADED_TOGETHER = 1_000
-_MOST_POSTINGS = 2_000_000  # kept from one search to the next, 8 bytes each
+_MOST_POSTINGS = 2_000_000  # cached between searches, 8 bytes each
 
-# How far the records have changed.
+# The revision of the latest change.
 REVISION = "SELECT value FROM counter WHERE name = 'revision'"
 
-# What is kept in memory of records.
+# The in-memory columns of records.
 _COLUMNS = """
     SELECT memory.row, memory.scope, memory.agent, memory.kind, memory.status, memory.occurred / 1e6, memory.trust,
         memory.length, memory.conversation, memory.position, vector_code.code
     FROM memory LEFT JOIN vector_code ON vector_code.row = memory.row AND vector_code.model = ?
 """
 LOAD = f"{_COLUMNS} ORDER BY memory.row"
-# The plus has the planner look up the revisions rather than go through all rows in order.
+# The plus makes the planner look up the revisions instead of reading all rows in order.
 LOAD_CHANGED = f"{_COLUMNS} WHERE memory.revision > ? ORDER BY +memory.row"
 
-# Not less than how many there are.
+# An upper bound of the number of records.
 LAST_ROW = "SELECT max(row) FROM memory"
 
 # The codes of a model.
 LOAD_CODES = "SELECT row, code FROM vector_code WHERE model = ? ORDER BY row"
 
-# Records that were erased.
+# Erased records.
 ERASED = "SELECT row FROM tombstone WHERE revision > ?"
 
-# The rows of scopes by their names.
+# Rows of scopes by name.
 SCOPE_ROWS = "SELECT row FROM scope WHERE name IN (SELECT value FROM json_each(?))"
 
-# The rows that have a lexeme, in one string: a tenth of the time that one result a row takes.
+# The rows of a lexeme in one string, which takes a tenth of the time of one result per row.
 POSTINGS = "SELECT group_concat(rowid) FROM lexeme WHERE lexeme MATCH ?"
 FIRST_POSTINGS = "SELECT group_concat(rowid) FROM (SELECT rowid FROM lexeme WHERE lexeme MATCH ? LIMIT ?)"
 
 
 class SqliteLiveIndex:
-    """For many threads, each with its own connection."""
+    """The in-memory index of a file, for many threads with a connection each."""
 
     def __init__(self, *, exact_up_to: int = EXACT_UP_TO, driving: int = DRIVING) -> None:
         self._exact_up_to = exact_up_to
@@ -70,10 +70,10 @@ class SqliteLiveIndex:
         self.resident = ResidentIndex(exact_up_to=exact_up_to)
 
     def following(self, connection: sqlite3.Connection, model: str | None, work: Callable[[], T]) -> T:
-        """Do the work while the index is where the connection's view of the file is.
+        """Run `work` while the index matches the connection's view of the file.
 
-        The connection is in a read transaction that has read nothing yet: its view is taken inside the gate, so it
-        is never older than what another thread has put into the index.
+        The connection is in a read transaction that has read nothing yet. Its view begins inside the lock, so it is never older
+        than what another thread has put into the index.
         """
         with self._gate.looking():
             revision = connection.execute(REVISION).fetchone()[0]
@@ -93,7 +93,7 @@ class SqliteLiveIndex:
             return work()
 
     def reach(self, connection: sqlite3.Connection, where: Filter) -> AdmittedSlots:
-        """Which records the filter admits."""
+        """The records that the filter admits."""
         scopes = rows = None
         if where.scopes:
             scopes = [row for (row,) in connection.execute(SCOPE_ROWS, (as_list(where.scopes),))]
@@ -107,10 +107,10 @@ class SqliteLiveIndex:
         return self.resident.reach(where, scopes=scopes, rows=rows)
 
     def postings(self, connection: sqlite3.Connection, lexeme: str, *, most: int | None) -> Rows:
-        """The rows that have a lexeme, ascending; no more than the first `most`."""
+        """The rows of a lexeme, ascending, at most `most`."""
         cached = self._postings.get(lexeme)
         if cached is not None:
-            return cached[:most]  # the answer is the same whether they are known or not
+            return cached[:most]  # cut, so that the answer doesn't depend on the cache
         if not _is_indexed(lexeme):
             return np.empty(0, np.int64)
         if most is None:
@@ -124,7 +124,7 @@ class SqliteLiveIndex:
 
     def _refresh(self, connection: sqlite3.Connection, model: str | None) -> None:
         revision = connection.execute(REVISION).fetchone()[0]
-        if revision < self.resident.revision:  # another file was put in the place of the one we knew
+        if revision < self.resident.revision:  # the file was replaced by another
             self.resident = ResidentIndex(exact_up_to=self._exact_up_to)
         resident = self.resident
         if revision != resident.revision or not len(resident):
@@ -149,7 +149,7 @@ class SqliteLiveIndex:
             self.resident.put(RecordBatch(*zip(*batch, strict=True)))
 
     def _remember(self, lexeme: str, rows: Rows) -> None:
-        # Readers share this: each step is one operation of the dictionary, and the sum need only be about right.
+        # Readers share this: each step is one operation of the dictionary, and the sum may be slightly wrong.
         self._postings[lexeme] = rows
         self._postings_held += len(rows)
         while self._postings_held > _MOST_POSTINGS and len(self._postings) > 1:
@@ -158,11 +158,11 @@ class SqliteLiveIndex:
 
 
 def _is_indexed(lexeme: str) -> bool:
-    """Whether it can be one token of the index; anything else is found nowhere."""
+    """Whether it can be one token of the index; anything else is never found."""
     return bool(lexeme) and all(c.isalnum() or "\ue000" <= c <= "\uefff" for c in lexeme)
 
 
-# What is not kept in memory of candidates. CROSS JOIN keeps the order of the list.
+# Details of candidates that aren't in memory. CROSS JOIN keeps the order of the list.
 DETAILS = """
     SELECT memory.row, memory.id, memory.importance, memory.trust, memory.uses, memory.usefulness,
         memory.occurred / 1e6, memory.length, memory.conversation, ifnull(memory.position, -1), memory.lexemes
@@ -180,10 +180,10 @@ IDS = (
     "SELECT memory.row, memory.id FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value"
 )
 
-# Where a vector may be put: the record still says what the vector was made of.
+# The record, if it still has the content that the vector was made from.
 UNCHANGED = "SELECT row FROM memory WHERE id = ? AND content_hash = ?"
 
-# Say which model embedded a record.
+# Set the model that embedded a record.
 EMBEDDED = "UPDATE memory SET embedded_by = ?, revision = ? WHERE row = ?"
 
 # Exact vectors by id.
@@ -195,7 +195,7 @@ EXACT_BY_ID = """
 
 
 class SqliteIndex(SqlitePart):
-    """The index of the store. Its work is done in the threads that read."""
+    """Implements RecordSearch. The work runs in the reader threads."""
 
     _live: SqliteLiveIndex
 
@@ -240,7 +240,7 @@ class SqliteIndex(SqlitePart):
 def write_vectors(
     connection: sqlite3.Connection, vectors: Mapping[str, tuple[str, Vector]], *, model: str
 ) -> int:
-    """Within the caller's transaction; see RecordSearch.put_vectors."""
+    """Store vectors within the caller's transaction; see RecordSearch.put_vectors."""
     unchanged: list[tuple[int, str, Any]] = []
     for memory_id, (content_hash, vector) in vectors.items():
         row = connection.execute(UNCHANGED, (memory_id, content_hash)).fetchone()
@@ -254,7 +254,7 @@ def write_vectors(
 
 
 class _FileSource:
-    """While the index follows the connection."""
+    """A SearchSource, valid while the index follows the connection."""
 
     def __init__(self, live: SqliteLiveIndex, connection: sqlite3.Connection) -> None:
         self._live = live
@@ -277,5 +277,5 @@ class _FileSource:
 
 
 def _as_numbers(rows: Rows) -> str:
-    """For json_each()."""
+    """A list of numbers for json_each()."""
     return f"[{','.join(map(str, rows.tolist()))}]"

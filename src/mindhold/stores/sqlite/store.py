@@ -1,4 +1,4 @@
-"""The SQLite store: its parts put together, its snapshots, and its replacement by a restore. Contract: mindhold.testing.store_contract."""
+"""The SQLite store: its parts combined, its snapshots, and its replacement by a restore. Contract: mindhold.testing.store_contract."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from mindhold.stores.vectors import decode
 T = TypeVar("T")
 RAW_FORM = "sqlite"
 BATCH = 500
-_PAGES = 2_048  # copied together: 8 MB
+_PAGES = 2_048  # copied at a time: 8 MB
 
-# All records with their vectors, as they came in.
+# All records with their vectors, in order of insertion.
 RECORDS = f"SELECT {SELECTED}, exact FROM memory LEFT JOIN vector USING (row) ORDER BY memory.row"
 
 # All links, by the ids of their ends.
@@ -58,7 +58,7 @@ _READ: tuple[tuple[str, Callable[[Any], SnapshotItem]], ...] = (
 
 
 class SqliteSnapshots(SqlitePart):
-    """The Snapshots protocol."""
+    """Implements Snapshots."""
 
     @property
     def raw_form(self) -> str:
@@ -69,9 +69,9 @@ class SqliteSnapshots(SqlitePart):
 
     async def snapshot(self) -> AsyncIterator[list[SnapshotItem]]:
         with _one_state(self._database.path) as connection:
-            for query, made in _READ:
+            for query, item_of in _READ:
                 rows = await asyncio.to_thread(connection.execute, query)
-                while batch := await asyncio.to_thread(_some, self._database.path, rows, made):
+                while batch := await asyncio.to_thread(_some, self._database.path, rows, item_of):
                     yield batch
 
     async def totals(self) -> Totals:
@@ -79,7 +79,7 @@ class SqliteSnapshots(SqlitePart):
 
 
 def copy_file(source: Path, target: Path, told: CopyProgress) -> None:
-    """As it is at one moment: others write on meanwhile, and what they write isn't in it. Raises StoreFull and its kin."""
+    """Copy the file as it is at one moment; later writes of others aren't in it. Raises StoreFull and other StoreErrors."""
     make_private(target)
     with _one_state(source) as connection, translated(target), closing(sqlite3.connect(target)) as copy:
         connection.backup(
@@ -89,16 +89,18 @@ def copy_file(source: Path, target: Path, told: CopyProgress) -> None:
 
 @contextmanager
 def _one_state(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that sees what was committed before, and nothing later."""
+    """A connection that sees what is committed now, and nothing later."""
     address = f"{path.as_uri()}?mode=rw"  # without write access what is still in the log can't be read
     with (
         translated(path),
-        closing(sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)) as one,
+        closing(
+            sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+        ) as connection,
     ):
-        one.execute("PRAGMA query_only = on")
-        one.execute("BEGIN")
-        one.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # from here on it stands still
-        yield one
+        connection.execute("PRAGMA query_only = on")
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # the view is fixed from here on
+        yield connection
 
 
 def _some(path: Path, rows: sqlite3.Cursor, made: Callable[[Any], SnapshotItem]) -> list[SnapshotItem]:
@@ -124,7 +126,7 @@ def _totals(connection: sqlite3.Connection) -> Totals:
     )
 
 
-OLDEST_SQLITE = (3, 37)  # the first with STRICT tables
+OLDEST_SQLITE = (3, 37)  # the first version with STRICT tables
 
 
 class SqliteStore(
@@ -140,8 +142,8 @@ class SqliteStore(
 ):
     """One file. Any number of processes may use it at once.
 
-    `durability` "full" survives a power cut, "normal" only the end of the process. `most_pages` bounds the file.
-    A word that `driving` records have is a common one: in a store twice as large rarer words are looked up first.
+    `durability` "full" survives a power cut, "normal" only the end of the process. `most_pages` limits the file.
+    A word that `driving` records have counts as common: in a store twice as large rarer words are looked up first.
     """
 
     def __init__(
@@ -191,7 +193,7 @@ _RESTORED, _BEFORE = ".restoring-", ".before-"
 
 
 class SqliteSite:
-    """The Site protocol, for one file. Names of new and old files lie beside it."""
+    """Implements BackendSite for one file. New and replaced files are next to it."""
 
     def __init__(self, path: Path, *, clock: Clock) -> None:
         self._path = path.absolute()
@@ -235,7 +237,7 @@ class SqliteSite:
         return self._path.with_name(f"{self._path.stem}{mark}{stamp}{self._path.suffix}")
 
     def _sweep(self) -> None:
-        """What a restore left that died."""
+        """Remove files of restores that died."""
         begin = f"{self._path.stem}{_RESTORED}"
         for path in self._path.parent.glob(f"{begin}*{self._path.suffix}"):
             if is_stale(path.stem.removeprefix(begin), self._clock()):
@@ -244,7 +246,7 @@ class SqliteSite:
     def _olds(self) -> list[ReplacedStore]:
         stores = []
         for path in self._path.parent.glob(f"{self._path.stem}{_BEFORE}*{self._path.suffix}"):
-            with suppress(OSError):  # dropped meanwhile
+            with suppress(OSError):  # removed meanwhile
                 facts = path.stat()
                 since = datetime.fromtimestamp(facts.st_mtime, UTC)
                 stores.append(ReplacedStore(path.name, str(path), facts.st_size, since))
@@ -252,12 +254,12 @@ class SqliteSite:
 
 
 def _laid(raw: Path | None, new: Path) -> None:
-    """Raises StoreFull, StoreReadOnly."""
+    """Put a raw copy or an empty file in the new place. Raises StoreFull, StoreReadOnly."""
     make_private(new)
     if raw is None:
         return
     try:
-        raw.replace(new)  # for the most part on the same disk
+        raw.replace(new)  # usually on the same disk
     except OSError:
         try:
             shutil.copyfile(raw, new)
@@ -280,7 +282,7 @@ def _swapped(path: Path, new: Path, aside: Path) -> ReplacedStore | None:
     refuse_others(path)
     try:
         _doubled(path, aside)
-        for suffix in JOURNALS:  # of one that is too damaged to take its log in
+        for suffix in JOURNALS:  # of a file that is too damaged to take its log in
             if sibling_path(path, suffix).exists():
                 _doubled(sibling_path(path, suffix), sibling_path(aside, suffix))
         _let_go(path)
@@ -293,16 +295,16 @@ def _swapped(path: Path, new: Path, aside: Path) -> ReplacedStore | None:
 
 
 def _settle(path: Path) -> None:
-    """Take the log into the file, so that one file is the whole of it. What is too damaged for that stays as it is."""
+    """Move the log into the file, so that it is complete on its own. A file too damaged for that stays as it is."""
     with (
         suppress(sqlite3.DatabaseError),
-        closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as one,
+        closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection,
     ):
-        one.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def _doubled(old: Path, name: Path) -> None:
-    """The same file under a second name; a copy where the disk has no such thing. Raises OSError."""
+    """Give the file a second name; make a copy if the disk has no links. Raises OSError."""
     try:
         os.link(old, name)
     except FileExistsError:
@@ -313,7 +315,7 @@ def _doubled(old: Path, name: Path) -> None:
 
 
 def _let_go(path: Path) -> None:
-    """A log of the old file's would be taken into the new one."""
+    """Remove the old file's log, which would be applied to the new file."""
     for suffix in JOURNALS:
         sibling_path(path, suffix).unlink(missing_ok=True)
 
@@ -339,7 +341,7 @@ def _to_disk(path: Path) -> None:
 
 
 def _folder_to_disk(folder: Path) -> None:
-    """So that a power cut finds the new names. Windows has no such thing."""
+    """Flush the folder, so that new names survive a power cut. Not possible on Windows."""
     if os.name == "nt":
         return
     with suppress(OSError):

@@ -19,7 +19,7 @@ from mindhold.stores.vectors import decode, encode, same_code
 _LARGE_LOG = 256 << 20
 DAMAGED = "`mindhold doctor --repair` saves what can be read into a new file and keeps this one aside."
 
-# Rows that belong to no record any more, and links with an end missing.
+# Rows without a record, and links with a missing end.
 ORPHANS = {
     "tag": "memory NOT IN (SELECT row FROM memory)",
     "keyword": "memory NOT IN (SELECT row FROM memory)",
@@ -29,7 +29,7 @@ ORPHANS = {
     "link": "origin NOT IN (SELECT row FROM memory) OR target NOT IN (SELECT row FROM memory)",
 }
 
-# Vectors and codes that don't stand beside each other, or whose record names another model.
+# Vectors without codes, codes without vectors, or with a record that names another model.
 UNPAIRED = """
     SELECT count(*) FROM (
         SELECT vector.row FROM vector LEFT JOIN vector_code USING (row)
@@ -44,19 +44,19 @@ UNPAIRED = """
 # Compare the full-text index with the records.
 CHECK_TEXT = "INSERT INTO lexeme (lexeme, rank) VALUES ('integrity-check', 1)"
 
-# Make the full-text index anew from the records.
+# Rebuild the full-text index from the records.
 REBUILD_TEXT = "INSERT INTO lexeme (lexeme) VALUES ('rebuild')"
 
-# What SQLite keeps its statistics in, where it has some.
+# The tables of SQLite's statistics, if there are any.
 STATISTICS = "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"
 
-# Merge the full-text index, so that words of erased records are no longer in it.
+# Merge the full-text index, so that it contains no words of erased records.
 MERGE_TEXT = "INSERT INTO lexeme (lexeme) VALUES ('optimize')"
 
 # Merge a bounded part of the full-text index, so that it is read faster.
 MERGE_SOME = "INSERT INTO lexeme (lexeme, rank) VALUES ('merge', 500)"
 
-# The record's model is the one that made its vector, or none.
+# Set the record's model to the one that made its vector, or none.
 RENAME_MODELS = """
     UPDATE memory SET embedded_by = (SELECT model FROM vector WHERE vector.row = memory.row),
         revision = (SELECT value FROM counter WHERE name = 'revision')
@@ -69,14 +69,14 @@ VECTORS_AFTER = """
     FROM vector LEFT JOIN vector_code USING (row) WHERE vector.row > ? ORDER BY vector.row LIMIT 1000
 """
 
-# Let indexes in memory read a record anew.
+# Make in-memory indexes read a record again.
 MARK_CHANGED = (
     "UPDATE memory SET revision = (SELECT value FROM counter WHERE name = 'revision') WHERE row = ?"
 )
 
 
 class SqliteUpkeep(SqlitePart):
-    """The StoreAdmin protocol."""
+    """Implements StoreAdmin."""
 
     async def facts(self) -> StoreFacts:
         path = self._database.path
@@ -100,7 +100,7 @@ class SqliteUpkeep(SqlitePart):
         return await self._database.read(work)
 
     async def check(self) -> list[StoreFinding]:
-        # On the writer's connection, since comparing the full-text index is a write in form.
+        # On the writer's connection, since comparing the full-text index is formally a write.
         try:
             findings = await self._database.alone(_findings)
         except StoreDamaged as error:
@@ -124,7 +124,7 @@ class SqliteUpkeep(SqlitePart):
 
     async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
         path = self._database.path
-        wanted = [form.encode("utf-8", "surrogatepass") for form in phrase_forms(phrases)]
+        forms = [form.encode("utf-8", "surrogatepass") for form in phrase_forms(phrases)]
 
         def work(connection: sqlite3.Connection) -> Receipt:
             before = sum(_size(file) for file in _files(path).values())
@@ -141,14 +141,14 @@ class SqliteUpkeep(SqlitePart):
             return Receipt(
                 ids=(),
                 removed={"bytes": max(0, before - after)},
-                remaining={place: occurrences(file, wanted) for place, file in files.items()},
+                remaining={place: occurrences(file, forms) for place, file in files.items()},
             )
 
         return await self._database.alone(work)
 
 
 def _drop_statistics(connection: sqlite3.Connection) -> None:
-    """Statistics of when a table was small make plans that join it with itself when it is large: without any, plans stay the same."""
+    """Remove statistics. Those of a small table lead to bad self-joins when it is large; without any, plans stay the same."""
     for (name,) in connection.execute(STATISTICS).fetchall():
         connection.execute(f'DELETE FROM "{name}"')
 
@@ -199,7 +199,7 @@ def _orphan_finding(connection: sqlite3.Connection, table: str) -> StoreFinding:
 
 
 def file_findings(path: Path) -> list[StoreFinding]:
-    """Of the files around the database: who may read them, and how long the log is."""
+    """Findings about the files of the database: their permissions, and the length of the log."""
     log = _size(_beside(path, "-wal"))
     large = log > _LARGE_LOG
     advice = "A process has been reading for long; end it, and the log shrinks." if large else ""
@@ -213,24 +213,24 @@ def file_findings(path: Path) -> list[StoreFinding]:
 
 
 def mend(connection: sqlite3.Connection) -> list[str]:
-    """Rebuild what is derived, within the caller's transaction; says what was done."""
-    done = [_reindex(connection)]
+    """Rebuild derived data within the caller's transaction and return what was done."""
+    actions = [_reindex(connection)]
     for table, orphaned in ORPHANS.items():
         dropped = connection.execute(f"DELETE FROM {table} WHERE {orphaned}").rowcount
-        done.append(f"Dropped {dropped} rows of {table} that belonged to no memory.")
+        actions.append(f"Dropped {dropped} rows of {table} that belonged to no memory.")
     connection.execute(REBUILD_TEXT)
-    done.append("Built the full-text index anew.")
-    done.append(f"Noted the keywords of {note_keywords(connection)} memories anew.")
+    actions.append("Built the full-text index anew.")
+    actions.append(f"Noted the keywords of {note_keywords(connection)} memories anew.")
     connection.execute("UPDATE counter SET value = value + 1 WHERE name = 'revision'")
     connection.execute("DELETE FROM vector_code WHERE row NOT IN (SELECT row FROM vector)")
     renamed = connection.execute(RENAME_MODELS).rowcount
-    done.append(f"Corrected which model {renamed} memories name.")
-    done.append(f"Made {_recode(connection)} vector codes anew.")
-    return done
+    actions.append(f"Corrected which model {renamed} memories name.")
+    actions.append(f"Made {_recode(connection)} vector codes anew.")
+    return actions
 
 
 def _reindex(connection: sqlite3.Connection) -> str:
-    """First of all, for what follows goes by the indexes."""
+    """Rebuild the indexes. Comes first, because the following steps use them."""
     try:
         connection.execute("REINDEX")
     except sqlite3.IntegrityError as error:
@@ -239,7 +239,7 @@ def _reindex(connection: sqlite3.Connection) -> str:
 
 
 def _recode(connection: sqlite3.Connection) -> int:
-    """Make the codes anew that are missing or differ from what their vectors give."""
+    """Rebuild missing codes and those that differ from their vectors."""
     changed, last = 0, -1
     while rows := connection.execute(VECTORS_AFTER, (last,)).fetchall():
         last = rows[-1][0]
@@ -271,7 +271,7 @@ def _size(file: Path) -> int:
 
 
 def occurrences(file: Path, wanted: Sequence[bytes], *, chunk_size: int = 1 << 20) -> int:
-    """How often the bytes stand in the file, read piece by piece."""
+    """The number of occurrences of the bytes in the file, read piece by piece."""
     if not wanted or not file.exists():
         return 0
     overlap = max(len(form) for form in wanted) - 1
@@ -280,7 +280,7 @@ def occurrences(file: Path, wanted: Sequence[bytes], *, chunk_size: int = 1 << 2
         while chunk := stream.read(chunk_size):
             window = tail + chunk
             for form in wanted:
-                inside = max(0, len(tail) - len(form) + 1)  # what lies wholly in the tail was counted before
+                inside = max(0, len(tail) - len(form) + 1)  # matches entirely in the tail were counted before
                 count += window.count(form, inside)
             tail = window[-overlap:] if overlap else b""
     return count

@@ -24,22 +24,22 @@ from mindhold.interfaces.runtime import CALLER_KEY, OpenMindhold
 from mindhold.memories.changes import ChangeView, JobChangeView, RecentChangesInput, RecentChangesResult
 from mindhold.model.errors import MindholdError, NotFound, Refused
 
-LATE = timedelta(seconds=30)  # between the time that a write bears and the moment that it is seen, at most
-BRIEF = timedelta(seconds=2)  # and nearly always
-FAR_EVERY = timedelta(seconds=10)  # looks that go back as far
+LATE = timedelta(seconds=30)  # the longest time between the timestamp of a write and its visibility
+BRIEF = timedelta(seconds=2)  # the usual time
+FAR_EVERY = timedelta(seconds=10)  # time between two rounds that look back by LATE
 MOST_KNOWN_JOBS = 200
-MOST_PAGES = 250  # that one is told from where they were; what is before them is passed over
-FEW_PAGES = 25  # that are looked at before one is heard
-MOST_TOLD = 10_000  # that are kept in mind
+MOST_PAGES = 250  # pages sent to a client that continues; older changes are skipped
+FEW_PAGES = 25  # pages read before a new client is ready
+MOST_TOLD = 10_000  # remembered changes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 ENDED = frozenset({"done", "failed", "cancelled"})
-_Place = tuple[datetime, str]  # among changes: when, and the id
+_Place = tuple[datetime, str]  # position of a change: time, id
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One, as it is sent."""
+    """One event of a stream."""
 
     name: str
     data: str  # JSON
@@ -51,39 +51,37 @@ class StreamEvent:
 
 
 class Listener:
-    """Of one stream.
+    """Finds the new events of one stream.
 
-    It looks in rounds. The store tells the latest changes first, so a round goes back page by page to where the last one
-    ended, keeping in mind only where each page begins, and then forward again, telling each.
+    It works in rounds. The store returns the latest changes first, so a round goes back page by page to where the previous
+    one ended, remembering only where each page begins, and then forward again, sending the changes of each page.
     """
 
     def __init__(self, given: RecentChangesInput, *, last: str | None = None) -> None:
         self._given = given
-        self._upto = _moment(last)  # where the last round ended
+        self._upto = _moment(last)  # time where the last round ended
         self._last = "" if self._upto is None else str(last)
         self._ready = False
-        self._since: datetime | None = None  # how far the round goes back; None between two
-        self._low: _Place = _EPOCH, ""  # what is before has been told in this one
-        self._pages: list[
-            tuple[str, _Place]
-        ] = []  # still to be told, the oldest last: a cursor, and its place
+        self._since: datetime | None = None  # how far the round goes back; None between rounds
+        self._low: _Place = _EPOCH, ""  # everything before it was sent in this round
+        self._pages: list[tuple[str, _Place]] = []  # still to be sent, oldest last: cursor and position
         self._told: dict[str, datetime] = {}  # id -> updated
-        self._floor = _EPOCH  # no look goes further back
-        self._jobs: dict[str, tuple[JobChangeView, datetime]] = {}  # and when it was seen last
-        self._far: datetime | None = None  # when a round went back furthest
+        self._floor = _EPOCH  # no round goes further back
+        self._jobs: dict[str, tuple[JobChangeView, datetime]] = {}  # job, and when it was last seen
+        self._far: datetime | None = None  # time of the last round that went back by LATE
 
     @property
     def is_ready(self) -> bool:
-        """Whether this one was told that they are heard."""
+        """Whether the ready event was sent."""
         return self._ready
 
     @property
     def under_way(self) -> bool:
-        """Whether there is more to look at already."""
+        """Whether the round has more pages to read."""
         return self._since is not None
 
     def next_look(self, now: datetime) -> RecentChangesInput:
-        """What to ask for."""
+        """The next query to the store."""
         if self._since is None:
             back = BRIEF
             if self._far is None or now - self._far >= FAR_EVERY:
@@ -91,18 +89,18 @@ class Listener:
             self._since = max((self._upto or now) - back, self._floor)
             self._low = self._since, ""
         before = self._pages[-1][0] if self._pages else None
-        known = [job_id for job_id, (job, _) in self._jobs.items() if job.state not in ENDED]
-        asked = {"since": self._since, "before": before, "known": known[:MOST_KNOWN_JOBS]}
-        return self._given.model_copy(update=asked)
+        unfinished = [job_id for job_id, (job, _) in self._jobs.items() if job.state not in ENDED]
+        query = {"since": self._since, "before": before, "known": unfinished[:MOST_KNOWN_JOBS]}
+        return self._given.model_copy(update=query)
 
     def news(self, found: RecentChangesResult) -> Iterator[StreamEvent]:
-        """What of that is new to this one. Who doesn't go on from somewhere isn't told what there is already."""
+        """The new events in a result. A client that doesn't continue from an event id isn't sent existing changes."""
         first = not self._ready
         quiet = first and not self._last
         memories = list(self._memories(found, quiet=quiet))
         if first and not (quiet and self.under_way):
             self._ready = True
-            # Who goes on from somewhere is there until they were told of something.
+            # A client that continues keeps its event id until the first change is sent.
             yield StreamEvent(
                 "ready", _json({"now": found.now.isoformat()}), self._last or _number(found.now)
             )
@@ -137,12 +135,12 @@ class Listener:
                 yield StreamEvent("job", job.model_dump_json())
 
     def _forget(self, horizon: datetime) -> None:
-        """What no look will find any more. Of very many the latest half is kept, and no look goes back further."""
+        """Forget changes and jobs that no round will see again. If there are very many, keep the latest half."""
         if len(self._told) > MOST_TOLD:
             self._floor = max(self._floor, sorted(self._told.values())[-MOST_TOLD // 2] + _TICK)
         oldest = max(horizon, self._floor)
-        self._told = {one: moment for one, moment in self._told.items() if moment >= oldest}
-        self._jobs = {one: (job, seen) for one, (job, seen) in self._jobs.items() if seen >= horizon}
+        self._told = {key: moment for key, moment in self._told.items() if moment >= oldest}
+        self._jobs = {key: (job, seen) for key, (job, seen) in self._jobs.items() if seen >= horizon}
 
 
 def _place(memory: ChangeView) -> _Place:
@@ -154,12 +152,12 @@ def _json(value: Mapping[str, Any]) -> str:
 
 
 def _number(moment: datetime) -> str:
-    """An event's id: microseconds, which any other server of this store understands."""
+    """The id of an event: microseconds since the epoch, which is valid on every server of this store."""
     return str((moment - _EPOCH) // _TICK)
 
 
 def _moment(last: str | None) -> datetime | None:
-    """None for an id that isn't ours: then it is as if none had been given."""
+    """The time of an event id; None if there is none or it isn't ours."""
     if last is None or not (last.isascii() and last.isdecimal()) or len(last) > 17:
         return None
     try:
@@ -170,37 +168,37 @@ def _moment(last: str | None) -> datetime | None:
 
 MEDIA = "text/event-stream"
 LAST = "last-event-id"
-LOOK_SECONDS = 2.0  # between two looks for what other processes wrote
-LEAST_SECONDS = 0.05  # between two looks, however much is written here
-SECONDS_EACH = 0.0005  # and for each memory that the last one read: who is far behind leaves room for others
-SECONDS_OF_MANY = 0.01  # and for each who listens
+LOOK_SECONDS = 2.0  # between two looks for writes of other processes
+LEAST_SECONDS = 0.05  # the shortest time between two looks
+SECONDS_EACH = 0.0005  # added for each memory that the last look read, so that a client far behind leaves room for others
+SECONDS_OF_MANY = 0.01  # added for each listener
 ALIVE_SECONDS = 15.0
-MOST_EACH = 16  # streams of one credential
+MOST_EACH = 16  # streams per credential
 MOST = 256
-CROWD = "mindhold_listeners"  # where the application's state has who listens
+CROWD = "mindhold_listeners"  # attribute of the application's state that counts listeners
 ALIVE = b": still here\n\n"
 Look = Callable[[RecentChangesInput], Awaitable[RecentChangesResult]]
 
 
 async def serve(door: HttpContext, resource: Resource, request: Request) -> Response:
-    """The stream. Raises MindholdError for what can't be listened to."""
-    given = resource.given(request.path_params, query_of(request))
-    assert isinstance(given, RecentChangesInput)
+    """The event stream. Raises MindholdError if it can't be opened."""
+    request_input = resource.given(request.path_params, query_of(request))
+    assert isinstance(request_input, RecentChangesInput)
     caller, agent = request.scope[CALLER_KEY], header(request, AGENT)
     running = await door.opening.running()
 
     async def look(asked: RecentChangesInput) -> RecentChangesResult:
-        found: RecentChangesResult = await running.run(resource.serves, asked, caller=caller, agent=agent)
-        return found
+        result: RecentChangesResult = await running.run(resource.serves, asked, caller=caller, agent=agent)
+        return result
 
     async def may_stay() -> bool:
         secret = bearer(request.scope)
-        if secret is None:  # somebody at this machine
+        if secret is None:  # a client on this machine
             return True
-        found = await CredentialLookup(door).whose(secret, scope=request.scope)
-        return found is not None and found.caller == caller
+        result = await CredentialLookup(door).whose(secret, scope=request.scope)
+        return result is not None and result.caller == caller
 
-    listener = Listener(given, last=request.headers.get(LAST))
+    listener = Listener(request_input, last=request.headers.get(LAST))
     first = list(listener.news(await look(listener.next_look(datetime.now(UTC)))))
     if request.method == "HEAD":
         return Response(media_type=MEDIA)
@@ -229,7 +227,7 @@ def _crowd(request: Request) -> Counter[str]:
 
 
 class _Telling:
-    """The bytes of a stream, one piece after the other. It reads no faster than they are taken."""
+    """Writes the bytes of a stream. It reads from the store no faster than the client reads."""
 
     def __init__(
         self,
@@ -250,7 +248,7 @@ class _Telling:
         self._seen = -1
 
     async def tell(self, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Until nothing more can be told to this one."""
+        """Send events until the client may no longer listen or the project is gone."""
         await send(b"".join(event.encoded() for event in self._first))
         checked, pause = time.monotonic(), LEAST_SECONDS
         while True:
@@ -263,26 +261,26 @@ class _Telling:
                     return
                 await send(ALIVE)
             try:
-                found = await self._look(self._listener.next_look(datetime.now(UTC)))
+                result = await self._look(self._listener.next_look(datetime.now(UTC)))
             except (NotFound, Refused):  # the project is gone
                 return
-            except MindholdError:  # a busy store: there will be another time
+            except MindholdError:  # a busy store: try again later
                 pause = LOOK_SECONDS
                 continue
             many = SECONDS_OF_MANY * self._crowd.total()
-            pause = max(LEAST_SECONDS, many) + SECONDS_EACH * len(found.memories)
-            for event in self._listener.news(found):
+            pause = max(LEAST_SECONDS, many) + SECONDS_EACH * len(result.memories)
+            for event in self._listener.news(result):
                 await send(event.encoded())
 
     async def _stays(self) -> bool:
         try:
             return await self._may_stay()
         except MindholdError:
-            return True  # it can't be looked up now
+            return True  # can't be checked now
 
 
 class _Stream(Response):
-    """Counted while it is open."""
+    """The response, which is counted while it is open."""
 
     media_type = MEDIA
 

@@ -91,7 +91,7 @@ $sections
 </body>
 </html>
 """)
-# Section, heading, what the two fields of a new entry are called; "" for a field that it hasn't.
+# Section, heading, labels of the two fields of a new entry; "" if there is no such field.
 _SECTIONS = (
     ("name", "Name", "", "Your name"),
     ("preferences", "Preferences", "What, such as tone", "How, such as casual"),
@@ -168,7 +168,7 @@ LINKS = {
 
 
 class _BundleFiles(StaticFiles):
-    """Files that a browser may keep if it asks whether they changed; other answers are not stored."""
+    """Static files that a browser may cache but must revalidate; other responses are not stored."""
 
     def file_response(self, *args: Any, **options: Any) -> Response:
         response = super().file_response(*args, **options)
@@ -177,7 +177,7 @@ class _BundleFiles(StaticFiles):
 
 
 def routes() -> list[BaseRoute]:
-    """Routes that need no key: they hold no memories."""
+    """Routes without authentication: they contain no memories."""
     return [
         Route(FRONT, _front, methods=["GET"]),
         Route(DOCUMENT, _document, methods=["GET"]),
@@ -188,14 +188,14 @@ def routes() -> list[BaseRoute]:
 
 
 async def _front(request: Request) -> Response:
-    """Sends a browser to the docs page, and tells a program the paths that there are."""
+    """Redirects a browser to the docs page; a program gets a list of paths."""
     if "text/html" in request.headers.get("accept", ""):
         return RedirectResponse(DOCS, status_code=307, headers={"Vary": "Accept"})
     return JSONResponse(LINKS, headers={"Vary": "Accept"})
 
 
 async def _document(request: Request) -> Response:
-    # Building it takes a moment, so the first time is in a thread.
+    # Building it is slow, so the first time runs in a thread.
     return _cacheable(request, await asyncio.to_thread(_document_text), "application/json")
 
 
@@ -224,7 +224,7 @@ def _document_text() -> str:
 def _cacheable(
     request: Request, text: str, media_type: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A response with an ETag; 304 where the client has the same text."""
+    """A response with an ETag; 304 if the client has the same text."""
     content = text.encode()
     etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     all_headers = {**(headers or {}), "ETag": etag, "Cache-Control": "no-cache"}

@@ -1,4 +1,4 @@
-"""Strict reading of a request's path, body, query and headers, and the ETag conditions of a resource."""
+"""Strict parsing of a request's path, body, query and headers, and the ETag conditions of a resource."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ KEY = "idempotency-key"
 DEEPEST = 100
 LARGEST = 2**63 - 1
 LONGEST_TOLD = 100
-MOST_WORDS = 1_000  # in a query
+MOST_WORDS = 1_000  # values in a query
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
-# Half a surrogate pair, a number that no store holds: only what may have them is looked through.
+# Matches text that may contain half a surrogate pair or a number too large for a store; only such bodies are checked.
 _DOUBTFUL = re.compile(rb"\\u[dD]|\d{19}|\d[eE]\+?\d{3}")
 _HALF = re.compile("[\ud800-\udfff]")
 
 
 class InvalidJson(InvalidInput):
-    """The body can't be read."""
+    """The body is not valid JSON."""
 
     code = "INVALID_JSON"
 
 
 class UnsupportedMedia(InvalidInput):
-    """The body is of a kind that isn't read here."""
+    """The body has an unsupported media type."""
 
     code = "UNSUPPORTED_MEDIA_TYPE"
 
@@ -48,13 +48,13 @@ def is_api_path(scope: Scope) -> bool:
 
 
 def path_of(scope: Scope) -> str:
-    """The path as it was sent, decoded but for `/` and `%` inside of a segment, without a slash at the end.
+    """The path as it was sent, without a slash at the end, decoded except for `/` and `%` inside a segment.
 
-    The server decodes `%2F` too, and then a name with a slash is two segments. Raises InvalidInput.
+    The server also decodes `%2F`, which would split a name with a slash into two segments. Raises InvalidInput.
     """
-    sent: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     try:
-        parts = [unquote_to_bytes(part).decode("utf-8") for part in sent.partition(b"?")[0].split(b"/")]
+        parts = [unquote_to_bytes(part).decode("utf-8") for part in raw.partition(b"?")[0].split(b"/")]
     except UnicodeDecodeError:
         raise InvalidInput("The path is no UTF-8.", advice="Encode names as UTF-8, then with %.") from None
     if any("\x00" in part for part in parts):
@@ -68,49 +68,49 @@ def path_names(scope: Scope) -> dict[str, str]:
 
 
 async def body_of(resource: Resource, request: Request) -> Mapping[str, Any] | None:
-    """None where the resource takes none. Raises InvalidInput."""
-    wanted = bool(resource.in_body())
+    """The JSON body; None if the resource takes none. Raises InvalidInput."""
+    expected = bool(resource.in_body())
     if request.method in ("GET", "HEAD"):
         return None
     raw = await request.body()
     if not raw.strip():
-        return {} if wanted else None
+        return {} if expected else None
     _check_media(request)
-    found = parse_json(raw)
-    if not isinstance(found, dict):
+    body = parse_json(raw)
+    if not isinstance(body, dict):
         raise InvalidInput("The body must be a JSON object.", advice='Send {"name": value, ...}.')
-    if not wanted and found:
+    if not expected and body:
         raise InvalidInput("No body is taken here.", advice="Say it in the path and the query.")
-    return found if wanted else None
+    return body if expected else None
 
 
 def parse_json(raw: bytes) -> Any:
-    """JSON as every store can keep it. Raises InvalidJson."""
+    """Parse JSON that every store can save. Raises InvalidJson."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, column = _place(raw[: error.start])
         raise _unreadable(line, column, "not UTF-8") from None
     try:
-        found = json.loads(text, parse_constant=_no_number, object_pairs_hook=_object)
+        value = json.loads(text, parse_constant=_no_number, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise _unreadable(error.lineno, error.colno, error.msg) from None
     except RecursionError:
         raise _too_deep() from None
-    except ValueError:  # of int(), for thousands of digits
+    except ValueError:  # from int(), for thousands of digits
         raise _too_large() from None
     nested = raw.count(b"[") + raw.count(b"{") > DEEPEST
-    return _checked(found, DEEPEST) if nested or _DOUBTFUL.search(raw) else found
+    return _checked(value, DEEPEST) if nested or _DOUBTFUL.search(raw) else value
 
 
 def query_of(request: Request) -> list[tuple[str, str]]:
-    """Names and values in their order. Raises InvalidInput."""
-    sent: bytes = request.scope["query_string"]
-    if not sent:
+    """Names and values of the query in order. Raises InvalidInput."""
+    raw: bytes = request.scope["query_string"]
+    if not raw:
         return []
     try:
-        found = parse_qsl(
-            sent.decode("ascii", "strict"),
+        pairs = parse_qsl(
+            raw.decode("ascii", "strict"),
             keep_blank_values=True,
             errors="strict",
             max_num_fields=MOST_WORDS,
@@ -119,20 +119,20 @@ def query_of(request: Request) -> list[tuple[str, str]]:
         raise InvalidInput("The query is no UTF-8.", advice="Encode it as UTF-8, then with %.") from None
     except ValueError:
         raise InvalidInput(f"The query has more than {MOST_WORDS} values.") from None
-    if any("\x00" in value for pair in found for value in pair):
+    if any("\x00" in value for pair in pairs for value in pair):
         raise InvalidInput("The query has a NUL character.", advice="Leave it out.")
-    return found
+    return pairs
 
 
 def header(request: Request, name: str) -> str | None:
-    """One header as the UTF-8 that it was written in. Raises InvalidInput for several, or for other bytes."""
-    given = request.headers.getlist(name)
-    if not given:
+    """A header decoded as UTF-8; None if it is missing. Raises InvalidInput if it is repeated or no UTF-8."""
+    values = request.headers.getlist(name)
+    if not values:
         return None
-    if len(given) > 1:
+    if len(values) > 1:
         raise InvalidInput(f"{name} is given twice.", advice="Give it once.")
     try:
-        return given[0].encode("latin-1").decode("utf-8")
+        return values[0].encode("latin-1").decode("utf-8")
     except UnicodeError:
         raise InvalidInput(f"{name} is no UTF-8.") from None
 
@@ -140,7 +140,7 @@ def header(request: Request, name: str) -> str | None:
 def _check_media(request: Request) -> None:
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMedia("The body must not be compressed.", advice="Send it as it is.")
-    # None at all is what a page of another site can send without asking first.
+    # A missing content type is refused: pages of other sites can send that without a preflight request.
     kind, _, rest = request.headers.get("content-type", "").partition(";")
     kind = kind.strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
@@ -168,14 +168,14 @@ def _checked(value: Any, left: int) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidJson(
             f"The body has {twice[:LONGEST_TOLD]!r} twice in one object.", advice="Give it once."
         )
-    return made
+    return members
 
 
 def _no_number(word: str) -> Any:
@@ -200,13 +200,13 @@ def _place(before: bytes) -> tuple[int, int]:
     return before.count(b"\n") + 1, len(before) - (before.rfind(b"\n") + 1) + 1
 
 
-ETAG, EXPECTED = "etag", "expected"  # fields of an answer, and of what is asked
+ETAG, EXPECTED = "etag", "expected"  # field of an output, field of an input
 ANY, WEAK = "*", "W/"
 _TAGS = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def conditions(resource: Resource, request: Request) -> dict[str, Any]:
-    """Fields that If-Match fills. Raises InvalidInput where a condition was set that nobody would heed."""
+    """The input fields that If-Match sets. Raises InvalidInput for a condition that would be ignored."""
     match = header(request, "if-match")
     heeded = resource.versioned and EXPECTED in resource.serves.takes.model_fields
     changes = resource.writes and resource.method != "GET"
@@ -222,23 +222,23 @@ def conditions(resource: Resource, request: Request) -> dict[str, Any]:
         raise InvalidInput(
             "If-Match takes no weak ETag.", advice="Send it as it was told; what made it weak was on the way."
         )
-    found = _TAGS.findall(match)
-    if len(found) != 1 or _TAGS.sub("", match, count=1).strip():
+    tags = _TAGS.findall(match)
+    if len(tags) != 1 or _TAGS.sub("", match, count=1).strip():
         raise InvalidInput(
             "If-Match must have one ETag.", advice='Send it as it was told, in quotes, or "*".'
         )
-    return {EXPECTED: found[0]}
+    return {EXPECTED: tags[0]}
 
 
 def etag_of(resource: Resource, output: Output) -> str | None:
-    """As the header has it; None where there is no version to tell."""
+    """The ETag header of the output; None if it has no version."""
     own = getattr(output, ETAG, None) if resource.versioned else None
     return f'"{own}"' if own else None
 
 
 def is_known(etag: str | None, request: Request) -> bool:
-    """Whether the caller has this version already. What is weak counts: it is only for reading."""
-    asked = request.headers.get("if-none-match")
-    if asked is None or etag is None:
+    """Whether the client has this version already (If-None-Match). Weak ETags count, since this is for reading only."""
+    condition = request.headers.get("if-none-match")
+    if condition is None or etag is None:
         return False
-    return asked.strip() == ANY or etag.strip('"') in _TAGS.findall(asked)
+    return condition.strip() == ANY or etag.strip('"') in _TAGS.findall(condition)

@@ -40,7 +40,7 @@ def resource_response(
     query: Sequence[tuple[str, str]] = (),
     repeated: bool = False,
 ) -> Response:
-    """The output as it is; in headers where it is found, what version it is, where the next page is."""
+    """The response for an output, with headers for its location, its version and the next page."""
     headers: dict[str, str] = {}
     if (etag := etag_of(resource, output)) is not None:
         headers["ETag"] = etag
@@ -55,16 +55,18 @@ def resource_response(
         headers[REPLAYED] = "true"
     status = resource.status
     if status == 201 and getattr(output, "created", None) is False:
-        status = 200  # it was there already, or nothing was made
+        status = 200  # it existed already, or nothing was created
     body = output.model_dump_json(exclude={ETAG} if resource.versioned else None)
     return Response(body, status_code=status, media_type=JSON, headers=headers)
 
 
 def resource_error_response(error: MindholdError, *, project: str | None, expected: bool) -> Response:
-    """What went wrong, in the words of the contract; nothing of this machine's files and servers is in them."""
+    """The response for an error in the words of the contract, without details of this machine's files and servers."""
     if isinstance(error, ScopeNotFound) and project is not None and error.name == project.strip():
-        told = BY_CODE["PROJECT_NOT_FOUND"]
-        return error_response(404, told.error, told.code, advice=told.advice, project_id=project)
+        documented = BY_CODE["PROJECT_NOT_FOUND"]
+        return error_response(
+            404, documented.error, documented.code, advice=documented.advice, project_id=project
+        )
     if isinstance(error, UnsupportedMedia):
         return error_response(415, error.message, error.code, advice=error.advice)
     if isinstance(error, Changed) and expected:
@@ -76,9 +78,9 @@ def resource_error_response(error: MindholdError, *, project: str | None, expect
         )
     if isinstance(error, StoreError) and error.code in BY_CODE:
         log.warning("the store failed: %s", error)
-        told = BY_CODE[error.code]
-        return error_response(told.status, told.error, told.code, advice=told.advice)
-    if isinstance(error, NotFound) and error.code in BY_CODE:  # its own advice may be for the command line
+        documented = BY_CODE[error.code]
+        return error_response(documented.status, documented.error, documented.code, advice=documented.advice)
+    if isinstance(error, NotFound) and error.code in BY_CODE:  # its own advice may be about the command line
         advice = BY_CODE[error.code].advice or error.advice
         return error_response(404, error.message, error.code, advice=advice)
     return response_to_error(error)
@@ -87,8 +89,8 @@ def resource_error_response(error: MindholdError, *, project: str | None, expect
 def _location(resource: Resource, output: Output) -> str | None:
     if not resource.location:
         return None
-    wanted = _FIELD.findall(resource.location)
-    values = {name: getattr(output, name, None) for name in wanted}
+    names = _FIELD.findall(resource.location)
+    values = {name: getattr(output, name, None) for name in names}
     if any(value is None for value in values.values()):
         return None
     return _FIELD.sub(lambda found: quote(str(values[found[1]]), safe=""), resource.location)
@@ -100,6 +102,6 @@ def _following(
     cursor = getattr(output, "next", None)
     if not isinstance(cursor, str) or CURSOR not in resource.in_query():
         return None
-    kept = [pair for pair in query if pair[0] not in (CURSOR, "after")]
+    parameters = [pair for pair in query if pair[0] not in (CURSOR, "after")]
     path = (request.scope.get("raw_path") or quote(request.url.path).encode()).decode("latin-1")
-    return f'<{path}?{urlencode([*kept, (CURSOR, cursor)])}>; rel="next"'
+    return f'<{path}?{urlencode([*parameters, (CURSOR, cursor)])}>; rel="next"'

@@ -32,8 +32,8 @@ from mindhold.model.errors import InvalidInput, MindholdError
 from mindhold.operations import Output
 
 T = TypeVar("T")
-PROJECT, ASKED_PROJECT = "project_id", "project"  # in a path, in a query
-SOON = 1.0  # seconds: what takes longer is given up when nobody waits for it
+PROJECT, ASKED_PROJECT = "project_id", "project"  # name in a path, name in a query
+SOON = 1.0  # seconds after which a read is cancelled if its client left
 STREAMS: dict[Stream, str] = {
     "import": "transfer:serve_import",
     "export": "transfer:serve_export",
@@ -42,7 +42,7 @@ STREAMS: dict[Stream, str] = {
 
 
 class ApiPaths:
-    """Middleware that has paths of the API routed as they were sent, so that a name may contain any character."""
+    """Middleware that routes API paths as they were sent, so that a name may contain any character."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -58,7 +58,7 @@ class ApiPaths:
 
 
 def rest_routes(context: HttpContext, rows: Iterable[Resource]) -> list[Route]:
-    """A route for each path. A fixed word comes before a name: `recent` before `{message_id}`."""
+    """A route for each path. Fixed segments come before names: `recent` before `{message_id}`."""
     by_path: dict[str, dict[str, Resource]] = {}
     for row in rows:
         by_path.setdefault(row.path, {})[row.method] = row
@@ -67,7 +67,7 @@ def rest_routes(context: HttpContext, rows: Iterable[Resource]) -> list[Route]:
 
 
 class ResourceEndpoint:
-    """The resources at one path, by method: reads the request, calls the operation and answers."""
+    """The resources at one path by method. Reads the request, runs the operation and responds."""
 
     def __init__(self, context: HttpContext, rows: Mapping[str, Resource]) -> None:
         self._context = context
@@ -102,13 +102,13 @@ class ResourceEndpoint:
 
     async def _serve(self, row: Resource, request: Request, fields: dict[str, Any]) -> Response:
         query = query_of(request)
-        given = row.given(request.path_params, query, await body_of(row, request), **fields)
+        request_input = row.given(request.path_params, query, await body_of(row, request), **fields)
         agent, key = header(request, AGENT), header(request, KEY) if row.writes else None
         running = await self._context.opening.running()
         repeats: list[bool] = []
         work: Awaitable[Output] = running.run(
             row.serves,
-            given,
+            request_input,
             caller=request.scope[CALLER_KEY],
             agent=agent,
             key=key,
@@ -119,24 +119,24 @@ class ResourceEndpoint:
 
 
 async def while_waited_for(request: Request, work: Awaitable[T], *, soon: float = SOON) -> T:
-    """What is only read for somebody who has left is given up. Raises ClientDisconnect."""
+    """The result of a read, which is cancelled if the client leaves. Raises ClientDisconnect."""
     task = asyncio.ensure_future(work)
-    left: asyncio.Future[None] | None = None
+    departure: asyncio.Future[None] | None = None
     try:
         await asyncio.wait({task}, timeout=soon)
         if not task.done():
-            left = asyncio.ensure_future(_leaving(request))
-            await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+            departure = asyncio.ensure_future(_leaving(request))
+            await asyncio.wait({task, departure}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientDisconnect
         return task.result()
     finally:
-        for one in (task, left):
-            if one is not None and not one.done():
-                one.cancel()
-                await asyncio.wait({one})
-                if not one.cancelled():
-                    one.exception()  # nobody is left to tell
+        for future in (task, departure):
+            if future is not None and not future.done():
+                future.cancel()
+                await asyncio.wait({future})
+                if not future.cancelled():
+                    future.exception()  # retrieved so that asyncio doesn't log it
 
 
 async def _leaving(request: Request) -> None:

@@ -48,20 +48,20 @@ from mindhold.memories.transfer import ExportInput, ExportResult
 from mindhold.model.errors import InvalidInput, MindholdError
 from mindhold.operations import Context, Output, invalid_input
 
-_MARK = b"\xef\xbb\xbf"  # with which some programs begin UTF-8
+_MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
 _NOTHING = b" \t\r"
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedLine:
-    """One that says something, by its number from 1; `text` is None for one that is too long."""
+    """A line that isn't empty, with its number from 1; `text` is None if it is too long."""
 
     number: int
     text: bytes | None
 
 
 class LineSplitter:
-    """Holds no more than one line. Empty ones are counted and passed over, and so is the rest of a long one."""
+    """Splits pieces into lines, holding at most one line. Empty lines and the rest of a long line are skipped but counted."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
@@ -71,21 +71,21 @@ class LineSplitter:
 
     @property
     def held(self) -> int:
-        """Bytes of a line that hasn't ended yet."""
+        """Bytes of the unfinished line."""
         return len(self._begun)
 
     def feed(self, piece: bytes) -> list[NumberedLine]:
-        """The lines that end in it."""
-        found: list[NumberedLine] = []
+        """The lines that end in this piece."""
+        lines: list[NumberedLine] = []
         start = 0
         while (end := piece.find(b"\n", start)) >= 0:
-            found += self._ended(piece[start:end])
+            lines += self._ended(piece[start:end])
             start = end + 1
         self._keep(piece[start:])
-        return found
+        return lines
 
     def end(self) -> list[NumberedLine]:
-        """The last line, if it says something; a line's end after it is no matter."""
+        """The last line, if it isn't empty; it needs no newline."""
         return self._ended(b"")
 
     def _keep(self, rest: bytes) -> None:
@@ -110,12 +110,12 @@ class LineSplitter:
 
 NDJSON = "application/x-ndjson"
 KINDS = frozenset({NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"})
-MOST_LINES = 500  # of a lot
+MOST_LINES = 500  # in a batch
 MOST_BYTES = 1_000_000
-LONGEST_WAIT = 1.0  # seconds that a line waits for others to be stored with
-LAST_MOMENT = 0.5  # seconds that lines are taken after the server was told to stop
-BREATH = 100  # lines that are read before others have their turn
-TELL_EVERY = 1.0  # seconds: a client who sends before it reads must not be waited for
+LONGEST_WAIT = 1.0  # seconds that a line waits for its batch to fill
+LAST_MOMENT = 0.5  # seconds that a stopping server still accepts lines
+BREATH = 100  # lines read before other tasks get a turn
+TELL_EVERY = 1.0  # seconds between progress lines; a client that sends before it reads must not block us
 
 COUNTS = ("imported", "repeated", "failed", "indexed", "quarantined", "redacted")
 
@@ -123,10 +123,10 @@ Tell = Callable[[SaveMessagesResult], Awaitable[None]]
 
 
 def is_import(scope: Scope) -> bool:
-    """Whether a request's body is read here, piece by piece."""
+    """Whether the request is an import, whose body is streamed."""
     if scope["method"] != "POST" or not is_api_path(scope):
         return False
-    with suppress(InvalidInput):  # ApiPaths answers it
+    with suppress(InvalidInput):  # ApiPaths answers invalid paths
         path = path_of(scope)
         return any(pattern.match(path) for pattern in _import_patterns())
     return False
@@ -138,16 +138,20 @@ def _import_patterns() -> list[re.Pattern[str]]:
 
 
 async def serve_import(door: HttpContext, resource: Resource, request: Request) -> Response:
-    """How much was imported; line by line while it goes on, if the client would have it so. Raises MindholdError."""
+    """Import messages and return the counts, with progress lines if the client accepts them. Raises MindholdError."""
     _check_media(request)
-    given = resource.given(
+    request_input = resource.given(
         request.path_params, query_of(request), {"messages": []}, idempotency_key=header(request, KEY)
     )
-    assert isinstance(given, SaveMessagesInput)
+    assert isinstance(request_input, SaveMessagesInput)
     importing = _Importing(
-        await door.opening.running(), resource, given, request, longest=door.settings.serve.largest_body
+        await door.opening.running(),
+        resource,
+        request_input,
+        request,
+        longest=door.settings.serve.largest_body,
     )
-    await importing.begin()  # before anything is read: there may be no such project, or it may not be written
+    await importing.begin()  # before reading the body, to check that the project exists and may be written
     if NDJSON in request.headers.get("accept", ""):
         return _Told(importing)
     try:
@@ -158,7 +162,7 @@ async def serve_import(door: HttpContext, resource: Resource, request: Request) 
 
 
 class _Importing:
-    """One request."""
+    """The import of one request."""
 
     def __init__(
         self,
@@ -177,10 +181,10 @@ class _Importing:
         self._agent = header(request, AGENT)
         self._began = time.monotonic()
         self._lot: list[MessageLine | None] = []
-        self._first = 1  # the number of the lot's first line
+        self._first = 1  # number of the batch's first line
         self._size = 0
-        self._since = 0.0  # when the lot's first line came
-        self._until = 0.0  # when no more is taken, once the server stops
+        self._since = 0.0  # time of the batch's first line
+        self._until = 0.0  # deadline for more lines once the server stops
         self._stopping: Shutdown = request.scope[STOPPING_KEY]
         self._flying: asyncio.Task[SaveMessagesResult] | None = None
         self._sum: SaveMessagesResult | None = None
@@ -188,21 +192,21 @@ class _Importing:
         self._failed = 0
 
     async def begin(self) -> None:
-        """Raises MindholdError if nothing could be stored."""
+        """Check that messages can be stored. Raises MindholdError."""
         self._sum = await self._save(self._given)
 
     async def read(self, pieces: AsyncIterator[bytes], tell: Tell | None = None) -> None:
-        """To the end, or until the client leaves or the server stops. Raises ClientDisconnect, MindholdError."""
+        """Read to the end, or until the client leaves or the server stops. Raises ClientDisconnect, MindholdError."""
         cutter = LineSplitter(self._longest)
-        told = self._began
+        reported = self._began
         try:
             while (piece := await self._next(pieces)) is not None:
                 for number, line in enumerate(cutter.feed(piece), 1):
                     await self._add(line)
                     if not number % BREATH:
                         await asyncio.sleep(0)
-                if tell is not None and time.monotonic() - told >= TELL_EVERY:
-                    told = time.monotonic()
+                if tell is not None and time.monotonic() - reported >= TELL_EVERY:
+                    reported = time.monotonic()
                     await tell(self.result())
             for line in cutter.end():
                 await self._add(line)
@@ -217,24 +221,24 @@ class _Importing:
                 self._flying.cancel()
 
     async def _next(self, pieces: AsyncIterator[bytes]) -> bytes | None:
-        """A piece, or None at the end. A lot that waited long enough is stored meanwhile. Raises ClientDisconnect, Stopped."""
+        """The next piece, or None at the end. Stores a batch that waited long enough meanwhile. Raises ClientDisconnect, ServerStopped."""
         await self._hand_on_in_time()
         coming = asyncio.create_task(_piece(pieces))
         stopped = asyncio.create_task(self._stopping.wait())
         try:
             while not coming.done() and not stopped.done():
-                left = self._since + LONGEST_WAIT - time.monotonic() if self._lot else None
-                await asyncio.wait({coming, stopped}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                remaining = self._since + LONGEST_WAIT - time.monotonic() if self._lot else None
+                await asyncio.wait({coming, stopped}, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
                 await self._hand_on_in_time()
             if stopped.done():
                 await self._last(coming)
             return coming.result()
         finally:
-            for one in (coming, stopped):
-                one.cancel()
+            for task in (coming, stopped):
+                task.cancel()
 
     async def _last(self, coming: asyncio.Task[bytes | None]) -> None:
-        """What is on its way when the server stops is taken for a moment more. Raises Stopped."""
+        """When the server stops, wait a moment for a piece that is on its way. Raises ServerStopped."""
         now = time.monotonic()
         self._until = self._until or now + LAST_MOMENT
         if now < self._until:
@@ -250,7 +254,7 @@ class _Importing:
             await self._hand_on()
 
     def result(self) -> SaveMessagesResult:
-        """What became of the lines so far."""
+        """The counts and errors so far."""
         assert self._sum is not None
         return self._sum.model_copy(
             update={
@@ -261,17 +265,17 @@ class _Importing:
         )
 
     def answer(self) -> Response:
-        """The same, for a client."""
-        told = self.result().model_dump_json()
-        return Response(told, status_code=self.resource.status, media_type="application/json")
+        """The response with the result."""
+        body = self.result().model_dump_json()
+        return Response(body, status_code=self.resource.status, media_type="application/json")
 
     def broken(self, error: MindholdError) -> Response:
-        """What it ended with, and how far it had come: the rest may be sent again under the same key."""
+        """The response for an error, with the counts so far. The client may send everything again under the same key."""
         answer = resource_error_response(
             error, project=self.request.path_params.get("project_id"), expected=False
         )
-        told = json.loads(bytes(answer.body)) | counts(self.result())
-        return JSONResponse(told, status_code=answer.status_code)
+        body = json.loads(bytes(answer.body)) | counts(self.result())
+        return JSONResponse(body, status_code=answer.status_code)
 
     async def _add(self, line: NumberedLine) -> None:
         if self._lot and (
@@ -299,15 +303,15 @@ class _Importing:
         try:
             return MessageLine.model_validate(parse_json(line.text))
         except InvalidInput as error:
-            told = error.message.replace("The body", "The line").replace("line 1, column", "column")
-            self._wrong(line.number, told, error.code)
+            problem = error.message.replace("The body", "The line").replace("line 1, column", "column")
+            self._wrong(line.number, problem, error.code)
         except ValidationError as error:
             place = error.errors(include_url=False, include_input=False)[0]["loc"]
             if place and (wrong := self.resource.wrong.get(str(place[0]))):
                 self._wrong(line.number, wrong.error, wrong.code)
             else:
-                said = invalid_input(error, known=list(MessageLine.model_fields))
-                self._wrong(line.number, said.message, said.code, advice=said.advice)
+                invalid = invalid_input(error, known=list(MessageLine.model_fields))
+                self._wrong(line.number, invalid.message, invalid.code, advice=invalid.advice)
         return None
 
     def _wrong(self, number: int, error: str, code: str, *, advice: str = "") -> None:
@@ -316,36 +320,36 @@ class _Importing:
             self._errors.append(line_error(number, error, code, advice=advice))
 
     async def _hand_on(self, *, embed: bool = True) -> None:
-        """Let the lot be stored while the next one is read; there is never more than one before it."""
+        """Store the batch while the next one is read; at most one batch is being stored."""
         await self._land()
         if self._lot:
             embed = embed and self._given.embed
-            given = self._given.model_copy(
+            batch = self._given.model_copy(
                 update={"messages": self._lot, "first": self._first, "embed": embed}
             )
-            self._flying = asyncio.create_task(self._save(given))
+            self._flying = asyncio.create_task(self._save(batch))
             self._lot, self._size = [], 0
 
     async def _land(self) -> None:
         if self._flying is None:
             return
         flying, self._flying = self._flying, None
-        done = await flying
+        result = await flying
         assert self._sum is not None
         self._sum = self._sum.model_copy(
-            update={name: getattr(self._sum, name) + getattr(done, name) for name in COUNTS}
-            | {"embedding_model": done.embedding_model or self._sum.embedding_model}
+            update={name: getattr(self._sum, name) + getattr(result, name) for name in COUNTS}
+            | {"embedding_model": result.embedding_model or self._sum.embedding_model}
         )
-        self._errors += done.errors[: max(0, MOST_TOLD - len(self._errors))]
+        self._errors += result.errors[: max(0, MOST_TOLD - len(self._errors))]
 
     async def _save(self, given: SaveMessagesInput) -> SaveMessagesResult:
-        done: SaveMessagesResult = await self._running.run(
+        result: SaveMessagesResult = await self._running.run(
             self.resource.serves,
             given,
             caller=self.request.scope[CALLER_KEY],
             agent=self._agent,
         )
-        return done
+        return result
 
 
 async def _piece(pieces: AsyncIterator[bytes]) -> bytes | None:
@@ -353,19 +357,19 @@ async def _piece(pieces: AsyncIterator[bytes]) -> bytes | None:
 
 
 def counts(result: SaveMessagesResult) -> dict[str, float]:
-    """How far an import has come."""
+    """The counts of an import so far."""
     return {name: getattr(result, name) for name in (*COUNTS, "seconds")}
 
 
 class _Told(Response):
-    """An import that is told of while it goes on; the last line is the whole answer, or what it ended with."""
+    """The response of an import with progress lines; the last line is the full result or the error."""
 
     def __init__(self, importing: _Importing) -> None:
         super().__init__(media_type=NDJSON)
         self._importing = importing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Compression would keep the lines back.
+        # Compression would delay the lines.
         kind = [(b"content-type", NDJSON.encode()), (b"content-encoding", b"identity")]
         await send(
             {"type": "http.response.start", "status": self._importing.resource.status, "headers": kind}
@@ -386,7 +390,7 @@ class _Told(Response):
 
 
 def _check_media(request: Request) -> None:
-    """Raises WrongMedia."""
+    """Raises UnsupportedMedia."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in KINDS:
         raise UnsupportedMedia("The body must be lines of JSON.", advice=f"Send `Content-Type: {NDJSON}`.")
@@ -397,21 +401,21 @@ def _check_media(request: Request) -> None:
 PIECE = 262_144
 FILE = ".download-{}.jsonl"
 LEFT = (FILE.format("*"), f".{FILE.format('*')}.*.partial")
-LEFT_AFTER = 600.0  # seconds that nothing was written to a file: nobody is at it any more
+LEFT_AFTER = 600.0  # seconds without a write, after which a file is abandoned
 SWEEP_EVERY = 60.0  # seconds
 
 
 async def serve_export(door: HttpContext, resource: Resource, request: Request) -> Response:
-    """Lines of JSON, which `mindhold import` reads again. Raises MindholdError."""
-    given = resource.given(request.path_params, query_of(request))
-    assert isinstance(given, ExportInput)
+    """The export as JSON lines, which `mindhold import` reads. Raises MindholdError."""
+    request_input = resource.given(request.path_params, query_of(request))
+    assert isinstance(request_input, ExportInput)
     running = await door.opening.running()
     if request.method == "HEAD":
-        return await _looked_at(running, resource, request, given)
+        return await _looked_at(running, resource, request, request_input)
     path = door.settings.export_dir / FILE.format(secrets.token_hex(16))
     writing = running.run(
         resource.serves,
-        given.model_copy(update={"path": str(path)}),
+        request_input.model_copy(update={"path": str(path)}),
         caller=request.scope[CALLER_KEY],
         agent=header(request, AGENT),
     )
@@ -424,15 +428,15 @@ async def serve_export(door: HttpContext, resource: Resource, request: Request) 
 
 
 async def sweep_always(folder: Path) -> None:
-    """Remove what killed servers left there, until cancelled."""
+    """Remove downloads that killed servers left behind, until cancelled."""
     while True:
         await asyncio.to_thread(sweep, folder, before=time.time() - LEFT_AFTER)
         await asyncio.sleep(SWEEP_EVERY)
 
 
 def sweep(folder: Path, *, before: float) -> None:
-    """Remove downloads that were last written to before that moment of the epoch."""
-    with suppress(OSError):  # there may be no such folder
+    """Remove downloads last written before that Unix time."""
+    with suppress(OSError):  # the folder may not exist
         for path in [path for pattern in LEFT for path in folder.glob(pattern)]:
             with suppress(OSError):
                 if path.stat().st_mtime < before:
@@ -442,7 +446,7 @@ def sweep(folder: Path, *, before: float) -> None:
 async def _looked_at(
     running: OpenMindhold, resource: Resource, request: Request, given: ExportInput
 ) -> Response:
-    """What a download would begin with, after the same questions; nothing is written for it. Raises MindholdError."""
+    """The response to HEAD: makes the same checks, writes nothing. Raises MindholdError."""
     from mindhold.projects.scope_operations import SHOW_SCOPE
 
     caller = request.scope[CALLER_KEY]
@@ -456,12 +460,12 @@ async def _looked_at(
     if given.scope:
         await call_operation(running, SHOW_SCOPE, caller=caller, name=given.scope)
     answer = Response(media_type=NDJSON, headers=_headers())
-    del answer.headers["content-length"]  # nobody knows yet how much it would be
+    del answer.headers["content-length"]  # the size is unknown
     return answer
 
 
 async def _unless_stopped(writing: Awaitable[Output], stopping: Shutdown) -> None:
-    """Raises Stopped, MindholdError."""
+    """Wait for the export. Raises ServerStopped, MindholdError."""
     written = asyncio.ensure_future(writing)
     stopped = asyncio.ensure_future(stopping.wait())
     try:
@@ -483,7 +487,7 @@ def _headers() -> dict[str, str]:
 
 
 class _Download(Response):
-    """A file that is removed once it was sent, also to a client who leaves before."""
+    """Sends a file and removes it, also if the client leaves early."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(media_type=NDJSON, headers=_headers())
@@ -492,7 +496,7 @@ class _Download(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             with self._path.open("rb") as file:
-                _remove(self._path)  # what has no name can't be left behind; not so on Windows
+                _remove(self._path)  # an open file without a name can't be left behind; fails on Windows
                 self.headers["content-length"] = str(_size(file))
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 await _sent(file, send, gone=asyncio.ensure_future(_left(receive)))
