@@ -127,7 +127,7 @@ MODULES: Mapping[str, str] = {
     "show_profile": "mindhold.profile.profile",
     "show_project": "mindhold.projects.projects",
     "show_scope": "mindhold.projects.scope_operations",
-    "spend": "mindhold.memories.spending",
+    "spend": "mindhold.memories.model_costs",
     "stats": "mindhold.memories.stats",
     "status": "mindhold.lifecycle.status",
     "store": "mindhold.memories.assistant_store",
@@ -144,7 +144,7 @@ MODULES: Mapping[str, str] = {
     "update_summary": "mindhold.projects.summary_update",
     "verify_backups": "mindhold.backup.verify",
     "versions": "mindhold.memories.versions",
-    "write_documents": "mindhold.capture.documents",
+    "write_documents": "mindhold.capture.claude_md",
 }
 
 

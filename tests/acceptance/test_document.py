@@ -11,7 +11,7 @@ import pytest
 from front_door import Open, acting, at, run, stored
 
 from mindhold.app.application import App
-from mindhold.capture.documents import WRITE_DOCUMENTS, WriteDocumentsResult
+from mindhold.capture.claude_md import WRITE_DOCUMENTS, WriteDocumentsResult
 from mindhold.memories.amend import AMEND
 from mindhold.memories.filters import LIST
 from mindhold.memories.forget import FORGET, UNFORGET

@@ -18,7 +18,7 @@ from mindhold.hooks.environment import OWN_CALL_MARK
 from mindhold.jobs.queue import RUN_JOBS
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.ask import ASK
-from mindhold.memories.spending import (
+from mindhold.memories.model_costs import (
     EXTRACT,
     KEPT,
     LEDGER_NAMESPACE,

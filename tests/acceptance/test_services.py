@@ -16,7 +16,7 @@ from mindhold.jobs.queue import RUN_JOBS
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.embedding import EMBED_MISSING, EMBEDDER_CURSOR
 from mindhold.memories.embedding_models import ADOPT_MODEL
-from mindhold.memories.spending import LEDGER_NAMESPACE
+from mindhold.memories.model_costs import LEDGER_NAMESPACE
 from mindhold.memories.stats import STATS
 from mindhold.model.errors import SettingsError, StoreAway
 from mindhold.model.tokens import count_tokens

@@ -24,7 +24,7 @@ from mindhold.history.rlm_reader import read_by_rlm, summary_by_rlm
 from mindhold.history.search import SEARCH_HISTORY, SearchHistoryInput
 from mindhold.history.summary import summarize_conversation
 from mindhold.hooks.environment import OWN_CALL_MARK
-from mindhold.memories.spending import SPEND
+from mindhold.memories.model_costs import SPEND
 from mindhold.model.errors import RlmConnectionFailed, RlmToolFailed
 from mindhold.model.scope import Caller
 from mindhold.providers.rlm import McpRlm

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.capture.documents import FRAME_LINES, LONGEST, SECTIONS, render, section_lines, section_order
+from mindhold.capture.claude_md import FRAME_LINES, LONGEST, SECTIONS, render, section_lines, section_order
 from mindhold.model.lifecycle import SESSION_ONLY, confidence_at
 from mindhold.model.markers import END, START, replace_block
 from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from mindhold.access.admission import admitted_engine, as_agent
+from mindhold.access.authorization import admitted_engine, as_agent
 from mindhold.app.providers import classifier_of, language_model, rlm_server, transcripts_of, vector_source_of
 from mindhold.app.stores import SettingsSites, advise_restore, make_home, make_store_registry, with_sidecar
 from mindhold.capture.project_folder import scope_of_folder

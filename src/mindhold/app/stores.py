@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 from mindhold.backup.schedule import offer_restore
-from mindhold.hooks.permissions import permissions_notice, restrict_permissions
+from mindhold.hooks.file_permissions import permissions_notice, restrict_permissions
 from mindhold.model.errors import Refused, SettingsError, StoreDamaged, StoreError, StoreReadOnly
 from mindhold.model.scope import LOCAL, MONGODB, POSTGRES
 from mindhold.ports.backend import Backend, BackendSite

@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import Field
 
 from mindhold.access.secrets import fingerprint
+from mindhold.capture.claude_md import WrittenView, write_documents
 from mindhold.capture.condensation import condensation_reason, condense
 from mindhold.capture.conversation_text import is_excluded, is_own_call, redact_steps, without_skipped_turns
-from mindhold.capture.documents import WrittenView, write_documents
 from mindhold.capture.extraction import ExtractionResult, Extractor
 from mindhold.capture.items import CapturedItem
 from mindhold.capture.journal import PENDING_NAMESPACE, Pending, parse_pending, put_pending

@@ -30,7 +30,7 @@ from mindhold.lifecycle.archive import erase
 from mindhold.lifecycle.audit import CONDENSING, AuditJournal
 from mindhold.lifecycle.stages import StageExample
 from mindhold.locks import claim
-from mindhold.memories.spending import CONDENSE_PURPOSE, Metered, metered
+from mindhold.memories.model_costs import CONDENSE_PURPOSE, Metered, metered
 from mindhold.model.errors import Conflict, MemoryNotFound, ModelError
 from mindhold.model.job import Entry
 from mindhold.model.lifecycle import Fate, fate_of, is_kept_for_good, is_part, is_working

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mindhold.capture.documents import update_documents
+from mindhold.capture.claude_md import update_documents
 from mindhold.conversations.messages import (
     SESSION,
     MessageExcerpt,

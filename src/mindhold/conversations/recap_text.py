@@ -15,9 +15,9 @@ from mindhold.capture.items import CapturedItem
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.capture.rules.sentences import Sentence, conversation_sentences
 from mindhold.engine import Engine
+from mindhold.memories.model_costs import SUMMARY, Metered, metered, note_memories
 from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.memories.reflect import OPEN_QUESTION
-from mindhold.memories.spending import SUMMARY, Metered, metered, note_memories
 from mindhold.model.errors import ModelAway, ModelBroken, ModelError
 from mindhold.model.memory import Kind
 from mindhold.model.prompt_markup import parse_json_answer, quote_as_json

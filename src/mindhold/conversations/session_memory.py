@@ -12,9 +12,9 @@ from mindhold.conversations.session_digest import POINTS, SUMMARY, count_summary
 from mindhold.conversations.sessions import ALONE, DOCUMENT, memories_of
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.amend import AmendInput, amend, made_of
+from mindhold.memories.model_costs import REFLECT, metered, note_memories
 from mindhold.memories.prepare import prepare
 from mindhold.memories.reflect import KINDS, REFLECTION_OF, TAGS, attach, ids_of, stored_together, take_back
-from mindhold.memories.spending import REFLECT, metered, note_memories
 from mindhold.memories.write import RememberInput, WriteOutcome
 from mindhold.model.errors import (
     Conflict,

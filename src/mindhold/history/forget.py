@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mindhold.capture.capture import CURSOR_PREFIX, CaptureEvent, cursor_key
-from mindhold.capture.documents import erase_from_documents
+from mindhold.capture.claude_md import erase_from_documents
 from mindhold.capture.journal import PENDING_NAMESPACE, drop_erased_of
 from mindhold.conversations.recap_queue import with_derived
 from mindhold.conversations.sessions import (

@@ -12,8 +12,8 @@ from mindhold.history.excerpts import harmless, rows_of
 from mindhold.history.index_guard import wait_for_index_turn
 from mindhold.history.passages import head_of, made_summary
 from mindhold.history.rlm_reader import summary_by_rlm
+from mindhold.memories.model_costs import HISTORY, metered
 from mindhold.memories.prepare import QUARANTINE_FROM
-from mindhold.memories.spending import HISTORY, metered
 from mindhold.model.errors import ModelError, NotFound, RlmError
 from mindhold.model.lexemes import LexemeCache
 from mindhold.model.prompt_markup import parse_json_answer, quote_as_json

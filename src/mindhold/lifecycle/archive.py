@@ -11,7 +11,7 @@ from math import isclose
 from pydantic import Field
 
 from mindhold.backup.create import back_up_removed
-from mindhold.capture.documents import update_documents
+from mindhold.capture.claude_md import update_documents
 from mindhold.engine import Engine
 from mindhold.lifecycle.audit import (
     RETIREMENT,

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from mindhold.capture.documents import update_documents
+from mindhold.capture.claude_md import update_documents
 from mindhold.engine import Engine
 from mindhold.memories.evaluation import evaluate_job
 from mindhold.memories.filters import shown_memory

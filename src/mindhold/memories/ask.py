@@ -10,9 +10,9 @@ from typing import Literal
 from pydantic import Field
 
 from mindhold.engine import Engine
+from mindhold.memories.model_costs import ASK as SPENDING_ASK
+from mindhold.memories.model_costs import Metered, metered
 from mindhold.memories.recall import Hit, RecallInput, recall
-from mindhold.memories.spending import ASK as SPENDING_ASK
-from mindhold.memories.spending import Metered, metered
 from mindhold.model.errors import ModelError
 from mindhold.model.lexemes import lexemes, query_lexemes, stop_lexemes
 from mindhold.model.prompt_markup import quote_as_json

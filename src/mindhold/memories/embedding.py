@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from mindhold.access.secrets import fingerprint
-from mindhold.memories.spending import (
+from mindhold.memories.model_costs import (
     EMBEDDING,
     KEPT,
     LEDGER_NAMESPACE,

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mindhold.engine import LEAST_TRUST, Engine
+from mindhold.memories.model_costs import JUDGE, Metered, metered
 from mindhold.memories.prepare import gist_of
-from mindhold.memories.spending import JUDGE, Metered, metered
 from mindhold.model.errors import MemoryNotFound, ModelError
 from mindhold.model.job import Job
 from mindhold.model.lexemes import lexemes

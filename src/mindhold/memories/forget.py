@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pydantic import Field
 
 from mindhold.backup.create import back_up_scope, backups
-from mindhold.capture.documents import erase_from_documents, update_documents
+from mindhold.capture.claude_md import erase_from_documents, update_documents
 from mindhold.capture.hook_cache_removal import blank_hook_caches, erase_from_hook_caches
 from mindhold.capture.journal import note_erased
 from mindhold.conversations.recap_queue import hide_recaps, queue_recap_rebuild, with_derived

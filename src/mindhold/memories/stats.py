@@ -14,7 +14,7 @@ from mindhold.lifecycle.stages import last_consolidated
 from mindhold.lifecycle.status import status
 from mindhold.memories.assistant_store import by_source
 from mindhold.memories.feedback import feedback_report
-from mindhold.memories.spending import EMBEDDING, spent_today
+from mindhold.memories.model_costs import EMBEDDING, spent_today
 from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.storage import unreachable_notice

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from mindhold.capture.documents import document_places, erase_from_deleted_documents
+from mindhold.capture.claude_md import document_places, erase_from_deleted_documents
 from mindhold.capture.project_folder import open_folder
 from mindhold.model.errors import InvalidInput
 from mindhold.model.scope import StorageMode

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import Field
 
 from mindhold.backup.create import back_up_scope
-from mindhold.capture.documents import document_places, erase_from_deleted_documents
+from mindhold.capture.claude_md import document_places, erase_from_deleted_documents
 from mindhold.capture.hook_cache_removal import blank_hook_caches
 from mindhold.engine import Engine
 from mindhold.lifecycle.audit import RETIREMENT, write_audit_record

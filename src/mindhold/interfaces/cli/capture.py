@@ -154,7 +154,7 @@ async def sync(session: OpenSession, /, *, folder: Path | None, scope: str | Non
     Only between the markers, and only in files that have them. Each capture does the same by itself. The exit status
     is 1 if a file could not be written.
     """
-    from mindhold.capture.documents import WRITE_DOCUMENTS
+    from mindhold.capture.claude_md import WRITE_DOCUMENTS
 
     result = await session.run(WRITE_DOCUMENTS, folder=str(whole_path(folder)), scope=scope)
     console = session.console

@@ -25,7 +25,7 @@ from mindhold.ports.store import (
     Revise,
     Tend,
 )
-from mindhold.stores.routed.routing import PAUSE_SECONDS, RoutedPart, Routes, merged_receipts
+from mindhold.stores.routed.routes import PAUSE_SECONDS, RoutedPart, Routes, merged_receipts
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from mindhold.ports.store import (
 )
 from mindhold.stores.base import MOST_RESOLVED, SingleRecords, check_droppable, check_empty
 from mindhold.stores.routed.changes import RoutedChanges
-from mindhold.stores.routed.routing import (
+from mindhold.stores.routed.routes import (
     RoutedPart,
     at_home,
     merged_candidates,
