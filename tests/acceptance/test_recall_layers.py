@@ -16,7 +16,7 @@ from mindhold.interfaces.runtime import call_operation
 from mindhold.lifecycle.status import STATUS
 from mindhold.memories.forget import FORGET
 from mindhold.memories.links import LINK
-from mindhold.memories.recall import RecallResult
+from mindhold.memories.recall import RECALL, RecallResult
 from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.model.errors import InvalidInput, SettingsError
 from mindhold.model.memory import Link, Relation
@@ -257,7 +257,7 @@ async def test_very_many_keywords(app: App) -> None:
 async def test_more_keywords_than_anyone_means_are_refused(app: App) -> None:
     await stored(app, "Keys rotate.", keywords=["secrets"])
     with pytest.raises(InvalidInput, match="keywords must have at most 500 entries; it had 501"):
-        await call_operation(app, "recall", keywords=[f"word{number}" for number in range(501)])
+        await call_operation(app, RECALL, keywords=[f"word{number}" for number in range(501)])
     for asked in ({}, {"query": "what rotates?"}):
         with pytest.raises(InvalidInput, match=r"and its keywords have .* characters; at most 8,000"):
             await recall(app, keywords=["secrets", "x" * 8_000], **asked)
