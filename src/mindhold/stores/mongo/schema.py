@@ -296,7 +296,7 @@ async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> 
             await _created(database, name)
         if indexes:
             await database.database[name].create_indexes(indexes)
-    if not database.prefix:  # else they come with the swap
+    if not database.prefix:  # otherwise they come with the swap
         await make_views(database, existing)
     now = clock()
     if 0 < version < _LIVES:

@@ -169,7 +169,7 @@ class RedisKeywordSets:
             build.epoch for build in map(_read, answers[:2]) if build is not None and build.run == run
         }
         if self._owing or (epoch is not None and _bare(epoch) not in current_builds):
-            await self.distrust()  # others follow another server, or this one has lost something
+            await self.distrust()  # others follow another server, or this one has lost data
 
     async def distrust(self) -> None:
         """Mark the sets as incomplete for all processes. If the store can't be written now, that is retried, and the sets aren't used."""

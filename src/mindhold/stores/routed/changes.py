@@ -196,7 +196,7 @@ class RoutedChanges(RoutedPart):
     async def _to_repeat(self, placed: Sequence[_Placed], routes: Routes) -> list[Change]:
         """The changes written to a project that has moved since and which aren't in its new store."""
         if all(placement.scope == GLOBAL or isinstance(placement.change, Enqueue) for placement in placed):
-            return []  # the home store's own scopes never move
+            return []  # the global scope and jobs never move
         unsettled = (await self._routes(fresh=True)).unsettled(routes)
         if not unsettled:
             return []
