@@ -144,8 +144,6 @@ async def _engine(loaded: LoadedSettings) -> AsyncIterator[OpenMindhold]:
 
 async def _make_scope(running: OpenMindhold, names: Sequence[str]) -> None:
     """Create the scope that the server works in, if there is none of that name. Raises SettingsError."""
-    from mindhold.projects.scope_operations import CREATE_SCOPE
-
     name = running.loaded.settings.scope
     if name in names:
         return
@@ -154,13 +152,13 @@ async def _make_scope(running: OpenMindhold, names: Sequence[str]) -> None:
         raise SettingsError(
             f"There is no scope {name!r}, but {alike[0]!r}.", advice=f"Say --scope {alike[0]!r}."
         )
+    from mindhold.projects.scope_operations import CREATE_SCOPE
+
     await call_operation(running, CREATE_SCOPE, name=name, kind="project")
 
 
 async def _upkeep(opening: LazyEngine, server: McpServer) -> None:
     """Run due jobs every few seconds, and note less often which conversations are still open."""
-    from mindhold.jobs.queue import RUN_JOBS
-
     if opening.opened is None:
         await asyncio.sleep(FIRST_UPKEEP_SECONDS)
     else:
@@ -174,6 +172,8 @@ async def _upkeep(opening: LazyEngine, server: McpServer) -> None:
                 if time.monotonic() - reported > session_ttl / PRESENCE_REPORTS:
                     reported = time.monotonic()
                     await server.keep_conversations()
+                from mindhold.jobs.queue import RUN_JOBS  # loads every feature: not before the first answers
+
                 done = await call_operation(running, RUN_JOBS, most=JOBS_AT_ONCE, seconds=JOBS_SECONDS)
                 await running.refresh_hook_caches()
                 if done.more:
