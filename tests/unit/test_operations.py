@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 import pytest
@@ -12,6 +13,7 @@ from mindhold.operation_index import names, operation
 from mindhold.operations import Effect, Input, Operation, Output, invalid_input
 
 
+@cache
 def declared() -> dict[str, Operation[Input, Output]]:
     return {
         value.name: value
