@@ -21,8 +21,14 @@ from benchmarks.nli_data import DATASETS, REPORTED, TUNED, DataMissing, Dataset,
 from benchmarks.peers.door import OWN_HOME, door_options, uncached_embedder
 from benchmarks.report import Aim, Table, aims_table, share, text, write
 
-from mindhold.lifecycle.classifiers import SURE, LayeredClassifier, RuleClassifier
-from mindhold.lifecycle.contradiction_detection import ALIKE, DOUBTED, LEAST_ALIKE
+from mindhold.lifecycle.contradiction_detection import (
+    ALIKE,
+    DOUBTED,
+    LEAST_ALIKE,
+    SURE,
+    LayeredClassifier,
+    RuleClassifier,
+)
 from mindhold.ports.llm import Classifier, Judgement
 from mindhold.providers.model_pull import pull
 from mindhold.providers.model_registry import LocalModelRegistry

@@ -30,8 +30,8 @@ from benchmarks.served import data_folder
 
 from mindhold.app.application import App, open_app
 from mindhold.history.index import INDEX_HISTORY, IndexHistoryInput
+from mindhold.history.passages import EMBED_HISTORY, EmbedHistoryInput
 from mindhold.history.search import SEARCH_HISTORY, SearchHistoryInput
-from mindhold.history.vectors import EMBED_HISTORY, EmbedHistoryInput
 from mindhold.model.lexemes import query_lexemes
 from mindhold.settings.loader import LoadedSettings, load_settings
 

@@ -94,7 +94,7 @@ def main() -> None:
         from mindhold.interfaces.cli.main import run
 
         if argv and argv[0] == "maintain":
-            from mindhold.hooks.worker_process import lower_priority
+            from mindhold.hooks.worker import lower_priority
 
             lower_priority()
         sys.exit(run(argv, AppLauncher()))
@@ -121,7 +121,7 @@ def _run(name: str, argv: Sequence[str]) -> int:
 def _work(argv: Sequence[str]) -> int:
     """The worker that a hook starts; the number is a descriptor that holds its lease."""
     from mindhold.app.worker import run
-    from mindhold.hooks.worker_process import detach
+    from mindhold.hooks.worker import detach
 
     home = detach()
     return run(home, int(argv[0]) if argv and argv[0].isdecimal() else None)
@@ -130,7 +130,7 @@ def _work(argv: Sequence[str]) -> int:
 def _index(argv: Sequence[str]) -> int:
     """What indexes conversations in the background; the number is a descriptor that holds its lease."""
     from mindhold.app.history_index import run_indexer
-    from mindhold.hooks.worker_process import detach
+    from mindhold.hooks.worker import detach
 
     home = detach()
     return run_indexer(home, int(argv[0]) if argv and argv[0].isdecimal() else None)

@@ -24,6 +24,7 @@ from mindhold.model.errors import StoreError
 if TYPE_CHECKING:
     from mindhold.engine import Engine
 
+
 CLAIM = "claim:"
 HELD = timedelta(minutes=10)  # after a process died, others may claim its work only then
 RENEW_SECONDS = 60.0

@@ -23,8 +23,8 @@ from mindhold.access.keys import CREATE_KEY, LIST_KEYS
 from mindhold.app.application import App
 from mindhold.app.restore import drop_old, replace_all
 from mindhold.backup.create import BACKUP, DROP_BACKUP, LIST_BACKUPS
+from mindhold.backup.create import run_scheduled_backup as run_schedule
 from mindhold.backup.restore import RESTORE, ReplaceResult
-from mindhold.backup.schedule import run_scheduled_backup as run_schedule
 from mindhold.backup.verify import VERIFY_BACKUPS
 from mindhold.lifecycle.stages import StageLimits
 from mindhold.lifecycle.status import DOCTOR, STATUS

@@ -15,8 +15,7 @@ from mindhold.access.secrets import fingerprint
 from mindhold.app.application import App
 from mindhold.lifecycle import contradiction_stages
 from mindhold.lifecycle import contradiction_stages as searching
-from mindhold.lifecycle.classifiers import LayeredClassifier, RuleClassifier
-from mindhold.lifecycle.contradiction_detection import read_verdict
+from mindhold.lifecycle.contradiction_detection import LayeredClassifier, RuleClassifier, read_verdict
 from mindhold.lifecycle.contradiction_records import (
     FOUND,
     MOST_PENDING,

@@ -14,9 +14,8 @@ from front_door import at, everything, run, said, show
 
 from mindhold.app.application import App
 from mindhold.conversations.activity import ActivityBuffer, CallActivity
-from mindhold.conversations.endings import BATCH, END_CONVERSATION, reflect_on_silent
+from mindhold.conversations.endings import BATCH, END_CONVERSATION, model_digest, reflect_on_silent
 from mindhold.conversations.events import MOST_UNFOLDED, ConversationEvent, ConversationState
-from mindhold.conversations.session_digest import model_digest
 from mindhold.conversations.sessions import (
     GO_ON,
     conversation_of,

@@ -248,7 +248,7 @@ async def test_what_is_too_long_is_told_as_such(
 async def test_a_file_that_is_too_long_is_told_as_such(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mindhold.providers.transcripts.whole_files.MAX_BYTES", 100)
+    monkeypatch.setattr("mindhold.providers.transcripts.reader.MAX_BYTES", 100)
     said = [{"id": "m1", "type": "user", "content": "Where is the walrus? " * 20}]
     file = tmp_path / "gemini" / "tmp" / "shop" / "chats" / "session-2026-03-02T10-00-abc.json"
     write(file, {"sessionId": "g1", "messages": said})

@@ -11,10 +11,10 @@ from talks import claude, user, write
 
 from mindhold.app.application import App
 from mindhold.history.index import INDEX_HISTORY
-from mindhold.history.vectors import own_job
+from mindhold.history.passages import own_job
 from mindhold.jobs.handlers import ARCHIVE_HISTORY
 from mindhold.jobs.queue import RUN_JOBS
-from mindhold.jobs.schedule import schedule_of
+from mindhold.jobs.runner import schedule_of
 from mindhold.lifecycle.status import DOCTOR
 from mindhold.memories.views import FindingView
 

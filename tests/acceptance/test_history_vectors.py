@@ -11,7 +11,7 @@ from typing import Any
 from front_door import Open, at, run
 
 from mindhold.app.application import App
-from mindhold.history.vectors import (
+from mindhold.history.passages import (
     EMBED_HISTORY,
     MOST_READ,
     as_read,
@@ -20,7 +20,7 @@ from mindhold.history.vectors import (
     own_job,
     queue_history_embedding,
 )
-from mindhold.history.vectors import EMBED_HISTORY_JOB as JOB
+from mindhold.history.passages import EMBED_HISTORY_JOB as JOB
 from mindhold.jobs.handlers import EMBED_MOST, handlers_of
 from mindhold.jobs.queue import RUN_JOBS
 from mindhold.model.job import JobState

@@ -17,8 +17,7 @@ from mindhold.app.application import App
 from mindhold.engine import Engine
 from mindhold.jobs.handlers import HANDLERS
 from mindhold.jobs.queue import CANCEL_JOB, LIST_JOBS, RETRY_JOB, RUN_JOBS
-from mindhold.jobs.runner import LEASE, Runner
-from mindhold.jobs.schedule import enqueue_due, schedule_of
+from mindhold.jobs.runner import LEASE, Runner, enqueue_due, schedule_of
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.duplicates import relate_job
 from mindhold.memories.embedding import EMBED_MISSING

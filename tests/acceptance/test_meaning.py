@@ -13,7 +13,7 @@ from mindhold.app.application import App
 from mindhold.jobs.queue import LIST_JOBS, RUN_JOBS
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.amend import AMEND
-from mindhold.memories.embedding_models import LIST_MODELS, REMOVE_MODEL
+from mindhold.memories.embedding import LIST_MODELS, REMOVE_MODEL
 from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.model.query import Filter
 

@@ -15,8 +15,7 @@ from mindhold.app.application import App
 from mindhold.conversations.endings import END_CONVERSATION, END_SESSION
 from mindhold.conversations.message_import import SAVE_MESSAGES
 from mindhold.conversations.message_log import DELETE_MESSAGES, SAVE_MESSAGE
-from mindhold.conversations.recap_creation import run_recap_job
-from mindhold.conversations.recap_records import covered_messages
+from mindhold.conversations.recap_creation import covered_messages, run_recap_job
 from mindhold.conversations.recaps import (
     LIST_CONVERSATIONS,
     LIST_RECAPS,

@@ -9,8 +9,8 @@ from front_door import at, run, show
 
 from mindhold.app.application import App
 from mindhold.conversations.message_import import SAVE_MESSAGES
+from mindhold.conversations.recap_creation import covered_messages
 from mindhold.conversations.recap_maintenance import run_recap_maintenance as summarise
-from mindhold.conversations.recap_records import covered_messages
 from mindhold.conversations.recaps import LIST_CONVERSATIONS, LIST_RECAPS, RECAP, RECAP_MESSAGES, RecapView
 from mindhold.jobs.queue import RUN_JOBS
 from mindhold.lifecycle.stages import StageLimits, StageResult

@@ -14,8 +14,7 @@ from front_door import Open, at, everything, found, recall, remember, run, store
 from mindhold.app.application import App, open_app
 from mindhold.jobs.queue import RUN_JOBS
 from mindhold.lifecycle.status import DOCTOR, STATUS
-from mindhold.memories.embedding import EMBED_MISSING, EMBEDDER_CURSOR
-from mindhold.memories.embedding_models import ADOPT_MODEL
+from mindhold.memories.embedding import ADOPT_MODEL, EMBED_MISSING, EMBEDDER_CURSOR
 from mindhold.memories.model_costs import LEDGER_NAMESPACE
 from mindhold.memories.stats import STATS
 from mindhold.model.errors import SettingsError, StoreAway

@@ -18,10 +18,10 @@ from mindhold.memories.amend import AMEND
 from mindhold.memories.forget import FORGET
 from mindhold.memories.model_costs import SPEND
 from mindhold.model.errors import Changed, InvalidInput, Refused, ScopeNotFound, VersionNotFound
-from mindhold.projects.summary import LONGEST_SUMMARY, NOTHING, Summary, write_summary
-from mindhold.projects.summary_material import EARLIER, NO_MESSAGE
-from mindhold.projects.summary_sections import SummaryKnowledge
+from mindhold.projects.summary import LONGEST_SUMMARY, NOTHING, Summary, SummaryKnowledge, write_summary
 from mindhold.projects.summary_update import (
+    EARLIER,
+    NO_MESSAGE,
     PROJECT_SUMMARY,
     REPLACE_SUMMARY,
     UPDATE_SUMMARY,

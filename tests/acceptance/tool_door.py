@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 
 from mindhold.app.application import App
-from mindhold.contracts.mcp.schema import output_schema
+from mindhold.contracts.mcp.reference import output_schema
 from mindhold.contracts.mcp.tools import tools_of
 
 TOOLS = {tool.name: tool for tool in tools_of(["all"])}

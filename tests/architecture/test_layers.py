@@ -142,7 +142,7 @@ def test_broad_catches_only_in_outermost_handlers() -> None:
         "interfaces/hooks/event.py",
         "interfaces/hooks/statusline.py",
         "interfaces/mcp/server.py",
-        "interfaces/mcp/sessions.py",
+        "interfaces/mcp/http.py",
         "jobs/runner.py",
         "lifecycle/maintenance.py",  # runs the steps of others, as the runner does jobs
         "stores/mongo/changes.py",

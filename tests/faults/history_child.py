@@ -16,7 +16,8 @@ from typing import Any
 
 from mindhold.ports.history import IndexedConversation, IndexedStep, Passage
 from mindhold.ports.transcripts import Role
-from mindhold.stores.history import archive, changes, connection, index
+from mindhold.stores.history import archive, connection, index
+from mindhold.stores.history import index as changes
 
 TRACED = {module.__file__ for module in (archive, changes, connection, index)}
 

@@ -17,8 +17,7 @@ import pytest
 from mcp_clients import HttpServer
 from scripted_server import ScriptedServer, Told
 
-from mindhold.client.api import AsyncMindhold, Mindhold
-from mindhold.client.connection import Body
+from mindhold.client.api import AsyncMindhold, Body, Mindhold
 from mindhold.client.wire import ClientRequest, Pause, ServerAnswer, Wire, errors_by_code
 from mindhold.contracts.rest.resource import resources
 from mindhold.model import errors

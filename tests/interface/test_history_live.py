@@ -17,7 +17,7 @@ from mcp_clients import HttpServer, Wire, surroundings
 
 from mindhold.hooks.event_queue import put_event
 from mindhold.hooks.lease import Lease, indexer_lock_path
-from mindhold.hooks.worker_start import start_indexer, start_worker
+from mindhold.hooks.worker import start_indexer, start_worker
 from mindhold.ports.history import IndexedConversation
 from mindhold.stores.history.index import SqliteHistory
 

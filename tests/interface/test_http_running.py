@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from http_door import KEY, Load, Served, Talk, door
 
-from mindhold.interfaces.http.metrics import OTHER, LabelValues, Metrics
+from mindhold.interfaces.http.health import OTHER, LabelValues, Metrics
 from mindhold.interfaces.http.server import bind, shown_address
 from mindhold.interfaces.logs import DailyFile, JsonLineFormatter, log_file, logging_to
 from mindhold.model.errors import SettingsError

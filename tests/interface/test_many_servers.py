@@ -27,8 +27,7 @@ from mindhold.app.application import App, open_app
 from mindhold.app.server import FIRST_UPKEEP_SECONDS
 from mindhold.engine import Engine
 from mindhold.jobs.handlers import TIDY
-from mindhold.jobs.runner import LEASE, Runner
-from mindhold.jobs.schedule import ScheduledJob, enqueue_due
+from mindhold.jobs.runner import LEASE, Runner, ScheduledJob, enqueue_due
 from mindhold.model.job import Job, JobState
 from mindhold.settings.loader import load_settings
 from mindhold.testing.servers.postgres import PostgresServer

@@ -13,7 +13,7 @@ import pytest
 from mcp.server.streamable_http import EventMessage
 from mcp_clients import HttpServer, Poster
 
-from mindhold.interfaces.mcp.sessions import SessionEvents
+from mindhold.interfaces.mcp.http import SessionEvents
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,9 @@ from rlm_server import SCHEMAS
 from indexed_talks import matching, talked
 from mindhold.app.application import App
 from mindhold.app.providers import rlm_server, start_command
+from mindhold.history.conversation import summarize_conversation
 from mindhold.history.rlm_reader import read_by_rlm, summary_by_rlm
 from mindhold.history.search import SEARCH_HISTORY, SearchHistoryInput
-from mindhold.history.summary import summarize_conversation
 from mindhold.hooks.environment import OWN_CALL_MARK
 from mindhold.memories.model_costs import SPEND
 from mindhold.model.errors import RlmConnectionFailed, RlmToolFailed

@@ -13,7 +13,7 @@ from mindhold.model.errors import InvalidInput, StoreBusy
 from mindhold.model.lexemes import keyword_forms
 from mindhold.model.query import Filter, Order, Search
 from mindhold.stores.postgres.store import PostgresStore
-from mindhold.stores.postgres.vector_indexes import name_of
+from mindhold.stores.postgres.upkeep import name_of
 from mindhold.testing.builders import DIMENSIONS, MODEL, START, Builder, by_text, clustered, unit
 
 WHOLE = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('agent_memory.{name}')"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mindhold.model.errors import StoreAway, StoreDenied, StoreError, StoreReadOnly
-from mindhold.stores.redis.connection import RedisAddress, RedisConnection
+from mindhold.stores.redis.sidecar import RedisAddress, RedisConnection
 from mindhold.testing.servers.programs import free_port
 from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 from redis_beside import address, eventually, watched

@@ -12,7 +12,7 @@ import pytest
 
 from mindhold.ports.transcripts import Role, TranscriptCursor, TranscriptRead, TranscriptStep
 from mindhold.providers.transcripts.gemini import GeminiTranscripts
-from mindhold.providers.transcripts.whole_files import MAX_BYTES
+from mindhold.providers.transcripts.reader import MAX_BYTES
 
 SESSION = "5b1f0c1e-2a7b-4c0d-9f3e-0a1b2c3d4e5f"
 ROOT = "/code/shop"

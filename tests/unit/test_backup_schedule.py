@@ -6,8 +6,8 @@ from datetime import date, timedelta
 
 import pytest
 
+from mindhold.backup.create import StoredBackup, due_backup, outdated_backups
 from mindhold.backup.folder import BackupReason
-from mindhold.backup.schedule import StoredBackup, due_backup, outdated_backups
 from mindhold.settings.sections import BackupSettings
 
 MONDAY = date(2026, 3, 2)

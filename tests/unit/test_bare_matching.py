@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mindhold.hooks.failure_match import match_failure
 from mindhold.hooks.hook_cache import HookCache, read_cache
 from mindhold.hooks.hook_cache_writer import write_cache
-from mindhold.hooks.prompt_match import _lexemes, match_prompt
+from mindhold.hooks.memory_match import _lexemes, match_failure, match_prompt
 from mindhold.model.error_signs import error_signs
 from mindhold.model.lexemes import lexemes
 

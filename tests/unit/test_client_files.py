@@ -22,8 +22,8 @@ from mindhold.installers.claude import (
     settings_change,
     without_markers,
 )
+from mindhold.installers.config_text import render
 from mindhold.installers.files import FileChange
-from mindhold.installers.json_text import render
 from mindhold.installers.manifest import (
     DOCUMENT_UNDO,
     EMPTY_BLOCK_UNDO,

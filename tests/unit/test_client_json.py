@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindhold.installers.json_text import JsonInsertion, JsonText, scan
+from mindhold.installers.config_text import JsonInsertion, JsonText, scan
 from mindhold.model.errors import BrokenJson, WrongShape
 
 PLAIN = (

@@ -13,12 +13,11 @@ import pytest
 from dialect_contracts import CONTRACTS, Contract
 from pydantic import BaseModel
 
-from mindhold.contracts.mcp.reference import reference
-from mindhold.contracts.mcp.schema import input_schema, output_schema
+from mindhold.contracts.mcp.reference import input_schema, output_schema, reference
 from mindhold.contracts.mcp.tools import CONTRACTS as DIALECTS
 from mindhold.contracts.mcp.tools import CORE_TOOLS, KNOWN, MemoryAnswer, contract, tools_of
 from mindhold.contracts.mcp.tools import contract_of as home_of
-from mindhold.interfaces.mcp.tools import Toolbox
+from mindhold.interfaces.mcp.server import Toolbox
 from mindhold.model.errors import InvalidInput
 from mindhold.model.prompt_markup import NOTICE, neutralize
 from mindhold.model.tokens import count_tokens

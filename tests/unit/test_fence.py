@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from mindhold.access.scoped_store import ScopedStore, ScopedStoreRegistry
+from mindhold.access.authorization import ScopedStore, ScopedStoreRegistry
 from mindhold.model.errors import JobNotFound, MemoryNotFound, MindholdError, Refused
 from mindhold.model.job import Entry, Job, JobState
 from mindhold.model.memory import Memory, Relation, Status

@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 
 from mindhold.ports.transcripts import NoTranscripts, Role, TranscriptCursor, TranscriptRead, TranscriptStep
 from mindhold.providers.transcripts.claude import ClaudeTranscripts
-from mindhold.providers.transcripts.entries import LONGEST_LINE
-from mindhold.providers.transcripts.steps import LONGEST_JSON_STEP, LONGEST_RESULT_STEP, MARGIN
+from mindhold.providers.transcripts.entries import (
+    LONGEST_JSON_STEP,
+    LONGEST_LINE,
+    LONGEST_RESULT_STEP,
+    MARGIN,
+)
 
 SESSION = "0b7c1d52-6d0e-4f4e-9a55-2f3f2d1c7a10"
 START = TranscriptCursor()

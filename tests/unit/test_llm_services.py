@@ -14,8 +14,7 @@ import pytest
 
 from mindhold.app.providers import language_model
 from mindhold.model.errors import ModelAway, ModelBroken, ModelDenied, ModelError, ModelMissing
-from mindhold.providers.llm.retry import RetryModel
-from mindhold.providers.llm.services import PROVIDERS, ServiceTransport
+from mindhold.providers.llm.services import PROVIDERS, RetryModel, ServiceTransport
 from mindhold.providers.remote_service import Timing, endpoint
 from mindhold.settings.loader import load_settings
 from mindhold.testing.servers.services import (

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mindhold.app.providers import classifier_of
-from mindhold.lifecycle.classifiers import SURE, LayeredClassifier, RuleClassifier
+from mindhold.lifecycle.contradiction_detection import SURE, LayeredClassifier, RuleClassifier
 from mindhold.model.errors import ModelBroken, ModelMissing, ModelPullFailed
 from mindhold.ports.embedder import ModelCard
 from mindhold.providers.model_pull import MDEBERTA

@@ -13,8 +13,14 @@ import pytest
 
 from mindhold.model.memory import Kind, Status
 from mindhold.model.query import Filter, Vector
-from mindhold.stores.resident_index import AdmittedSlots, ReadWriteLock, RecordBatch, ResidentIndex
-from mindhold.stores.resident_search import best_by_text, occurrences
+from mindhold.stores.resident_index import (
+    AdmittedSlots,
+    ReadWriteLock,
+    RecordBatch,
+    ResidentIndex,
+    best_by_text,
+    occurrences,
+)
 from mindhold.stores.vectors import Sketches, decode, encode, exact_cosines
 
 WIDTH = 96

@@ -13,11 +13,11 @@ from mindhold.model.errors import SchemaTooNew
 from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Kind, Status
 from mindhold.model.query import Filter
+from mindhold.stores.columns import to_micros
 from mindhold.stores.sql import DUE
 from mindhold.stores.sql_records import BY_GIST, BY_HASH, UNEMBEDDED
 from mindhold.stores.sqlite.connection import latest, migrate, migrations, statements, version_of
 from mindhold.stores.sqlite.rows import SQLITE, matching
-from mindhold.stores.values import to_micros
 from mindhold.testing.builders import START
 
 WHERE = Filter(scopes=("work",), agents=("ada",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindhold.projects.summary_sections import (
+from mindhold.projects.summary import (
     HEADINGS,
     SummaryKnowledge,
     cut_sentences,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mindhold.lifecycle.classifiers import SURE, judge_by_rules
+from mindhold.lifecycle.contradiction_detection import SURE, judge_by_rules
 from mindhold.text.contradiction import StatementRelation, compare_statements
 
 DOUBT = 0.4

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from mindhold.access.secrets import checked_agent, fingerprint, new_secret
+from mindhold.access.secrets import fingerprint, new_secret
 from mindhold.engine import Engine
 from mindhold.model.errors import Conflict, InvalidInput, NotFound, Refused, ScopeNotFound
 from mindhold.model.job import Entry
+from mindhold.model.scope import checked_agent
 from mindhold.operations import Context, Input, Output, operation
 
 KEY_NAMESPACE = "key"

@@ -110,10 +110,7 @@ class App:
         home = self.engine.settings.home
         if not touched or not (home / "hooks" / "leaflets").is_dir():
             return
-        from mindhold.capture.hook_cache import (
-            affected_caches,  # for those who have hooks
-            make_hook_caches,
-        )
+        from mindhold.capture.hook_cache import affected_caches, make_hook_caches
 
         agent = self.loaded.settings.agent
         try:
@@ -164,7 +161,7 @@ class App:
         """Start a low-priority process that indexes transcripts, unless one runs. False if none can be started."""
         if not self._has_home_settings():
             return False
-        from mindhold.hooks.worker_start import start_indexer
+        from mindhold.hooks.worker import start_indexer
 
         try:
             await asyncio.to_thread(start_indexer, str(self.engine.settings.home))
@@ -248,7 +245,7 @@ def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) ->
 
 def _leave_to_worker(home: Path, agent: str) -> None:
     """Raises OSError."""
-    from mindhold.hooks.worker_start import start_cache_worker
+    from mindhold.hooks.worker import start_cache_worker
 
     start_cache_worker(str(home), agent)
 

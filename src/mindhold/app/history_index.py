@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mindhold.hooks.lease import Lease, indexer_lock_path
-from mindhold.hooks.worker_process import LAST_SECONDS, lower_priority, set_deadline
+from mindhold.hooks.worker import LAST_SECONDS, lower_priority, set_deadline
 from mindhold.interfaces.runtime import OpenMindhold, call_operation
 from mindhold.model.errors import MindholdError
 
@@ -60,7 +60,7 @@ def _run_indexer(home: str, *, until: float) -> None:
 async def _index(loaded: LoadedSettings, *, until: float) -> None:
     from mindhold.app.application import open_app
     from mindhold.history.index import INDEX_HISTORY
-    from mindhold.history.vectors import EMBED_HISTORY
+    from mindhold.history.passages import EMBED_HISTORY
     from mindhold.interfaces.runtime import call_operation
 
     def left() -> float:

@@ -1,4 +1,4 @@
-"""Builds the providers that the settings name: language models, embedder, classifier, RLM server, transcripts. Calls none of them."""
+"""Builds the providers that the settings name: language models, embedder, embedding service, classifier, RLM server, transcripts. Calls none of them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,120 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mindhold.lifecycle.classifiers import LayeredClassifier, RuleClassifier
-from mindhold.memories.embedding import EMBEDDER_CURSOR, VectorSource
+from mindhold.lifecycle.contradiction_detection import LayeredClassifier, RuleClassifier
+from mindhold.memories.embedding import EMBEDDER_CURSOR, EmbeddingServiceLog, VectorSource, adoption
 from mindhold.model.errors import ModelDenied, ModelError, ModelMissing, SettingsError
 from mindhold.ports.cache import NO_SIDECAR, Cache
+from mindhold.ports.embedder import ServiceTerms
 from mindhold.ports.llm import FREE, Classifier, FallbackModel, ModelLevel, ModelPrice, OwnModel, RlmServer
 from mindhold.ports.store import Clock, NewId, Store
-from mindhold.providers.embedding.base import HashingEmbedder, with_cache
+from mindhold.providers.embedding.base import HashingEmbedder, with_cache, with_shared_cache
 from mindhold.providers.embedding.onnx import OnnxEmbedder
+from mindhold.providers.embedding.services import (
+    PROVIDERS,
+    BatchLimits,
+    Service,
+    ServiceEmbedder,
+    requested_size,
+)
 from mindhold.providers.model_registry import LocalModelRegistry
+from mindhold.providers.remote_service import endpoint, host_of, is_loopback
 from mindhold.providers.transcripts.claude import ClaudeTranscripts, CombinedTranscripts, TranscriptSource
 from mindhold.providers.transcripts.codex import CodexTranscripts
 from mindhold.providers.transcripts.cursor import CursorTranscripts
 from mindhold.providers.transcripts.gemini import GeminiTranscripts
 from mindhold.settings.loader import child_environment
-from mindhold.settings.schema import Settings
+from mindhold.settings.schema import EmbeddingSettings, Settings
 from mindhold.settings.sections import LlmSettings, ModelChoice, RlmSettings, comma_list, fallbacks, origin_of
 
 if TYPE_CHECKING:
-    from mindhold.providers.llm.retry import ModelTransport
+    from mindhold.providers.llm.services import ModelTransport
+
+
+async def service_embedder(
+    settings: Settings, store: Store, *, clock: Clock, new_id: NewId, cache: Cache = NO_SIDECAR
+) -> VectorSource:
+    """The vector source of the configured service; one without vectors, with the reason, if something is missing. Raises SettingsError."""
+    chosen = settings.embedding
+    missing = _missing(chosen)
+    if missing:
+        return VectorSource(None, reason=missing)
+    service = service_of(chosen)
+    terms = ServiceTerms(
+        price=chosen.price if chosen.price >= 0 else PROVIDERS[service.provider].model(service.model).price,
+        daily_tokens=chosen.daily_tokens,
+        redact=settings.intake.redact,
+    )
+    book = EmbeddingServiceLog(store, clock=clock, new_id=new_id, model=service.name, terms=terms)
+    embedder = ServiceEmbedder(service, book, limits=_bounds(chosen, service))
+    await embedder.load_traits()
+    return VectorSource(
+        with_cache(with_shared_cache(embedder, cache), chosen.cache_size),
+        terms=terms,
+        gate=adoption(store, service.name, clock=clock),
+    )
+
+
+def service_of(chosen: EmbeddingSettings) -> Service:
+    """The configured service. Raises SettingsError."""
+    provider = PROVIDERS[chosen.provider]
+    name = provider.usual if chosen.model == "auto" else chosen.model
+    model = provider.model(name)
+    return Service(
+        provider=chosen.provider,
+        title=provider.title,
+        model=name,
+        address=endpoint(
+            chosen.base_url or provider.address,
+            plain_http=chosen.plain_http,
+            path="/embeddings",
+            section="embedding",
+        ),
+        request_format=provider.request_format,
+        key=_embedding_key(chosen),
+        size=requested_size(model, name, chosen.dimensions),
+        dimensions=model.dimensions,
+    )
+
+
+def _bounds(chosen: EmbeddingSettings, service: Service) -> BatchLimits:
+    provider = PROVIDERS[service.provider]
+    model = provider.model(service.model)
+    return BatchLimits(
+        batch=min(chosen.batch, provider.most_texts),
+        batch_tokens=model.batch_tokens,
+        window=chosen.window_tokens or model.window,
+        requests_per_minute=chosen.requests_per_minute,
+        tokens_per_minute=chosen.tokens_per_minute,
+        wait_seconds=chosen.wait_seconds,
+    )
+
+
+def _missing(chosen: EmbeddingSettings) -> str:
+    """Why the service can't be called; empty if it can."""
+    provider = PROVIDERS[chosen.provider]
+    if not (chosen.base_url or provider.address):
+        return "embedding.base_url is empty: it says where the service is, such as http://localhost:11434/v1."
+    if chosen.model == "auto" and not provider.usual:
+        return "embedding.model is auto: name the model of the service."
+    elsewhere = not is_loopback(host_of(chosen.base_url or provider.address))
+    if provider.address and elsewhere and not _embedding_key(chosen):
+        return f"embedding.{chosen.provider}_key is empty: {provider.title} wants a key."
+    return ""
+
+
+def _embedding_key(chosen: EmbeddingSettings) -> str:
+    keys = {
+        "openai": chosen.openai_key,
+        "voyage": chosen.voyage_key,
+        "compatible": chosen.compatible_key,
+    }
+    key = keys[chosen.provider].strip()
+    if not key.isascii() or not key.isprintable():
+        raise SettingsError(
+            f"embedding.{chosen.provider}_key holds characters that no key has.", advice="Copy it anew."
+        )
+    return key
 
 
 def classifier_of(settings: Settings, models: LocalModelRegistry) -> Classifier:
@@ -105,10 +200,7 @@ def _is_keys_own(chosen: LlmSettings, choice: ModelChoice) -> bool:
 
 
 def _model(chosen: LlmSettings, home: Path, *, first: bool) -> tuple[OwnModel, ModelPrice | None, str]:
-    from mindhold.providers.llm.retry import (
-        RetryModel,
-        UnavailableModel,
-    )
+    from mindhold.providers.llm.services import RetryModel, UnavailableModel
 
     try:
         name, transport = _transport(chosen, home)
@@ -194,7 +286,7 @@ def _by_service(chosen: LlmSettings) -> tuple[str, ModelTransport]:
     if path.startswith("/v1/"):  # its usual base has no version; one that has is meant the same
         base_url = base_url.strip().rstrip("/").removesuffix(path).removesuffix("/v1")
     address = endpoint(base_url, plain_http=chosen.plain_http, path=path, section="llm")
-    key = _key(chosen)
+    key = _llm_key(chosen)
     if provider.address and not key and not is_loopback(host_of(address)):
         setting = f"llm.{chosen.provider}_key"
         if origin_of(address) != origin_of(provider.address):
@@ -206,7 +298,7 @@ def _by_service(chosen: LlmSettings) -> tuple[str, ModelTransport]:
     return model, ServiceTransport(provider, model=model, address=address, key=key)
 
 
-def _key(chosen: LlmSettings) -> str:
+def _llm_key(chosen: LlmSettings) -> str:
     keys = {
         "anthropic": chosen.anthropic_key,
         "openai": chosen.openai_key,
@@ -315,7 +407,7 @@ async def vector_source_of(
     if chosen.provider == "hashing":
         return VectorSource(HashingEmbedder())
     if chosen.provider != "local":
-        from mindhold.app.embedding_service import service_embedder
+        pass
 
         return await service_embedder(settings, store, clock=clock, new_id=new_id, cache=cache)
     before = await store.cursor(EMBEDDER_CURSOR) or ""

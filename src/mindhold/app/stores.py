@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
-from mindhold.backup.schedule import offer_restore
-from mindhold.hooks.file_permissions import permissions_notice, restrict_permissions
+from mindhold.backup.create import offer_restore
+from mindhold.hooks.files import permissions_notice, restrict_permissions
 from mindhold.model.errors import Refused, SettingsError, StoreDamaged, StoreError, StoreReadOnly
 from mindhold.model.scope import LOCAL, MONGODB, POSTGRES
 from mindhold.ports.backend import Backend, BackendSite
@@ -24,7 +24,7 @@ from mindhold.stores.registry import Make, OpenStoreRegistry, opened_store
 from mindhold.stores.sqlite.store import RAW_FORM, SqliteSite, SqliteStore
 
 if TYPE_CHECKING:
-    from mindhold.stores.redis.connection import RedisAddress
+    from mindhold.stores.redis.sidecar import RedisAddress
 
 
 HOME_FOLDERS = ("data", "models", "backups", "logs", "export")
@@ -176,7 +176,7 @@ async def with_sidecar(settings: Settings, store: Store) -> AsyncIterator[tuple[
 
 def redis_address(chosen: RedisSettings) -> RedisAddress:
     """The address of the configured Redis. Raises SettingsError for Sentinels that can't be read."""
-    from mindhold.stores.redis.connection import RedisAddress as Address
+    from mindhold.stores.redis.sidecar import RedisAddress as Address
 
     return Address(
         host=chosen.host,
@@ -324,7 +324,7 @@ async def _server_finding(settings: Settings) -> StoreFinding:
 
 
 async def _redis_finding(settings: Settings) -> StoreFinding:
-    from mindhold.stores.redis.connection import RedisConnection
+    from mindhold.stores.redis.sidecar import RedisConnection
 
     try:
         connection = RedisConnection(redis_address(settings.redis))

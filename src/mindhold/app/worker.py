@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mindhold.hooks import already_shown, event_queue, server
 from mindhold.hooks.files import hooks_path, list_names
 from mindhold.hooks.lease import Lease
-from mindhold.hooks.worker_process import LAST_SECONDS, lower_priority, set_deadline
+from mindhold.hooks.worker import LAST_SECONDS, lower_priority, set_deadline
 
 if TYPE_CHECKING:
     from mindhold.interfaces.runtime import OpenMindhold
@@ -184,7 +184,7 @@ class _Work:
     async def _index(self, running: OpenMindhold) -> None:
         """Index the captured transcripts at once. If that fails, a later run of the indexer makes up for it."""
         from mindhold.history.index import INDEX_HISTORY
-        from mindhold.history.vectors import EMBED_HISTORY
+        from mindhold.history.passages import EMBED_HISTORY
         from mindhold.interfaces.runtime import call_operation
         from mindhold.model.errors import MindholdError
 

@@ -13,8 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from mindhold.aio import run_uncancelled
-from mindhold.backup.file_format import ROWS, BackupPart, BackupReader, open_backup
-from mindhold.backup.rows import decode_rows
+from mindhold.backup.file_format import ROWS, BackupPart, BackupReader, decode_rows, open_backup
 from mindhold.memories.prepare import index_memory
 from mindhold.model.job import Entry, Job
 from mindhold.model.memory import Link, Version

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from mindhold.aio import run_uncancelled
 from mindhold.backup.create import Backup, BackupProgress, back_up, backup_folder, no_backup_progress
-from mindhold.backup.file_format import EXPORT, BackupHead, BackupPart, verify_file
+from mindhold.backup.file_format import EXPORT, BackupHead, BackupPart, split_lines, verify_file
 from mindhold.backup.folder import (
     SAFETY,
     BackupFile,
@@ -25,7 +25,6 @@ from mindhold.backup.folder import (
     verify_checksum,
 )
 from mindhold.backup.reader import PartReader, ReaderContext, StoreLoader, read_parts
-from mindhold.backup.rows import split_lines
 from mindhold.backup.verify import differences
 from mindhold.engine import Engine
 from mindhold.memories.export import export_stream

@@ -13,10 +13,9 @@ from pydantic import Field
 
 from mindhold.aio import run_uncancelled
 from mindhold.backup.create import BackupProgress, backup_folder, backups, no_backup_progress
-from mindhold.backup.file_format import EXPORT, BackupPart
+from mindhold.backup.file_format import EXPORT, BackupPart, split_lines
 from mindhold.backup.folder import BackupFile, find_backup_file, is_full, temporary_folder, verify_checksum
 from mindhold.backup.reader import PartReader, ReaderContext, read_parts
-from mindhold.backup.rows import split_lines
 from mindhold.engine import Engine
 from mindhold.model.errors import InvalidInput, Refused, SchemaTooNew, StoreDamaged, StoreFull
 from mindhold.operations import Context, Input, Output, operation

@@ -13,9 +13,8 @@ from mindhold.engine import Engine
 from mindhold.lifecycle.duplicates import transferred_links
 from mindhold.memories.duplicates import inherit_from, inheritance, same_topic
 from mindhold.memories.evaluation import evaluate_job
-from mindhold.memories.prepare import PreparedRecord, indexed, prepare
-from mindhold.memories.serialization import MOST_MERGED
-from mindhold.memories.validation import MOST_LABELS
+from mindhold.memories.export import MOST_MERGED
+from mindhold.memories.prepare import MOST_LABELS, PreparedRecord, indexed, prepare
 from mindhold.memories.write import RememberInput
 from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound
 from mindhold.model.lifecycle import (

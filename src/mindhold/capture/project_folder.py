@@ -9,7 +9,7 @@ from pathlib import Path
 from mindhold.engine import Engine
 from mindhold.hooks.project_identity import project_identity
 from mindhold.locks import wait_for_claim
-from mindhold.memories.validation import safe_text
+from mindhold.memories.prepare import safe_text
 from mindhold.model.errors import Conflict, NotFound, Refused
 from mindhold.model.job import Entry
 from mindhold.model.memory import ANY_STATUS

@@ -18,11 +18,9 @@ from mindhold.aio import run_uncancelled
 from mindhold.capture.items import CAPTURED
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.engine import Engine
-from mindhold.memories.export import Exported, write_whole
+from mindhold.memories.export import Exported, memory_from, write_whole
 from mindhold.memories.importer import Imported, import_items
-from mindhold.memories.prepare import content_hash
-from mindhold.memories.serialization import memory_from
-from mindhold.memories.validation import LARGEST_NUMBER, checked_content
+from mindhold.memories.prepare import LARGEST_NUMBER, checked_content, content_hash
 from mindhold.model.errors import InvalidInput
 from mindhold.model.job import Entry
 from mindhold.model.lifecycle import CONFIDENCE_DAYS, confidence_at, is_kept_for_good, is_working

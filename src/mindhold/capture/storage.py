@@ -12,8 +12,7 @@ from mindhold.capture.journal import erased_at
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import Engine
 from mindhold.memories.duplicates import inheritance, superseding
-from mindhold.memories.prepare import TURN, content_hash
-from mindhold.memories.validation import FIRST_YEAR, safe_text
+from mindhold.memories.prepare import FIRST_YEAR, TURN, content_hash, safe_text
 from mindhold.memories.write import RememberInput, WriteOutcome, write_many
 from mindhold.model.errors import Conflict, MemoryNotFound, Refused, ScopeNotFound, StoreError
 from mindhold.model.lifecycle import is_kept_for_good, is_part, is_working

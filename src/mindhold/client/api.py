@@ -1,4 +1,4 @@
-"""The two clients, Mindhold and AsyncMindhold, and the events that they listen to."""
+"""The two clients, Mindhold and AsyncMindhold, their HTTP connections, and the events that they listen to."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+import httpx2
+
 from mindhold.client.methods import MemoryMethods, ProjectMethods
 from mindhold.client.wire import (
     ClientRequest,
@@ -27,17 +29,84 @@ from mindhold.client.wire import (
     PageReader,
     Pause,
     Reply,
+    ServerAddress,
     ServerAnswer,
     Step,
     Wire,
     line_of,
     server_address,
 )
+from mindhold.model.errors import InvalidInput, ServerError, SettingsError
 
 if TYPE_CHECKING:
-    import httpx2
-
     from mindhold.operations import Input, Operation, Output
+
+
+C = TypeVar("C")
+CONNECT_SECONDS = 5.0
+QUIET_SECONDS = 60.0  # longest silence of a stream; the server sends a sign of life every 15 seconds
+NO_LIMIT = httpx2.Timeout(
+    QUIET_SECONDS, connect=CONNECT_SECONDS
+)  # no total limit, only one between two pieces
+LARGEST_ANSWER = 256 * 2**20  # bytes; streams may be longer
+
+
+def open_client(kind: Callable[..., C], address: ServerAddress, *, timeout: float) -> C:
+    """Create an HTTP client for one server, not connected yet. Raises SettingsError.
+
+    Redirects are not followed, because the key is for this server. Certificates are loaded only if needed.
+    """
+    try:
+        return kind(
+            base_url=address.url,
+            timeout=httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
+            follow_redirects=False,
+            verify=address.is_private,
+            # A proxy of the environment doesn't apply to this machine.
+            trust_env=not address.is_here,
+        )
+    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+        # The error's text is left out: a proxy's URL may hold a password.
+        raise SettingsError(
+            "The server can't be asked with the proxy or the certificates that the environment names.",
+            advice="Correct ALL_PROXY, HTTPS_PROXY, SSL_CERT_FILE or SSL_CERT_DIR, or unset them.",
+        ) from error
+
+
+class Body:
+    """Collects the body of an answer within limits of time and size."""
+
+    def __init__(self, *, seconds: float | None, most: int = LARGEST_ANSWER) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._most = most
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def take(self, piece: bytes, /) -> None:
+        """Add the next piece. Raises ReadTimeout, ServerError."""
+        if self._end is not None and time.monotonic() > self._end:
+            raise httpx2.ReadTimeout("")
+        self._size += len(piece)
+        if self._size > self._most:
+            raise ServerError(
+                f"The server answers with more than {self._most >> 20} MiB.",
+                advice="Ask for less at once.",
+            )
+        self._pieces.append(piece)
+
+    def whole(self) -> bytes:
+        """Return the whole body."""
+        return b"".join(self._pieces)
+
+
+def lost_request_of(error: httpx2.TransportError) -> LostRequest:
+    """Describe a request that got no answer. Raises InvalidInput for one that can't be sent."""
+    if isinstance(error, httpx2.TimeoutException):
+        return LostRequest("", slow=True)
+    reason = " ".join(str(error).split())[:200].rstrip(".")
+    if isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol):
+        raise InvalidInput(f"This can't be sent: {reason}.") from error
+    return LostRequest(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +160,6 @@ class EventStream:
         return wait
 
 
-C = TypeVar("C")
-
-
 class BaseClient(MemoryMethods, ProjectMethods, ABC, Generic[C]):
     """The common part of both clients."""
 
@@ -108,7 +174,7 @@ class BaseClient(MemoryMethods, ProjectMethods, ABC, Generic[C]):
         pause: float = 0.25,
         insecure: bool = False,
     ) -> None:
-        from mindhold.client.connection import open_client
+        pass
 
         address = server_address(url, key=key, insecure=insecure)
         self.wire = Wire(address, agent=agent, tries=tries, pause=pause)
@@ -191,7 +257,7 @@ class Mindhold(BaseClient["httpx2.Client"]):
         """
         import httpx2
 
-        from mindhold.client.connection import NO_LIMIT, lost_request_of
+        pass
 
         stream = EventStream(self.wire, project=project, topics=topics, last=after)
         while True:
@@ -218,7 +284,7 @@ class Mindhold(BaseClient["httpx2.Client"]):
             return None
         import httpx2
 
-        from mindhold.client.connection import NO_LIMIT, Body, lost_request_of
+        pass
 
         long: Any = {"timeout": NO_LIMIT} if step.is_long else {}
         body = Body(seconds=None if long else self._timeout)
@@ -308,7 +374,7 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
         """Iterate over the server's events: see Mindhold.events."""
         import httpx2
 
-        from mindhold.client.connection import NO_LIMIT, lost_request_of
+        pass
 
         stream = EventStream(self.wire, project=project, topics=topics, last=after)
         while True:
@@ -335,7 +401,7 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
             return None
         import httpx2
 
-        from mindhold.client.connection import NO_LIMIT, Body, lost_request_of
+        pass
 
         long: Any = {"timeout": NO_LIMIT} if step.is_long else {}
         body = Body(seconds=None)

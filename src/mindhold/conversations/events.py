@@ -11,7 +11,7 @@ from typing import Any
 from mindhold.conversations.activity import MOST_ANSWERED, MOST_STORED, MOST_TOUCHED
 from mindhold.engine import Engine
 from mindhold.locks import claim
-from mindhold.memories.validation import in_utc
+from mindhold.memories.prepare import in_utc
 from mindhold.model.job import Entry
 
 KEPT = timedelta(days=90)  # after the last event

@@ -16,7 +16,7 @@ from mindhold.conversations.messages import free_position, message_request
 from mindhold.conversations.recap_queue import recap_jobs
 from mindhold.engine import Engine
 from mindhold.memories.idempotency import LONGEST_KEY
-from mindhold.memories.validation import LARGEST_NUMBER
+from mindhold.memories.prepare import LARGEST_NUMBER
 from mindhold.memories.write import RememberInput, Verbatim, WriteOutcome, WriteResult, write_many
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import ANY_STATUS, Memory

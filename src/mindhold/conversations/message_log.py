@@ -35,9 +35,8 @@ from mindhold.conversations.messages import (
 from mindhold.conversations.recap_queue import recap_jobs
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.forget import erase
-from mindhold.memories.prepare import PARTS
+from mindhold.memories.prepare import LARGEST_NUMBER, PARTS, checked_moment
 from mindhold.memories.recall import Hit
-from mindhold.memories.validation import LARGEST_NUMBER, checked_moment
 from mindhold.memories.views import next_cursor, page_start
 from mindhold.memories.write import Verbatim, write
 from mindhold.model.errors import MemoryNotFound, MessageNotFound, NoCriteria, SessionNotFound, TaskNotFound

@@ -12,20 +12,11 @@ from mindhold.conversations.sessions import DOCUMENT
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.filters import MOST_HITS
 from mindhold.memories.hit_context import HIDDEN, shortened
-from mindhold.memories.prepare import GAP, PARAGRAPH, PARTS, TURN
+from mindhold.memories.prepare import GAP, LARGEST_NUMBER, LONGEST_SOURCE, PARAGRAPH, PARTS, TURN, safe_text
 from mindhold.memories.recall import Hit, Recalled, RecallInput, recall
-from mindhold.memories.validation import LARGEST_NUMBER, LONGEST_SOURCE, safe_text
 from mindhold.memories.write import RememberInput
 from mindhold.model.errors import InvalidInput
-from mindhold.model.memory import (
-    ANY_STATUS,
-    LOG_DIALECT,
-    PART_KEY,
-    Kind,
-    Memory,
-    Relation,
-    Status,
-)
+from mindhold.model.memory import ANY_STATUS, LOG_DIALECT, PART_KEY, Kind, Memory, Relation, Status
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.projects.placement import open_project
 from mindhold.projects.summary import SUMMARY_OF, TOPIC, Summary, project_summary

@@ -8,16 +8,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import perf_counter
 
-from mindhold.conversations.recap_creation import ConversationRef, messages_filter, points_of, update_recap
-from mindhold.conversations.recap_queue import is_recap
-from mindhold.conversations.recap_records import (
+from mindhold.conversations.recap_creation import (
+    ConversationRef,
     Recap,
     RecapDraft,
     covered_messages,
     find_recap,
+    messages_filter,
+    points_of,
     recap_of,
     save_recap,
+    update_recap,
 )
+from mindhold.conversations.recap_queue import is_recap
 from mindhold.conversations.recap_text import LogUtterance, write_recap_text
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.lifecycle.stages import MAX_EXAMPLES, NOTHING, StageExample, StageLimits, StageResult

@@ -24,8 +24,7 @@ from mindhold.model.prompt_markup import parse_json_answer, quote_as_json
 from mindhold.model.tokens import count_tokens, truncate_to_tokens
 from mindhold.ports.llm import LanguageModel
 from mindhold.ports.transcripts import Role, TranscriptStep, beginning
-from mindhold.projects.summary import line_of
-from mindhold.projects.summary_sections import section_of, statements
+from mindhold.projects.summary import line_of, section_of, statements
 from mindhold.text.faithfulness import collect_terms, uses_only
 from mindhold.text.injection import suspicion
 from mindhold.text.noise import is_noise, rate_worth

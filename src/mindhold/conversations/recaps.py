@@ -10,13 +10,19 @@ from pydantic import Field
 
 from mindhold.conversations.message_log import MessageView
 from mindhold.conversations.messages import shown
-from mindhold.conversations.recap_creation import recap_conversation, top_recap
+from mindhold.conversations.recap_creation import (
+    STANDING,
+    Recap,
+    messages_of,
+    recap_conversation,
+    recap_of,
+    top_recap,
+)
 from mindhold.conversations.recap_queue import is_recap
-from mindhold.conversations.recap_records import STANDING, Recap, messages_of, recap_of
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.filters import timeframe_of
-from mindhold.memories.validation import checked_moment
+from mindhold.memories.prepare import checked_moment
 from mindhold.memories.views import next_cursor, page_start
 from mindhold.model.errors import InvalidInput, SessionNotFound
 from mindhold.model.memory import Kind, Status

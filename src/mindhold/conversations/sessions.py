@@ -21,7 +21,7 @@ from mindhold.conversations.events import (
     sum_events,
 )
 from mindhold.engine import Engine
-from mindhold.memories.validation import checked_provenance
+from mindhold.memories.prepare import checked_provenance
 from mindhold.model.errors import MemoryNotFound, MindholdError, StoreError
 from mindhold.model.job import Entry, Job
 from mindhold.model.lifecycle import SESSION_ONLY
@@ -228,10 +228,7 @@ def scoped_engine(engine: Engine, fence: Sequence[str]) -> Engine:
     """The engine as a caller has it who is limited to these scopes."""
     if not fence:
         return engine
-    from mindhold.access.scoped_store import (
-        ScopedStore,  # most callers don't need it
-        ScopedStoreRegistry,
-    )
+    from mindhold.access.authorization import ScopedStore, ScopedStoreRegistry
 
     scope = engine.settings.scope if engine.settings.scope in fence else fence[0]
     return replace(

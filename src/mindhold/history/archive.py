@@ -18,6 +18,7 @@ from mindhold.history.archive_room import EARLIER, ArchiveRoom, archive_name
 from mindhold.history.conversation import PastConversationView, conversation_named, files_of
 from mindhold.history.index import index_history, index_rules
 from mindhold.history.index_guard import forgotten_sessions, run_in_own_thread, wait_for_index_turn
+from mindhold.history.passages import own_job
 from mindhold.history.preparation import (
     IndexRules,
     IndexTask,
@@ -26,7 +27,6 @@ from mindhold.history.preparation import (
     new_conversation,
     requested_summary,
 )
-from mindhold.history.vectors import own_job
 from mindhold.model.errors import (
     Conflict,
     InvalidInput,

@@ -12,8 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from mindhold.engine import Engine
-from mindhold.memories.prepare import QUARANTINE_FROM
-from mindhold.memories.validation import safe_text
+from mindhold.memories.prepare import QUARANTINE_FROM, safe_text
 from mindhold.model.errors import RlmConnectionFailed, RlmError, RlmToolFailed
 from mindhold.model.lexemes import lexemes
 from mindhold.model.prompt_markup import parse_json_answer

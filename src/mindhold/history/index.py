@@ -16,8 +16,8 @@ from mindhold.engine import Engine
 from mindhold.history.archive_room import archive_name
 from mindhold.history.index_guard import forgotten_sessions, index_turn, run_in_own_thread
 from mindhold.history.index_pass import IndexPass, PassLimits, PassProgress, UnreadableLine
+from mindhold.history.passages import queue_history_embedding
 from mindhold.history.preparation import IndexRules
-from mindhold.history.vectors import queue_history_embedding
 from mindhold.model.errors import StoreDamaged, StoreError
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.transcripts import Check, Transcripts

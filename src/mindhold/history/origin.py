@@ -91,10 +91,7 @@ async def _of_recap(
     engine: Engine, memory: Memory, made_of: tuple[str, ...], *, agent: str, most: int
 ) -> Origin:
     """The messages that a recap covers, those that it quotes first."""
-    from mindhold.conversations.recap_records import (
-        messages_of,  # rarely needed
-        recap_of,
-    )
+    from mindhold.conversations.recap_creation import messages_of, recap_of
 
     messages = await messages_of(engine, memory, agent=agent)
     refs = recap_of(memory).refs

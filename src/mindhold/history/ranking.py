@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mindhold.engine import Engine
-from mindhold.history.vectors import history_model
+from mindhold.history.passages import history_model
 from mindhold.model.errors import UnknownTime
 from mindhold.model.lexemes import lexemes, query_lexemes, stop_lexemes
 from mindhold.model.query import Candidates, Numbers, Vector

@@ -14,8 +14,8 @@ from mindhold.history.archive import ArchiveTrouble, is_excluded_copy, last_trou
 from mindhold.history.archive_room import archive_name
 from mindhold.history.index import index_rules
 from mindhold.history.index_guard import FORGOTTEN_NAMESPACE, MOST, PART_OF, run_in_own_thread
+from mindhold.history.passages import history_model
 from mindhold.history.preparation import is_empty
-from mindhold.history.vectors import history_model
 from mindhold.model.errors import StoreError
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import ArchivedTranscript, HistoryTotals, IndexedConversation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

@@ -12,6 +12,7 @@ from mindhold.hooks.files import hooks_path, list_names, make_hooks_folder, read
 
 TYPE_CHECKING = False
 
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from socket import socket

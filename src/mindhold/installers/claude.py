@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mindhold.installers.config_text import JsonText
 from mindhold.installers.files import (
     BLOCK,
     HOME,
@@ -22,7 +23,6 @@ from mindhold.installers.files import (
     read,
     remove_empty,
 )
-from mindhold.installers.json_text import JsonText
 from mindhold.installers.mcp_clients import HOME_VARIABLE, CommandCall, StartCommand, merge_call, parse_call
 from mindhold.model.errors import Conflict, MarkersWrong
 from mindhold.model.markers import END, START, find_block

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from mindhold.installers.json_text import JsonInsertion, JsonText, KeyPath
+from mindhold.installers.config_text import JsonInsertion, JsonText, KeyPath
 from mindhold.model.errors import BrokenJson, InvalidInput, Refused, WrongShape
 
 LARGEST = 200_000_000

@@ -22,6 +22,7 @@ from mindhold.installers.claude import (
     without_markers,
     without_status_line,
 )
+from mindhold.installers.config_text import JsonText, parse_toml_file
 from mindhold.installers.files import (
     BLOCK,
     HOME,
@@ -43,9 +44,7 @@ from mindhold.installers.files import (
     remove,
     write,
 )
-from mindhold.installers.json_text import JsonText
 from mindhold.installers.mcp_clients import without_server, without_table
-from mindhold.installers.toml_text import parse_toml_file
 from mindhold.model.errors import Conflict, InvalidInput, MindholdError, Refused
 
 Undo = Sequence[Mapping[str, Any]]

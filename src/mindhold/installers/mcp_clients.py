@@ -11,6 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from mindhold.installers.config_text import (
+    JsonText,
+    KeyPath,
+    line_ending,
+    parse_toml,
+    parse_toml_file,
+    remove_table,
+    render,
+    set_values,
+    toml_entry,
+)
 from mindhold.installers.files import (
     SERVER,
     TABLE,
@@ -22,15 +33,6 @@ from mindhold.installers.files import (
     parse_json_file,
     read,
     remove_empty,
-)
-from mindhold.installers.json_text import JsonText, KeyPath, render
-from mindhold.installers.toml_text import (
-    line_ending,
-    parse_toml,
-    parse_toml_file,
-    remove_table,
-    set_values,
-    toml_entry,
 )
 from mindhold.model.errors import Conflict, InvalidInput, Refused
 from mindhold.model.host import ClientFolders

@@ -1,9 +1,10 @@
-"""What each job does. Every handler can run again after a crash: it does only what is still missing."""
+"""The handlers of background jobs, by the job's name."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from math import inf
@@ -13,7 +14,7 @@ from mindhold.conversations.endings import reflect_on_silent
 from mindhold.conversations.recap_queue import RECAP_JOB
 from mindhold.conversations.sessions import REFLECT
 from mindhold.engine import Engine
-from mindhold.history.vectors import (
+from mindhold.history.passages import (
     EMBED_HISTORY_JOB,
     embed_history,
     history_model,
@@ -21,8 +22,7 @@ from mindhold.history.vectors import (
     queue_history_embedding,
     unembedded,
 )
-from mindhold.history.vectors import PAUSE as EMBED_PAUSE
-from mindhold.jobs.runner import Handler, Unfinished
+from mindhold.history.passages import PAUSE as EMBED_PAUSE
 from mindhold.lifecycle.consolidation import CONSOLIDATION_JOB, STAGES, run_consolidation
 from mindhold.lifecycle.maintenance import MAINTENANCE_JOB, run_nightly_turn, tidy
 from mindhold.memories.duplicates import RELATE, relate
@@ -194,3 +194,14 @@ def handlers_within(left: Left) -> Mapping[str, Handler]:
         REINDEX: partial(_reindex, left=left),
         RECAP_JOB: partial(_recap, left=left),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """One turn of a job that takes several. The next one is due `after` a while, behind all that is due already."""
+
+    result: Mapping[str, Any]
+    after: timedelta = timedelta(0)
+
+
+Handler = Callable[[Engine, Job], Awaitable[Mapping[str, Any] | Unfinished]]

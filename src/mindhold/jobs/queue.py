@@ -10,8 +10,7 @@ from pydantic import Field
 
 from mindhold.jobs.handlers import CANCELLABLE_JOBS, handlers_of
 from mindhold.jobs.progress import all_progress, cancel_job, clear_cancel, progress_of
-from mindhold.jobs.runner import Runner
-from mindhold.jobs.schedule import enqueue_due, next_runs
+from mindhold.jobs.runner import Runner, enqueue_due, next_runs
 from mindhold.memories.embedding import queue_embedding
 from mindhold.memories.evaluation import EVALUATE
 from mindhold.memories.views import JobView

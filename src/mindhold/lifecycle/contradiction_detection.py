@@ -1,14 +1,14 @@
-"""Finds contradictions in three steps: neighbours, a classifier, and a language model for what stays unclear."""
+"""Finds contradictions in three steps: neighbours, a classifier (rules, or a model), and a language model for what stays unclear."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.lifecycle.classifiers import SURE, RuleClassifier, is_sure
 from mindhold.lifecycle.contradiction_records import MemoryPair, is_known, ordered_pair
 from mindhold.lifecycle.contradictions import postpone, resolve
 from mindhold.memories.model_costs import CONTRADICTIONS, Metered, metered
@@ -16,7 +16,88 @@ from mindhold.model.errors import ModelError
 from mindhold.model.lifecycle import is_part, is_working
 from mindhold.model.memory import Memory, Relation, Status
 from mindhold.model.query import Filter
-from mindhold.ports.llm import Judgement
+from mindhold.ports.llm import Classifier, Judgement
+
+SURE = 0.8  # from this probability on a judgement counts by itself
+LONGEST = 2_000  # characters; longer texts make many statements
+INLINE_PAIRS = 10
+RULES = "rules"
+UNSURE_JUDGEMENT = Judgement(0.25, 0.65, 0.1)  # the rules can't tell
+
+
+class RuleClassifier:
+    """Judges by negation, numbers, dates, versions and opposites, in English and Korean.
+
+    It gives a contradiction 0.8 or more only where a rule is sure.
+    """
+
+    @property
+    def name(self) -> str:
+        return RULES
+
+    async def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
+        """One judgement per pair (earlier text, later text), in order. Many pairs are judged in a thread."""
+        if len(pairs) <= INLINE_PAIRS:
+            return _judge_pairs(pairs)
+        return await asyncio.to_thread(_judge_pairs, pairs)
+
+
+class LayeredClassifier:
+    """Uses the rules where they are sure and a model for the rest."""
+
+    def __init__(self, rules: Classifier, model: Classifier) -> None:
+        self._rules = rules
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return f"{self._rules.name} and {self._model.name}"
+
+    async def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
+        """Raises ModelError."""
+        judgements = await self._rules.judge(pairs)
+        unsure = [index for index, judgement in enumerate(judgements) if not is_sure(judgement)]
+        if unsure:
+            by_model = await self._model.judge([pairs[index] for index in unsure])
+            for index, judgement in zip(unsure, by_model, strict=True):
+                judgements[index] = replace(judgement, by=judgement.by or self._model.name)
+        return judgements
+
+
+def is_sure(judgement: Judgement) -> bool:
+    """Whether one of the three outcomes is likely enough to act on."""
+    return max(judgement.entailment, judgement.neutral, judgement.contradiction) >= SURE
+
+
+def _judge_pairs(pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
+    return [judge_by_rules(old, new) for old, new in pairs]
+
+
+def judge_by_rules(old: str, new: str) -> Judgement:
+    """The rules' judgement of two texts, the later one second."""
+    return replace(_apply_rules(old, new), by=RULES)
+
+
+def _apply_rules(old: str, new: str) -> Judgement:
+    if max(len(old), len(new)) > LONGEST:
+        return UNSURE_JUDGEMENT
+    # Imported here: it loads large word lists.
+    from mindhold.text.contradiction import StatementRelation, compare_statements
+
+    result = compare_statements(old, new)
+    sure, rest = result.confidence, round(1.0 - result.confidence, 4)
+    match result.relation:
+        case StatementRelation.OPPOSED:
+            return Judgement(0.0, rest, sure)
+        case StatementRelation.DOUBTFUL:
+            return Judgement(0.0, rest, sure)
+        case StatementRelation.SAME:
+            return Judgement(sure, rest, 0.0)
+        case StatementRelation.APART:
+            return Judgement(0.0, max(sure, SURE), min(rest, round(1.0 - SURE, 4)))
+        case StatementRelation.UNKNOWN:
+            return UNSURE_JUDGEMENT
+
 
 ALIKE = 0.85  # above this similarity two memories are taken to be about the same thing
 # Above this they may be, and only sure verdicts of the rules count: small models rate "port 8080" and "port 9090" this far apart.

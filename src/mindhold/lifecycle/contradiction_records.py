@@ -11,8 +11,7 @@ from typing import Any
 
 from mindhold.access.secrets import fingerprint
 from mindhold.engine import Engine
-from mindhold.memories.serialization import LONGEST_ID
-from mindhold.memories.validation import in_utc
+from mindhold.memories.prepare import LONGEST_ID, in_utc
 from mindhold.model.job import Entry
 from mindhold.model.memory import Link, Memory, Relation
 from mindhold.model.scope import LONGEST_NAME, visible_agents

@@ -8,13 +8,15 @@ from dataclasses import replace
 from time import perf_counter
 
 from mindhold.engine import Engine
-from mindhold.lifecycle.classifiers import SURE, is_sure, judge_by_rules
 from mindhold.lifecycle.contradiction_detection import (
     COMPATIBLE,
     CONTRADICTION,
+    SURE,
     ContradictionJudge,
     JudgedPairs,
     is_comparable,
+    is_sure,
+    judge_by_rules,
     neighbours,
     note_failure,
     unjudged,

@@ -25,7 +25,7 @@ MAINTENANCE_JOB = "maintain"
 BACKUP, CONSOLIDATE = "backup", "consolidate"
 # In order, each imported when it runs: `async (engine, within) -> StageResult`. The backup comes before any removal.
 STEPS: Mapping[str, str] = {
-    BACKUP: "mindhold.backup.schedule:run_scheduled_backup",
+    BACKUP: "mindhold.backup.create:run_scheduled_backup",
     "summaries": "mindhold.conversations.recap_maintenance:run_recap_maintenance",
     CONSOLIDATE: "mindhold.lifecycle.consolidation:run_consolidation_step",
     "retention": "mindhold.lifecycle.retention:run_retention",

@@ -11,8 +11,7 @@ from time import monotonic, perf_counter
 from pydantic import Field
 
 from mindhold.jobs.handlers import HANDLERS, HISTORY_JOBS, SHORT_JOBS, handlers_within
-from mindhold.jobs.runner import Runner
-from mindhold.jobs.schedule import enqueue_due
+from mindhold.jobs.runner import Runner, enqueue_due
 from mindhold.lifecycle import retention
 from mindhold.lifecycle.consolidation import CONSOLIDATION_JOB, STAGES, run_consolidation
 from mindhold.lifecycle.maintenance import (

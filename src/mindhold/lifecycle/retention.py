@@ -65,8 +65,7 @@ class RecapPort:
 
 def default_recaps() -> RecapPort:
     """The functions of the conversations feature."""
-    from mindhold.conversations.recap_creation import recap_conversation
-    from mindhold.conversations.recap_records import covered_messages
+    from mindhold.conversations.recap_creation import covered_messages, recap_conversation
 
     return RecapPort(covered_messages, recap_conversation)
 

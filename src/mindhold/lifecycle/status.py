@@ -12,14 +12,13 @@ from typing import Any
 
 from pydantic import Field
 
-from mindhold.backup.schedule import BackupState, backup_findings, backup_state
+from mindhold.backup.create import BackupState, backup_findings, backup_state
 from mindhold.capture.hook_cache_removal import scrub_hook_caches
 from mindhold.capture.status import hooks_finding
 from mindhold.engine import Engine
 from mindhold.history.status import history_findings
-from mindhold.hooks.file_permissions import exposed_paths
-from mindhold.lifecycle.classifiers import RULES
-from mindhold.lifecycle.contradiction_detection import last_failure
+from mindhold.hooks.files import exposed_paths
+from mindhold.lifecycle.contradiction_detection import RULES, last_failure
 from mindhold.lifecycle.retention import room_finding, room_notice
 from mindhold.memories.embedding import embed_missing
 from mindhold.memories.model_costs import CHECK, EMBEDDING, Metered, ModelSpend, spent_today

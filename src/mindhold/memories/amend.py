@@ -17,19 +17,17 @@ from mindhold.memories.prepare import (
     LONG_NOTICE,
     QUARANTINE_FROM,
     QUARANTINED_TRUST,
-    content_hash,
-    has_own_keywords,
-    indexed,
-    is_long,
-    own_keywords,
-)
-from mindhold.memories.validation import (
     checked_caller_metadata,
     checked_labels,
     checked_metadata,
     checked_moment,
     checked_share,
     checked_topic,
+    content_hash,
+    has_own_keywords,
+    indexed,
+    is_long,
+    own_keywords,
     safe_text,
 )
 from mindhold.memories.views import MemoryView

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.jobs.progress import Progress, all_progress, progress_of
-from mindhold.memories.validation import checked_moment
+from mindhold.memories.prepare import checked_moment
 from mindhold.memories.views import next_cursor, position_of
 from mindhold.model.errors import JobNotFound
 from mindhold.model.job import SCOPE_KEY, Job, JobState

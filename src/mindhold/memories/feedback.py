@@ -20,7 +20,7 @@ from mindhold.conversations.sessions import (
 )
 from mindhold.engine import Engine
 from mindhold.locks import claim
-from mindhold.memories.validation import safe_text
+from mindhold.memories.prepare import safe_text
 from mindhold.model.errors import MindholdError
 from mindhold.model.job import Entry
 from mindhold.model.memory import Status

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import Field
 
 from mindhold.engine import Engine
-from mindhold.memories.validation import MOST_LABELS, bare_tags, checked_moment
+from mindhold.memories.prepare import MOST_LABELS, bare_tags, checked_moment
 from mindhold.memories.views import LinkedView, MemoryView, VersionView, etag_of, next_cursor, page_start
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import Kind, Memory, Status
@@ -22,6 +22,7 @@ from mindhold.text.timeframe import Timeframe, describe_timeframe, parse_timefra
 
 if TYPE_CHECKING:
     from mindhold.memories.recall import RecallInput
+
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from mindhold.conversations.recap_queue import hide_recaps, queue_recap_rebuild,
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.filters import MOST_HITS
 from mindhold.memories.hit_context import HIDDEN, shortened
+from mindhold.memories.prepare import MOST_LABELS, bare_tags
 from mindhold.memories.recall import Hit, RecallInput, recall
-from mindhold.memories.validation import MOST_LABELS, bare_tags
 from mindhold.memories.views import MemoryView, ReceiptView
 from mindhold.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
 from mindhold.model.lifecycle import PROFILE_SECTION_KEY, is_being_erased, is_kept_for_good

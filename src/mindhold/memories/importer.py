@@ -19,24 +19,21 @@ from mindhold.lifecycle.contradiction_records import (
     is_dismissed_link,
     parse_exported_pair,
 )
-from mindhold.memories.export import BATCH, FORMAT
+from mindhold.memories.export import BATCH, FORMAT, link_from, memory_from, scope_from, version_from
 from mindhold.memories.prepare import (
     PART_OF,
     QUARANTINE_FROM,
     QUARANTINED_TRUST,
-    content_hash,
-    index_memory,
-)
-from mindhold.memories.serialization import link_from, memory_from, scope_from, version_from
-from mindhold.memories.validation import (
     checked_content,
     checked_labels,
     checked_metadata,
     checked_provenance,
     checked_topic,
+    content_hash,
     everything_said,
     imported_scope,
     imported_scope_name,
+    index_memory,
 )
 from mindhold.model.errors import InvalidInput, Refused
 from mindhold.model.lifecycle import Fate, fate_of

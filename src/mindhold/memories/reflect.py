@@ -11,7 +11,6 @@ from pydantic import Field
 
 from mindhold.aio import run_uncancelled
 from mindhold.conversations.events import ConversationEvent
-from mindhold.conversations.session_digest import SUMMARY
 from mindhold.conversations.sessions import clean_conversation_name, save_conversation_event
 from mindhold.engine import Engine
 from mindhold.memories.feedback import TaskEffect, keep_effect
@@ -22,6 +21,8 @@ from mindhold.model.memory import Kind, Link, Relation, Status
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Change, Connect, Mark
 from mindhold.projects.placement import open_project
+
+SUMMARY = "summary"
 
 KINDS: Mapping[str, Kind] = {
     SUMMARY: Kind.EPISODE,

@@ -14,16 +14,13 @@ from mindhold.memories.prepare import (
     ATOMIC_KINDS,
     LONG_NOTICE,
     SHORTER_ADVICE,
+    checked_caller_metadata,
+    checked_scope_name,
     is_long,
 )
-from mindhold.memories.validation import checked_caller_metadata, checked_scope_name
 from mindhold.memories.views import LinkView, MemoryView
 from mindhold.memories.write import RememberInput, WriteOutcome, WriteResult, write_many
-from mindhold.model.errors import (
-    InvalidInput,
-    MindholdError,
-    ScopeNotFound,
-)
+from mindhold.model.errors import InvalidInput, MindholdError, ScopeNotFound
 from mindhold.model.lifecycle import SESSION_ONLY, is_working
 from mindhold.model.memory import Relation
 from mindhold.operations import Context, Input, Output, created_ids, full_ids, operation

@@ -20,7 +20,7 @@ from mindhold.memories.filters import (
     timeframe_view,
 )
 from mindhold.memories.hit_context import shortened
-from mindhold.memories.validation import checked_moment
+from mindhold.memories.prepare import checked_moment
 from mindhold.memories.views import MemoryView
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import Memory

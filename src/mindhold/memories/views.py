@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field
 
 from mindhold.memories.hit_context import HIDDEN
+from mindhold.memories.prepare import LARGEST_NUMBER
 from mindhold.memories.ranking import LISTED
-from mindhold.memories.validation import LARGEST_NUMBER
 from mindhold.model.errors import InvalidInput
 from mindhold.model.job import Job
 from mindhold.model.lifecycle import confidence_at

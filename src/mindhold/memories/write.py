@@ -41,6 +41,7 @@ from mindhold.memories.evaluation import evaluate_job
 from mindhold.memories.links import connect
 from mindhold.memories.prepare import (
     FINGERPRINT,
+    LARGEST_NUMBER,
     PreparedRecord,
     as_said,
     fingerprint_of,
@@ -48,15 +49,7 @@ from mindhold.memories.prepare import (
     prepare,
     unapplied,
 )
-from mindhold.memories.validation import LARGEST_NUMBER
-from mindhold.model.errors import (
-    Conflict,
-    KeyReused,
-    MemoryNotFound,
-    MindholdError,
-    Refused,
-    ScopeNotFound,
-)
+from mindhold.model.errors import Conflict, KeyReused, MemoryNotFound, MindholdError, Refused, ScopeNotFound
 from mindhold.model.job import Job
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status
 from mindhold.model.scope import Scope

@@ -83,3 +83,18 @@ class Caller:
 StorageMode = Literal["local", "postgres", "mongodb"]
 MODES: tuple[StorageMode, ...] = get_args(StorageMode)
 LOCAL, POSTGRES, MONGODB = MODES
+
+
+def checked_agent(name: str) -> str:
+    """The agent's name. Raises InvalidInput, also for names that look like system or admin."""
+    if not name.strip() or name != name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        raise InvalidInput(
+            f"{name[:40]!r} can't be an agent's name.",
+            advice=f"Use at most {LONGEST_NAME} printable characters, without blanks around them.",
+        )
+    if name.casefold() in PRIVILEGED_AGENTS and name not in PRIVILEGED_AGENTS:
+        raise InvalidInput(
+            f"{name!r} could be mistaken for {name.casefold()!r}, who sees everything.",
+            advice="Spell it as it is meant.",
+        )
+    return name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mindhold.engine import Engine
 from mindhold.hooks import project_identity
-from mindhold.memories.validation import checked_scope_name
+from mindhold.memories.prepare import checked_scope_name
 from mindhold.model.errors import (
     Conflict,
     InvalidInput,

@@ -15,12 +15,7 @@ from mindhold.capture.items import CAPTURED
 from mindhold.capture.journal import drop_pending_of, follow_erased, note_erased
 from mindhold.engine import Engine
 from mindhold.memories.export import export_to
-from mindhold.memories.validation import (
-    checked_description,
-    checked_labels,
-    checked_scope,
-    checked_scope_name,
-)
+from mindhold.memories.prepare import checked_description, checked_labels, checked_scope, checked_scope_name
 from mindhold.model.errors import Conflict, Refused, ScopeNotFound
 from mindhold.model.memory import ANY_STATUS, Memory
 from mindhold.model.query import Filter

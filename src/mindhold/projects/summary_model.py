@@ -16,11 +16,13 @@ from mindhold.model.memory import Memory
 from mindhold.model.prompt_markup import parse_json_answer, quote_as_json
 from mindhold.model.tokens import count_tokens, truncate_to_tokens
 from mindhold.ports.llm import LanguageModel
-from mindhold.projects.summary import LONGEST_SUMMARY, checked_words, line_of
-from mindhold.projects.summary_sections import (
+from mindhold.projects.summary import (
     HEADINGS,
+    LONGEST_SUMMARY,
     SummaryEntry,
     SummaryKnowledge,
+    checked_words,
+    line_of,
     merge_knowledge,
     shorten_knowledge,
     statements,

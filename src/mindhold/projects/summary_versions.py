@@ -11,8 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from mindhold.engine import Engine
-from mindhold.memories.prepare import QUARANTINE_FROM
-from mindhold.memories.validation import LARGEST_NUMBER
+from mindhold.memories.prepare import LARGEST_NUMBER, QUARANTINE_FROM
 from mindhold.memories.versions import WITHHELD
 from mindhold.memories.views import decode_cursor, encode_cursor, unreadable_cursor
 from mindhold.model.errors import Refused, VersionNotFound
@@ -20,8 +19,15 @@ from mindhold.model.memory import Memory, Version
 from mindhold.model.query import PagePosition
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import mode_of, open_project
-from mindhold.projects.summary import Summary, held_summary, numbered, summary_of, write_summary
-from mindhold.projects.summary_sections import HEADINGS, SummaryKnowledge
+from mindhold.projects.summary import (
+    HEADINGS,
+    Summary,
+    SummaryKnowledge,
+    held_summary,
+    numbered,
+    summary_of,
+    write_summary,
+)
 from mindhold.projects.summary_update import ReplaceSummaryResult, as_it_is, sections_of
 from mindhold.text.injection import suspicion
 

@@ -27,6 +27,7 @@ from mindhold.settings.sections import (
 if TYPE_CHECKING:
     from mindhold.model.lifecycle import LifecycleRules
 
+
 CONFIG_FILE = "config.toml"
 
 

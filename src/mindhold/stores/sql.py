@@ -25,15 +25,7 @@ from mindhold.stores.base import (
     scope_filled,
     without_lease,
 )
-from mindhold.stores.columns import (
-    LINK,
-    MEMORY,
-    VERSION,
-    Column,
-    RecordColumns,
-    StoreColumns,
-    StoreName,
-)
+from mindhold.stores.columns import LINK, MEMORY, VERSION, Column, RecordColumns, StoreColumns, StoreName
 
 T = TypeVar("T")
 SYSTEM = "system"  # sees everything: for queries whose access was checked before

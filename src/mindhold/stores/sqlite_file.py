@@ -19,7 +19,7 @@ from mindhold.model.errors import (
     StoreFull,
     StoreReadOnly,
 )
-from mindhold.stores.values import storable
+from mindhold.stores.columns import storable
 
 _PAUSE_SECONDS = 0.02
 _UNFIT = (  # SQLite stores NaN as NULL

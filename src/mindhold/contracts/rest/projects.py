@@ -1,8 +1,10 @@
-"""Resources for projects and scopes."""
+"""Resources for projects and scopes, and for a project's memory: messages, search, statistics, summary, import and export."""
 
 from __future__ import annotations
 
-from mindhold.contracts.rest.resource import Resource
+from collections.abc import Mapping
+
+from mindhold.contracts.rest.resource import FieldProblem, Resource
 
 PROJECTS, SCOPES = "Projects", "Scopes"
 NAMED = {"project_id": "name"}
@@ -157,3 +159,274 @@ _RETIRING = (
 )
 
 RESOURCES = (*_PROJECTS, *_SCOPES, *_RETIRING)
+
+MEMORY_SECTION = "Project memory"
+MEMORY = "/api/projects/{project_id}/memory"
+MESSAGES = f"{MEMORY}/messages"
+IN_PROJECT: Mapping[str, str] = {"project_id": "project"}
+IN_SESSION: Mapping[str, str] = {**IN_PROJECT, "session_id": "conversation"}
+WRONG: Mapping[str, FieldProblem] = {
+    "message_type": FieldProblem(
+        "INVALID_MESSAGE_TYPE", "Invalid message type. Must be one of: user, assistant, system"
+    ),
+    "content": FieldProblem("EMPTY_CONTENT", "The content must be a text that is not empty."),
+}
+WHOLE = (
+    "Messages come whole, however long they are; where those over 4,000 characters have 4,000,000 together, the first "
+    "part of the others comes, and `truncated` says so."
+)
+
+
+MESSAGE_RESOURCES = (
+    Resource(
+        method="POST",
+        path=MESSAGES,
+        operation="save_message",
+        section=MEMORY_SECTION,
+        summary="Save a message.",
+        description=(
+            "It is saved even where its meaning can't be worked out at once: then `indexed` is false, and a job catches up. "
+            "`session_id` names its session, a text; `timestamp` says when it was said, as ISO 8601. Both may stand in `metadata` "
+            "instead; where they stand twice, these hold. `redacted` has the kinds of secrets and personal data that were replaced."
+        ),
+        names=IN_SESSION,
+        fixed={"create_project": False},
+        status=201,
+        location="/api/projects/{project}/memory/messages/{message_id}",
+        wrong=WRONG,
+    ),
+    Resource(
+        method="GET",
+        path=MESSAGES,
+        operation="list_messages",
+        section=MEMORY_SECTION,
+        summary="All messages, page by page.",
+        description=WHOLE,
+        names=IN_SESSION,
+        fixed={"whole": True},
+    ),
+    Resource(
+        method="GET",
+        path=f"{MESSAGES}/recent",
+        operation="recent_messages",
+        section=MEMORY_SECTION,
+        summary="The newest messages, oldest of them first.",
+        description=WHOLE,
+        names=IN_SESSION,
+        fixed={"whole": True},
+    ),
+    Resource(
+        method="GET",
+        path=f"{MESSAGES}/{{message_id}}",
+        operation="show_message",
+        section=MEMORY_SECTION,
+        summary="One message, whole however long it is.",
+        names=IN_PROJECT,
+    ),
+    Resource(
+        method="DELETE",
+        path=MESSAGES,
+        operation="delete_messages",
+        section=MEMORY_SECTION,
+        summary="Delete messages for good.",
+        description=(
+            "By message, session, task or date; of several, all must hold. Nothing is left of them: neither their parts, "
+            "links and vectors, nor what was made of them."
+        ),
+        names={**IN_SESSION, "before_date": "before"},
+        codes=("NO_CRITERIA", "SESSION_NOT_FOUND", "TASK_NOT_FOUND"),
+    ),
+    Resource(
+        method="POST",
+        path=f"{MEMORY}/search",
+        operation="search_messages",
+        section=MEMORY_SECTION,
+        summary="Find what a project remembers.",
+        description=(
+            "Messages and other memories, by words and meaning, the most relevant first. Each comes once: of a long message "
+            "`content` is what answers best, `truncated` is true, and its `id` gives it whole. Another memory has the "
+            "`message_type` system, and its own `kind`. `similarity` is the cosine of the vectors; where none was compared, "
+            "it is the score that results are ordered by."
+        ),
+        names=IN_SESSION,
+        fixed={"whole": True, "summary": False},
+    ),
+    Resource(
+        method="GET",
+        path=f"{MEMORY}/context",
+        operation="project_context",
+        section=MEMORY_SECTION,
+        summary="All that a new conversation should know.",
+        description="The summary, the newest messages and the most relevant ones, within a budget of tokens.",
+        names=IN_PROJECT,
+    ),
+    Resource(
+        method="GET",
+        path=f"{MEMORY}/stats",
+        operation="project_stats",
+        section=MEMORY_SECTION,
+        summary="How many messages there are, and how their index is.",
+        description=(
+            "`chromadb_collection` and `chromadb_location` name the index of vectors and its file, for projects that live in "
+            "a local file; `collection_name` and `vector_index_name` are of those on a server."
+        ),
+        names=IN_PROJECT,
+    ),
+)
+
+SUMMARY_SECTION = "Project summary"
+SUMMARY = f"{MEMORY}/summary"
+VERSIONS = f"{SUMMARY}/versions"
+
+SUMMARY_RESOURCES = (
+    Resource(
+        method="GET",
+        path=SUMMARY,
+        operation="project_summary",
+        section=SUMMARY_SECTION,
+        summary="What is known about a project.",
+        description="Version 0 and empty while nobody wrote one.",
+        names=IN_PROJECT,
+        versioned=True,
+    ),
+    Resource(
+        method="POST",
+        path=SUMMARY,
+        operation="update_summary",
+        section=SUMMARY_SECTION,
+        summary="Work new insights into the summary.",
+        description=(
+            "What it says already is passed over, what has changed is replaced, and it never grows beyond its bounds: what matters "
+            "least is condensed first, and is still in the versions before. With `last_summarized_message_id` the messages that were "
+            "saved since the last one that it knows of are read too, up to that one; without it none are. An id of no message that "
+            "can be read here, or of one before the last, leaves the mark where it is, and `notice` says so. What was taken from "
+            "messages stays in the summary when they are deleted."
+        ),
+        names=IN_PROJECT,
+        fixed={"create_project": False},
+        versioned=True,
+    ),
+    Resource(
+        method="POST",
+        path=f"{SUMMARY}/intelligent-update",
+        operation="replace_summary",
+        section=SUMMARY_SECTION,
+        summary="Write the summary anew.",
+        description="All of it is replaced, and the version before is kept. It is found by its meaning as all else is.",
+        names=IN_PROJECT,
+        fixed={"create_project": False},
+        versioned=True,
+    ),
+    Resource(
+        method="GET",
+        path=VERSIONS,
+        operation="summary_versions",
+        section=SUMMARY_SECTION,
+        summary="Every version of the summary, the latest first.",
+        names=IN_PROJECT,
+    ),
+    Resource(
+        method="GET",
+        path=f"{VERSIONS}/{{version}}",
+        operation="summary_version",
+        section=SUMMARY_SECTION,
+        summary="What one version of the summary said.",
+        names=IN_PROJECT,
+        codes=("VERSION_NOT_FOUND",),
+    ),
+    Resource(
+        method="GET",
+        path=f"{SUMMARY}/diff",
+        operation="summary_diff",
+        section=SUMMARY_SECTION,
+        summary="What differs between two versions of the summary.",
+        description="The latest and the one before unless told otherwise. Version 0 is the empty one before the first.",
+        names={**IN_PROJECT, "from": "from_version", "to": "to_version"},
+        codes=("VERSION_NOT_FOUND",),
+    ),
+    Resource(
+        method="POST",
+        path=f"{VERSIONS}/{{version}}/restore",
+        operation="restore_summary",
+        section=SUMMARY_SECTION,
+        summary="Make a new version that says what an old one said.",
+        description=(
+            "None is lost by it: those in between stay what they are. It knows of the messages that the old one knew of: the next "
+            "update that names a message reads again those that were saved since."
+        ),
+        names=IN_PROJECT,
+        versioned=True,
+        codes=("VERSION_NOT_FOUND",),
+        differing_answer={
+            "summary": "# Summary of proj_123\n\nThis is a task management system.\n\n## Key decisions\n- Chose MongoDB Atlas for scalability\n- Implemented JWT authentication"
+        },
+    ),
+)
+
+BULK_SECTION = "In bulk"
+MESSAGES_PATH = "/api/projects/{project_id}/memory/messages"
+
+BULK_RESOURCES = (
+    Resource(
+        method="POST",
+        path=f"{MESSAGES_PATH}/batch",
+        operation="save_messages",
+        section=BULK_SECTION,
+        summary="Save up to 1,000 messages.",
+        description=(
+            "One that can't be stored is told by its number, and the others are stored. With an `Idempotency-Key` each is "
+            "stored once under that key and its number: whatever broke off can be sent again."
+        ),
+        names={"project_id": "project"},
+        fixed={"create_project": False},
+        status=201,
+    ),
+    Resource(
+        method="POST",
+        path=f"{MESSAGES_PATH}/import",
+        operation="save_messages",
+        id="import_messages",
+        section=BULK_SECTION,
+        summary="Import any number of messages.",
+        description=(
+            "The body is `application/x-ndjson`: a message a line, streamed, and stored while it arrives. A line that can't be "
+            "stored is told by its number (the first 100 of them), and the rest goes on. With an `Idempotency-Key` an import "
+            "that broke off can be sent again: what is there is counted as `repeated`, what says something else than it did is "
+            "an error of that line, and what was deleted is stored again. When the server stops, what came is stored, and the "
+            "answer is 503 with the counts. `embed=false` leaves it to a job to "
+            "make the messages findable by meaning. With `Accept: application/x-ndjson` the counts are told about every "
+            "second, and the last line is the answer."
+        ),
+        names={"project_id": "project"},
+        query=("embed",),
+        fixed={"create_project": False},
+        hidden=frozenset({"first"}),
+        wrong=WRONG,
+        differing_answer={"imported": 100000, "indexed": 100000, "message_ids": [], "seconds": 214.6},
+        stream="import",
+    ),
+    Resource(
+        method="GET",
+        path="/api/projects/{project_id}/export",
+        operation="export",
+        id="export_project",
+        section=BULK_SECTION,
+        summary="A project's memories as lines of JSON.",
+        description="As `mindhold export` writes them, and `mindhold import` reads them again. For the owner.",
+        names={"project_id": "scope"},
+        hidden=frozenset({"path", "memory_mcp", "format"}),
+        own_example={"project_id": "proj_123"},
+        descriptions={"project_id": "The project's id, which is its name."},
+        stream="export",
+    ),
+    Resource(
+        method="GET",
+        path="/api/export",
+        operation="export",
+        section=BULK_SECTION,
+        summary="All memories as lines of JSON.",
+        description="As `mindhold export` writes them, and `mindhold import` reads them again. For the owner.",
+        hidden=frozenset({"path", "memory_mcp", "format"}),
+        stream="export",
+    ),
+)

@@ -288,9 +288,9 @@ def _refuse_unknown(word: str, known: Collection[str]) -> None:
 
 
 PARTS: tuple[str, ...] = (
-    "project_memory:MESSAGE_RESOURCES",
-    "project_memory:SUMMARY_RESOURCES",
-    "project_memory:BULK_RESOURCES",
+    "projects:MESSAGE_RESOURCES",
+    "projects:SUMMARY_RESOURCES",
+    "projects:BULK_RESOURCES",
     "projects:RESOURCES",
     "memories:RESOURCES",
     "knowledge:KNOWLEDGE_RESOURCES",

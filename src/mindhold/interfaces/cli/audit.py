@@ -13,11 +13,7 @@ from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
     from mindhold.lifecycle.audit import AuditView
-    from mindhold.lifecycle.contradictions import (
-        ContradictionInput,
-        ContradictionResult,
-        ContradictionView,
-    )
+    from mindhold.lifecycle.contradictions import ContradictionInput, ContradictionResult, ContradictionView
     from mindhold.operations import Operation
 
 

@@ -112,7 +112,7 @@ def _write(path: Path, text: str) -> None:
 def reset_hook_cache(session: CliSession, key: str) -> None:
     """Empty the hook caches, which were made with the old setting, and have a worker write them again."""
     from mindhold.hooks.hook_cache_writer import blank_caches
-    from mindhold.hooks.worker_start import start_cache_worker
+    from mindhold.hooks.worker import start_cache_worker
 
     home = str(settings_file(session).parent)
     if not key.startswith("capture.") and key != "agent":

@@ -11,10 +11,7 @@ from mindhold.interfaces.cli.output import local_time, neutral, one_line, plural
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.conversations.recaps import (
-        ConversationView,
-        RecapView,
-    )
+    from mindhold.conversations.recaps import ConversationView, RecapView
 
 
 LONGEST_CELL = 60

@@ -26,7 +26,7 @@ from mindhold.model.errors import InvalidInput
 if TYPE_CHECKING:
     from mindhold.history.conversation import PastConversationView, StretchView, UtteranceView
     from mindhold.history.index import IndexHistoryResult, MisreadView
-    from mindhold.history.vectors import EmbedHistoryResult
+    from mindhold.history.passages import EmbedHistoryResult
 
 
 SHORT_ID = 8  # characters of a session id that are shown; any unique part names it
@@ -197,7 +197,7 @@ async def index(
     Searches and servers do it by themselves. An interrupted run continues where it stopped.
     """
     from mindhold.history.index import INDEX_HISTORY
-    from mindhold.history.vectors import EMBED_HISTORY
+    from mindhold.history.passages import EMBED_HISTORY
 
     if background:
         _start_in_background(cli)
@@ -219,7 +219,7 @@ async def index(
 
 
 def _start_in_background(cli: CliSession) -> None:
-    from mindhold.hooks.worker_start import start_indexer
+    from mindhold.hooks.worker import start_indexer
 
     started = start_indexer(str(cli.loaded().settings.home))
     if cli.console.json:
@@ -490,7 +490,7 @@ async def summarize(opened: OpenSession, /, *, session: str) -> None:
 
     An RLM server or a language model writes it if one is set up; else it consists of sentences of the conversation.
     """
-    from mindhold.history.summary import SUMMARIZE_CONVERSATION
+    from mindhold.history.conversation import SUMMARIZE_CONVERSATION
 
     result = await opened.run(SUMMARIZE_CONVERSATION, session=session)
     if opened.console.json:

@@ -11,6 +11,7 @@ import click
 
 from mindhold.hooks.project_identity import project_identity
 from mindhold.installers.claude import markers_change, settings_change
+from mindhold.installers.config_text import KeyPath
 from mindhold.installers.files import (
     TABLE,
     FileChange,
@@ -19,7 +20,6 @@ from mindhold.installers.files import (
     parse_json_file,
     read,
 )
-from mindhold.installers.json_text import KeyPath
 from mindhold.installers.manifest import (
     InstalledFile,
     install,

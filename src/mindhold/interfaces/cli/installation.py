@@ -17,8 +17,8 @@ from typing import Any
 import click
 
 from mindhold.installers.claude import ENV, EVENTS, foreign_hook_commands, handlers, is_our_hook
+from mindhold.installers.config_text import JsonText
 from mindhold.installers.files import FileChange, parse_json_file, read
-from mindhold.installers.json_text import JsonText
 from mindhold.installers.manifest import InstalledFile
 from mindhold.installers.mcp_clients import HOME_VARIABLE, NAME, StartCommand, find_start_command
 from mindhold.interfaces.cli.forget import confirm

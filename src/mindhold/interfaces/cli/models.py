@@ -13,11 +13,7 @@ from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.model.errors import ModelMissing
 
 if TYPE_CHECKING:
-    from mindhold.memories.embedding import EmbedResult
-    from mindhold.memories.embedding_models import (
-        AdoptResult,
-        ModelView,
-    )
+    from mindhold.memories.embedding import AdoptResult, EmbedResult, ModelView
 
 
 @click.group("models", cls=Group, local=True, examples=["mindhold models pull", "mindhold models list"])
@@ -32,7 +28,7 @@ def models() -> None:
 @with_open_session
 async def list_models(session: OpenSession) -> None:
     """List installed and available models."""
-    from mindhold.memories.embedding_models import LIST_MODELS
+    from mindhold.memories.embedding import LIST_MODELS
 
     result = await session.run(LIST_MODELS)
     if session.console.json:
@@ -73,7 +69,7 @@ async def pull_model(
 
     A model that detects contradictions is recognised by its labels; the NAME nli fetches the default one.
     """
-    from mindhold.memories.embedding_models import PULL_MODEL
+    from mindhold.memories.embedding import PULL_MODEL
 
     async with cli.open() as session:
         pulled = await session.run(PULL_MODEL, name=name, precision=precision, force=force)
@@ -92,7 +88,7 @@ async def pull_model(
 @with_open_session
 async def remove_model(session: OpenSession, /, *, name: str) -> None:
     """Remove a model's files. Its vectors stay until another model replaces them."""
-    from mindhold.memories.embedding_models import REMOVE_MODEL
+    from mindhold.memories.embedding import REMOVE_MODEL
 
     result = await session.run(REMOVE_MODEL, name=name)
     if session.console.json:
@@ -108,7 +104,7 @@ async def remove_model(session: OpenSession, /, *, name: str) -> None:
 async def use_model(cli: CliSession, /, *, name: str, no_jobs: bool) -> None:
     """Use this model for recall, and make its vectors."""
     from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
-    from mindhold.memories.embedding_models import LIST_MODELS
+    from mindhold.memories.embedding import LIST_MODELS
 
     async with cli.open() as session:
         result = await session.run(LIST_MODELS)
@@ -138,7 +134,7 @@ async def adopt_model(cli: CliSession, /, *, yes: bool, no_jobs: bool) -> None:
 
     A local model does so by itself. A service receives every memory and costs money: this shows how much and asks.
     """
-    from mindhold.memories.embedding_models import ADOPT_MODEL
+    from mindhold.memories.embedding import ADOPT_MODEL
 
     async with cli.open() as session:
         result = await session.run(ADOPT_MODEL, preview=True)

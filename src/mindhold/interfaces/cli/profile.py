@@ -12,10 +12,7 @@ from mindhold.interfaces.cli.remember import text_or_stdin
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.profile.profile import (
-        EntryChangeView,
-        ProfileView,
-    )
+    from mindhold.profile.profile import EntryChangeView, ProfileView
 
 
 VERBS = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged": "Unchanged"}

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from mindhold.projects.migrate import MigrateProjectResult
     from mindhold.projects.projects import ProjectView
     from mindhold.projects.summary_update import ProjectSummaryResult, ReplaceSummaryResult
-    from mindhold.projects.summary_versions import (
-        SummaryVersionResult,
-    )
+    from mindhold.projects.summary_versions import SummaryVersionResult
 
 
 MOST_VERSIONS = 50

@@ -12,9 +12,7 @@ from mindhold.interfaces.cli.output import neutral, plural
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.projects.scope_operations import (
-        ScopeView,
-    )
+    from mindhold.projects.scope_operations import ScopeView
 
 
 @click.group(

@@ -97,6 +97,35 @@ class Launcher(Protocol):
 T = TypeVar("T")
 
 
+@dataclass
+class CliSession:
+    """One call of the CLI with its global options."""
+
+    launcher: Launcher
+    console: Console
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def loaded(self, **overrides: Any) -> LoadedSettings:
+        """Load the settings for the current folder; an override of None is ignored. Raises SettingsError."""
+        from mindhold.settings.loader import load_settings, working_folder
+
+        changed = {key: value for key, value in overrides.items() if value is not None}
+        return replace(load_settings(self.arguments | changed), folder=working_folder())
+
+    @asynccontextmanager
+    async def open(self, **overrides: Any) -> AsyncIterator[OpenSession]:
+        """Open Mindhold. `overrides` are settings by their dotted names, as in `-o`."""
+        async with self.launcher.open(self.loaded(**overrides)) as running:
+            yield OpenSession(running, self)
+
+    def perform(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the only event loop of the process."""
+        import asyncio  # slow to import; --help doesn't need it
+
+        with _interrupt_at_once():
+            return asyncio.run(work)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenSession:
     """An open Mindhold and the console to print on."""
@@ -140,35 +169,6 @@ class OpenSession:
         if moment is None:
             raise UnknownTime(f"{phrase!r} has no {'end' if end else 'beginning'}.", advice="Name a date.")
         return moment
-
-
-@dataclass
-class CliSession:
-    """One call of the CLI with its global options."""
-
-    launcher: Launcher
-    console: Console
-    arguments: dict[str, Any] = field(default_factory=dict)
-
-    def loaded(self, **overrides: Any) -> LoadedSettings:
-        """Load the settings for the current folder; an override of None is ignored. Raises SettingsError."""
-        from mindhold.settings.loader import load_settings, working_folder
-
-        changed = {key: value for key, value in overrides.items() if value is not None}
-        return replace(load_settings(self.arguments | changed), folder=working_folder())
-
-    @asynccontextmanager
-    async def open(self, **overrides: Any) -> AsyncIterator[OpenSession]:
-        """Open Mindhold. `overrides` are settings by their dotted names, as in `-o`."""
-        async with self.launcher.open(self.loaded(**overrides)) as running:
-            yield OpenSession(running, self)
-
-    def perform(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the only event loop of the process."""
-        import asyncio  # slow to import; --help doesn't need it
-
-        with _interrupt_at_once():
-            return asyncio.run(work)
 
 
 @contextmanager

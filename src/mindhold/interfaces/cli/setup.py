@@ -230,7 +230,7 @@ def _check(cli: CliSession, choices: Choices) -> None:
 
 async def _has_model(cli: CliSession, choices: Choices) -> bool:
     """Whether a model is installed. Without a home folder there is none, and none is created to look."""
-    from mindhold.memories.embedding_models import LIST_MODELS
+    from mindhold.memories.embedding import LIST_MODELS
 
     settings = cli.loaded().settings
     if (
@@ -328,7 +328,7 @@ def _parse_kinds(text: str) -> str:
 
 async def _ensure_model(cli: CliSession, choices: Choices) -> tuple[str | None, ModelError | None]:
     """Fetch the model if needed and return its name, or the error: setup continues without it."""
-    from mindhold.memories.embedding_models import LIST_MODELS, PULL_MODEL
+    from mindhold.memories.embedding import LIST_MODELS, PULL_MODEL
 
     if choices.no_model or cli.loaded().settings.embedding.provider != "local":
         return None, None

@@ -141,7 +141,7 @@ def on_prompt(home: str, payload: dict[str, Any], folder: str) -> str:
         cache = read_cache(home, project_identity(folder))
         if cache is None or not cache.memories:
             return ""
-        from mindhold.hooks.prompt_match import match_prompt
+        from mindhold.hooks.memory_match import match_prompt
 
         memories = match_prompt(cache, prompt, shown_ids)
     memories = [memory for memory in memories if memory["id"] not in shown_ids]
@@ -162,7 +162,7 @@ def on_failure(home: str, event: str, payload: dict[str, Any], folder: str) -> s
     cache = read_cache(home, project_identity(folder))
     if cache is None or not cache.errors or not _limits(cache.head).get("errors", True):
         return ""
-    from mindhold.hooks.failure_match import match_failure
+    from mindhold.hooks.memory_match import match_failure
 
     conversation = _conversation(payload)
     shown_ids = already_shown.read_shown(home, conversation)

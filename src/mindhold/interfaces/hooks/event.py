@@ -18,7 +18,7 @@ from mindhold.hooks.environment import (
 from mindhold.hooks.event_queue import put_event
 from mindhold.hooks.fast_json import parse_record, write_json
 from mindhold.hooks.files import write_all
-from mindhold.hooks.worker_start import start_worker
+from mindhold.hooks.worker import start_worker
 from mindhold.interfaces.hooks.streams import fill_closed_streams, parse_arguments, read_all, report_error
 
 TYPE_CHECKING = False

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mindhold.contracts.rest.resource import resources
-from mindhold.interfaces.http.auth import Authentication, CredentialLookup
+from mindhold.interfaces.http.auth import Authentication, ConsentPage, CredentialLookup, OAuth
 from mindhold.interfaces.http.context import (
     HttpContext,
     PendingEngine,
@@ -27,10 +27,8 @@ from mindhold.interfaces.http.context import (
     on_http_error,
     on_our_error,
 )
-from mindhold.interfaces.http.health import Health
+from mindhold.interfaces.http.health import Health, Metrics, RequestObserver
 from mindhold.interfaces.http.limits import BodyLimit, RateLimit
-from mindhold.interfaces.http.metrics import Metrics, RequestObserver
-from mindhold.interfaces.http.oauth import ConsentPage, OAuth
 from mindhold.interfaces.http.rest import pages
 from mindhold.interfaces.http.rest.routes import ApiPaths, rest_routes
 from mindhold.interfaces.http.rest.transfer import is_import, sweep_always

@@ -1,19 +1,51 @@
-"""Authentication by the owner's key, an API key or an OAuth token. Requests from this machine need none."""
+"""Authentication by the owner's key, an API key or an OAuth token; OAuth 2.0 and its consent page. Requests from this machine need none."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import re
+import secrets
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import parse_qs
+from html import escape
+from string import Template
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qs, urlsplit
 
+from mcp.server.auth.handlers.authorize import AuthorizationHandler
+from mcp.server.auth.handlers.register import RegistrationHandler
+from mcp.server.auth.handlers.token import TokenHandler
+from mcp.server.auth.json_response import PydanticJSONResponse
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.middleware.client_auth import AuthenticationError, ClientAuthenticator
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    AuthorizationParams,
+    AuthorizeError,
+    OAuthAuthorizationServerProvider,
+    RefreshToken,
+    RegistrationError,
+    TokenError,
+    construct_redirect_uri,
+)
+from mcp.server.auth.settings import ClientRegistrationOptions
+from mcp.shared.auth import (
+    InvalidRedirectUriError,
+    OAuthClientInformationFull,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import AnyUrl
 from starlette.authentication import AuthCredentials
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mindhold.interfaces.http.context import (
@@ -25,9 +57,15 @@ from mindhold.interfaces.http.context import (
     response_to_error,
 )
 from mindhold.interfaces.http.limits import TokenBuckets, address_of, too_many
-from mindhold.interfaces.runtime import CALLER_KEY, local_caller
-from mindhold.model.errors import MindholdError
+from mindhold.interfaces.runtime import CALLER_KEY, I, local_caller
+from mindhold.model.errors import ContentTooLarge, InvalidInput, MindholdError, NotFound, Refused
+from mindhold.model.host import is_registered_redirect
 from mindhold.model.scope import DEFAULT_AGENT, PRIVILEGED_AGENTS, Caller
+
+if TYPE_CHECKING:
+    from mindhold.access.grants import TokenPair
+    from mindhold.operations import Operation
+
 
 READ, WRITE, ADMIN = "memory:read", "memory:write", "memory:admin"  # the scopes that OAuth grants
 API_KEY, ACCESS_TOKEN = "rk_", "ra_"
@@ -263,3 +301,448 @@ def _hashed(secret: str) -> bytes:
 def is_public(path: str) -> bool:
     """Whether the path needs no authentication."""
     return path in PUBLIC or path.startswith(PUBLIC_FOLDERS)
+
+
+CONSENT_PATH = "/consent"
+ISSUER_PARAMETER = "iss"
+COOKIE = "mindhold_consent"
+COOKIE_SECONDS = 600
+LONGEST_NAME = 80
+
+_PAGE = Template("""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Mindhold</title>
+<style nonce="$nonce">
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 32rem; margin: 10vh auto; padding: 0 1rem; color: #222; background: #fff; }
+h1 { font-size: 1.3rem; }
+.to { font-weight: bold; overflow-wrap: anywhere; }
+.wrong { color: #a00; }
+input, button { font: inherit; padding: .5rem .8rem; margin: .3rem .3rem .3rem 0; }
+@media (prefers-color-scheme: dark) { body { color: #ddd; background: #1b1b1b; } .wrong { color: #f88; } }
+</style>
+</head>
+<body>
+<main>
+<h1>Let $name use your memory?</h1>
+<p>It calls itself “$name”, which nobody has checked. What you allow is sent to <span class="to">$place</span>.
+If you did not just ask for this, deny it.</p>
+<p>It will be able to read what is remembered.</p>
+$wrong
+<form method="post" action="$action">
+<input type="hidden" name="ticket" value="$ticket">
+<input type="hidden" name="token" value="$token">
+$further
+$key
+<p><button type="submit" name="answer" value="allow">Allow</button>
+<button type="submit" name="answer" value="deny" formnovalidate>Deny</button></p>
+</form>
+</main>
+</body>
+</html>
+""")
+_FURTHER = Template(
+    """<p><label><input type="checkbox" name="scope" value="$scope"$checked> It may also $may.</label></p>"""
+)
+MAY = {  # scopes that the owner can grant or deny one by one
+    WRITE: "change what is remembered",
+    ADMIN: "manage all of it: back up, export, restore, run the upkeep, and read your past Claude Code conversations",
+}
+USUAL = (WRITE,)
+_KEY = """<p><label>Your access key<br><input type="password" name="key" autocomplete="off" required></label></p>"""
+
+
+class ConsentPage:
+    """The route of the page that asks the owner for consent."""
+
+    def __init__(self, door: HttpContext, keys: CredentialLookup) -> None:
+        self._door = door
+        self._keys = keys
+
+    def routes(self) -> list[Route]:
+        return [Route(CONSENT_PATH, endpoint=self._answer, methods=["GET", "POST"])]
+
+    async def _answer(self, request: Request) -> Response:
+        if not self._door.place.offers_oauth(request.scope):
+            raise HTTPException(404)
+        if not self._door.settings.access_key and not is_local_request(request.scope):
+            return error_response(403, "Only this machine may be asked.", "REFUSED")
+        if request.method != "POST":
+            return await self._ask(request, request.query_params.get("ticket", ""))
+        fields = await request.form()
+        form = {name: value for name, value in fields.items() if isinstance(value, str)}
+        further = [scope for scope in fields.getlist("scope") if isinstance(scope, str)]
+        ticket = form.get("ticket", "")
+        token, cookie = form.get("token", ""), request.cookies.get(COOKIE, "")
+        if not cookie or not hmac.compare_digest(token.encode(), cookie.encode()):
+            return await self._ask(
+                request, ticket, wrong="The page was too old. Please answer again.", status=403
+            )
+        if form.get("answer") != "allow":
+            return await self._decide(request, ticket, allow=False)
+        wrong = self._wrong(request, form.get("key", ""))
+        if wrong:
+            return await self._ask(request, ticket, wrong=wrong, status=403, ticked=further)
+        return await self._decide(request, ticket, allow=True, scopes=[READ, *further])
+
+    def _wrong(self, request: Request, key: str) -> str:
+        """What is wrong with the typed key; empty if it is right or none is needed."""
+        if not self._door.settings.access_key:
+            return ""
+        if self._keys.is_owner(key):  # not limited, however many wrong keys this address sent
+            return ""
+        if not self._keys.guesses.take(address_of(request.scope)).allowed:
+            return "Too many wrong keys. Please wait a minute."
+        return "That is not the key."
+
+    async def _ask(
+        self,
+        request: Request,
+        ticket: str,
+        *,
+        wrong: str = "",
+        status: int = 200,
+        ticked: Sequence[str] = USUAL,
+    ) -> Response:
+        from mindhold.access.grants import FIND_CONSENT
+
+        consent = await self._door.ask(FIND_CONSENT, ticket=ticket)
+        if not consent.found:
+            return _no_longer()
+        nonce, token = secrets.token_urlsafe(16), secrets.token_urlsafe(32)
+        page = _PAGE.substitute(
+            nonce=nonce,
+            name=escape(_name(consent.client)),
+            place=escape(_place(consent.params["redirect_uri"])),
+            further=_further(consent.params["scopes"] or (), ticked),
+            wrong=f'<p class="wrong" role="alert">{escape(wrong)}</p>' if wrong else "",
+            action=CONSENT_PATH,
+            ticket=escape(ticket),
+            token=token,
+            key=_KEY if self._door.settings.access_key else "",
+        )
+        answer = HTMLResponse(
+            page, status_code=status, headers=_headers(nonce, consent.params["redirect_uri"])
+        )
+        secure = self._door.place.base_of(request.scope).startswith("https:")
+        answer.set_cookie(
+            COOKIE,
+            token,
+            max_age=COOKIE_SECONDS,
+            path=CONSENT_PATH,
+            secure=secure,
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    async def _decide(
+        self, request: Request, ticket: str, *, allow: bool, scopes: Sequence[str] = ()
+    ) -> Response:
+        from mindhold.access.grants import GRANT_CODE
+
+        try:
+            grant = await self._door.ask(GRANT_CODE, ticket=ticket, allow=allow, scopes=list(scopes))
+        except Refused:
+            return _no_longer()
+        parameters: dict[str, str | None] = {"code": grant.code} if grant.code else {"error": "access_denied"}
+        parameters |= {"state": grant.state, ISSUER_PARAMETER: self._door.place.base_of(request.scope)}
+        answer = RedirectResponse(construct_redirect_uri(grant.redirect_uri, **parameters), status_code=303)
+        answer.delete_cookie(COOKIE, path=CONSENT_PATH)
+        return answer
+
+
+def _further(asked: Sequence[str], ticked: Sequence[str]) -> str:
+    """A checkbox for each requested scope beyond reading."""
+    return "\n".join(
+        _FURTHER.substitute(scope=scope, may=may, checked=" checked" if scope in ticked else "")
+        for scope, may in MAY.items()
+        if scope in asked
+    )
+
+
+def _no_longer() -> Response:
+    return error_response(
+        400, "This question is no longer open.", "NO_LONGER_OPEN", advice="Start again from the client."
+    )
+
+
+def _name(client: dict[str, Any]) -> str:
+    name = "".join(char for char in str(client.get("client_name") or "") if char.isprintable()).strip()
+    return name[:LONGEST_NAME] or "An unnamed client"
+
+
+def _place(redirect_uri: str) -> str:
+    parts = urlsplit(redirect_uri)
+    return parts.netloc if parts.scheme in ("http", "https") else f"the app of {parts.scheme}:"
+
+
+def _headers(nonce: str, redirect_uri: str) -> dict[str, str]:
+    """Security headers of the page. Browsers apply `form-action` to redirects too, so it includes the redirect's target."""
+    parts = urlsplit(redirect_uri)
+    end = f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") else f"{parts.scheme}:"
+    return {
+        "Content-Security-Policy": (
+            f"default-src 'none'; style-src 'nonce-{nonce}'; form-action 'self' {end};"
+            " frame-ancestors 'none'; base-uri 'none'"
+        ),
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "same-origin",  # "no-referrer" would make the form's origin null
+        "Cache-Control": "no-store",
+    }
+
+
+REGISTRATIONS_PER_MINUTE = 20  # per address
+QUESTIONS_PER_MINUTE = 20  # consent pages, per address
+NOT_KEPT = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+KEPT = frozenset(
+    {
+        "client_id",
+        "client_id_issued_at",
+        "client_name",
+        "client_uri",
+        "redirect_uris",
+        "grant_types",
+        "response_types",
+        "scope",
+        "application_type",
+        "software_id",
+        "software_version",
+    }
+)
+SCOPES = (READ, WRITE)  # offered to clients, and the default of a request
+
+
+class RegisteredClient(OAuthClientInformationFull):
+    """A registered client, with checks that are less strict than the SDK's."""
+
+    def validate_scope(self, requested_scope: str | None) -> list[str] | None:
+        """The known scopes among the requested ones, always with reading: clients also request scopes that we don't have."""
+        requested = (requested_scope or " ".join(SCOPES)).split()
+        if ADMIN in requested:  # admin is useless without writing
+            return [*SCOPES, ADMIN]
+        return [READ, WRITE] if WRITE in requested else [READ]
+
+    def validate_redirect_uri(self, redirect_uri: AnyUrl | None) -> AnyUrl:
+        """The redirect URI if it is registered; on this machine any port is accepted."""
+        registered = self.redirect_uris or []
+        if redirect_uri is None and len(registered) == 1:
+            return registered[0]
+        if redirect_uri is not None and is_registered_redirect(
+            str(redirect_uri), [str(uri) for uri in registered]
+        ):
+            return redirect_uri
+        raise InvalidRedirectUriError("The redirect_uri is not one that the client registered.")
+
+
+class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+    """Connects the SDK's OAuth handlers to our operations. One per request, since the server's address may differ."""
+
+    def __init__(self, door: HttpContext, request: Request) -> None:
+        self._door = door
+        self._request = request
+
+    async def get_client(self, client_id: str) -> RegisteredClient | None:
+        from mindhold.access.clients import FIND_CLIENT
+
+        result = await self._door.ask(FIND_CLIENT, id=client_id)
+        return RegisteredClient.model_validate(result.client) if result.found else None
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        """Register a client without a secret, whatever authentication method it asked for."""
+        from mindhold.access.clients import SAVE_CLIENT
+
+        client_info.token_endpoint_auth_method = "none"
+        client_info.client_secret = client_info.client_secret_expires_at = None
+        client_info.scope = " ".join(SCOPES)
+        metadata = client_info.model_dump(mode="json", exclude_none=True, include=set(KEPT))
+        try:
+            await self._door.ask(SAVE_CLIENT, client=metadata)
+        except ContentTooLarge as error:
+            raise RegistrationError("invalid_client_metadata", str(error)) from error
+        except InvalidInput as error:
+            raise RegistrationError("invalid_redirect_uri", str(error)) from error
+        except Refused as error:
+            raise RegistrationError("invalid_client_metadata", str(error)) from error
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        """Open a consent request and return the address of its page."""
+        from mindhold.access.grants import OPEN_CONSENT
+
+        place, scope = self._door.place, self._request.scope
+        resource = params.resource or f"{place.base_of(scope)}/mcp"
+        if not place.is_ours(resource, server=scope["server"]):
+            raise AuthorizeError("invalid_target", "This server gives no tokens for that resource.")
+        request = params.model_dump(mode="json") | {"resource": resource}
+        try:
+            opened = await self._door.ask(OPEN_CONSENT, client_id=client.client_id, params=request)
+        except (InvalidInput, NotFound, Refused) as error:
+            raise AuthorizeError("invalid_request", str(error)) from error
+        return f"{CONSENT_PATH}?ticket={opened.ticket}"
+
+    async def load_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: str
+    ) -> AuthorizationCode | None:
+        from mindhold.access.grants import FIND_CODE
+
+        grant = await self._door.ask(FIND_CODE, code=authorization_code, client_id=client.client_id)
+        if not grant.found:
+            return None
+        return AuthorizationCode.model_validate({**grant.model_dump(), "code": authorization_code})
+
+    async def exchange_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
+    ) -> OAuthToken:
+        from mindhold.access.grants import REDEEM_CODE
+
+        return await self._tokens(REDEEM_CODE, code=authorization_code.code, client_id=client.client_id)
+
+    async def load_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: str
+    ) -> RefreshToken | None:
+        from mindhold.access.grants import FIND_REFRESH
+
+        grant = await self._door.ask(FIND_REFRESH, token=refresh_token, client_id=client.client_id)
+        return RefreshToken(token=refresh_token, **_known(grant)) if grant.found else None
+
+    async def exchange_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
+    ) -> OAuthToken:
+        from mindhold.access.grants import REFRESH_GRANT
+
+        return await self._tokens(
+            REFRESH_GRANT, token=refresh_token.token, client_id=client.client_id, scopes=scopes
+        )
+
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        from mindhold.access.grants import CHECK_TOKEN
+
+        grant = await self._door.ask(CHECK_TOKEN, token=token)
+        return AccessToken(token=token, **_known(grant)) if grant.found else None
+
+    async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
+        from mindhold.access.grants import REVOKE_GRANT
+
+        await self._door.ask(REVOKE_GRANT, token=token.token)
+
+    async def _tokens(self, operation: Operation[I, TokenPair], **given: Any) -> OAuthToken:
+        try:
+            pair = await self._door.ask(operation, **given)
+        except Refused as error:
+            raise TokenError("invalid_grant", str(error)) from error
+        except InvalidInput as error:
+            raise TokenError("invalid_scope", str(error)) from error
+        return OAuthToken(
+            access_token=pair.access_token,
+            refresh_token=pair.refresh_token,
+            expires_in=pair.expires_in,
+            scope=pair.scope,
+        )
+
+
+class OAuth:
+    """The OAuth routes."""
+
+    def __init__(self, door: HttpContext) -> None:
+        self._door = door
+        self._registrations = TokenBuckets(REGISTRATIONS_PER_MINUTE)
+        self._questions = TokenBuckets(QUESTIONS_PER_MINUTE)
+
+    def routes(self) -> list[Route]:
+        resource = f"{WELL_KNOWN}oauth-protected-resource"
+        return [
+            Route(f"{WELL_KNOWN}oauth-authorization-server", self._server, methods=["GET"]),
+            *(Route(f"{resource}{path}", self._resource, methods=["GET"]) for path in ("", "/mcp", "/sse")),
+            Route("/authorize", self._authorize, methods=["GET", "POST"]),
+            Route("/token", self._token, methods=["POST"]),
+            Route("/register", self._register, methods=["POST"]),
+            Route("/revoke", self._revoke, methods=["POST"]),
+        ]
+
+    async def _server(self, request: Request) -> Response:
+        base = self._base(request)
+        metadata = OAuthMetadata.model_validate(
+            {
+                "issuer": base,
+                "authorization_endpoint": f"{base}/authorize",
+                "token_endpoint": f"{base}/token",
+                "registration_endpoint": f"{base}/register",
+                "revocation_endpoint": f"{base}/revoke",
+                "scopes_supported": list(SCOPES),
+                "response_types_supported": ["code"],
+                "grant_types_supported": ["authorization_code", "refresh_token"],
+                "token_endpoint_auth_methods_supported": ["none"],
+                "revocation_endpoint_auth_methods_supported": ["none"],
+                "code_challenge_methods_supported": ["S256"],
+                "authorization_response_iss_parameter_supported": True,
+            }
+        )
+        return PydanticJSONResponse(metadata)
+
+    async def _resource(self, request: Request) -> Response:
+        base = self._base(request)
+        path = request.url.path.partition("oauth-protected-resource")[2]
+        metadata = ProtectedResourceMetadata.model_validate(
+            {
+                "resource": f"{base}{path}",
+                "authorization_servers": [base],
+                "scopes_supported": list(SCOPES),
+                "resource_name": "Mindhold",
+            }
+        )
+        return PydanticJSONResponse(metadata)
+
+    async def _authorize(self, request: Request) -> Response:
+        base = self._base(request)
+        bucket = self._questions.take(address_of(request.scope))
+        if not bucket.allowed:
+            return too_many(bucket, "Too many questions to the owner from this address.")
+        answer = await AuthorizationHandler(AuthorizationProvider(self._door, request)).handle(request)
+        away = answer.headers.get("location", CONSENT_PATH)
+        if not away.startswith(CONSENT_PATH):  # back to the client, with an error
+            answer.headers["location"] = construct_redirect_uri(away, **{ISSUER_PARAMETER: base})
+        return answer
+
+    async def _token(self, request: Request) -> Response:
+        self._base(request)
+        provider = AuthorizationProvider(self._door, request)
+        return cast(Response, await TokenHandler(provider, ClientAuthenticator(provider)).handle(request))
+
+    async def _register(self, request: Request) -> Response:
+        self._base(request)
+        bucket = self._registrations.take(address_of(request.scope))
+        if not bucket.allowed:
+            return too_many(bucket, "Too many clients register from this address.")
+        options = ClientRegistrationOptions(enabled=True)
+        return await RegistrationHandler(AuthorizationProvider(self._door, request), options).handle(request)
+
+    async def _revoke(self, request: Request) -> Response:
+        """Revoke a token (RFC 7009) of a public client; the SDK's handler demands a secret. An unknown token is no error."""
+        self._base(request)
+        provider = AuthorizationProvider(self._door, request)
+        try:
+            client = await ClientAuthenticator(provider).authenticate_request(request)
+        except AuthenticationError as error:
+            problem = {"error": "invalid_client", "error_description": error.message}
+            return JSONResponse(problem, status_code=401, headers=NOT_KEPT)
+        secret = (await request.form()).get("token")
+        if not isinstance(secret, str) or not secret:
+            problem = {"error": "invalid_request", "error_description": "There is no token."}
+            return JSONResponse(problem, status_code=400, headers=NOT_KEPT)
+        token = await provider.load_access_token(secret) or await provider.load_refresh_token(client, secret)
+        if token is not None and token.client_id == client.client_id:
+            await provider.revoke_token(token)
+        return Response(headers=NOT_KEPT)
+
+    def _base(self, request: Request) -> str:
+        """The issuer. Raises HTTPException if OAuth isn't offered."""
+        if not self._door.place.offers_oauth(request.scope):
+            raise HTTPException(404)
+        return self._door.place.base_of(request.scope)
+
+
+def _known(found: Any) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in ("client_id", "scopes", "expires_at", "resource")}

@@ -1,20 +1,199 @@
-"""Health endpoints for monitoring, without secrets or memory text."""
+"""Health endpoints and Prometheus metrics for monitoring, and one log line for every request; no secrets, no memory text."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mindhold import __version__
 from mindhold.interfaces.http.auth import CredentialLookup, bearer
-from mindhold.interfaces.http.context import HttpContext, error_response, is_local_request
-from mindhold.interfaces.http.metrics import CONTENT_TYPE, Metrics
+from mindhold.interfaces.http.context import CREDENTIAL_KEY, HttpContext, error_response, is_local_request
 from mindhold.interfaces.runtime import CALLER_KEY
 from mindhold.model.errors import MindholdError, StoreDenied, StoreError
+from mindhold.model.job import JobState
+from mindhold.model.memory import Status
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+OTHER = "other"
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+MOST_WORDS = 100
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class LabelValues:
+    """Bounds the number of values of a label: the first ones keep their names, later ones share one."""
+
+    def __init__(self, most: int = MOST_WORDS) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, word: str) -> str:
+        if word not in self._known:
+            if (
+                len(self._known) >= self._most
+                or len(word) > 64
+                or not word.isascii()
+                or not word.isprintable()
+            ):
+                return OTHER
+            self._known.add(word)
+        return word
+
+
+class Metrics:
+    """The metrics of one process."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._tools, self._outcomes, self._models = LabelValues(), LabelValues(), LabelValues(20)
+        self._requests = Counter(
+            "mindhold_http_requests", "Requests answered.", ["route", "method", "status"], registry=registry
+        )
+        self._seconds = Histogram(
+            "mindhold_http_request_seconds",
+            "Time to answer a request; streams are not in it.",
+            ["route", "method"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._calls = Counter(
+            "mindhold_tool_calls", "Calls of tools.", ["tool", "outcome"], registry=registry
+        )
+        self._call_seconds = Histogram(
+            "mindhold_tool_call_seconds",
+            "Time of a tool's call.",
+            ["tool"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._sessions = Gauge("mindhold_sessions", "Conversations that are open.", registry=registry)
+        self._up = Gauge("mindhold_store_up", "1 while the store answers.", registry=registry)
+        self._records = Gauge("mindhold_memories", "Memories kept.", ["status"], registry=registry)
+        self._jobs = Gauge("mindhold_jobs", "Jobs in the queue.", ["state"], registry=registry)
+        self._model_calls = Counter(
+            "mindhold_model_calls", "Calls of language models.", ["model", "outcome"], registry=registry
+        )
+        self._model_tokens = Counter(
+            "mindhold_model_tokens", "Tokens of language models.", ["model", "direction"], registry=registry
+        )
+
+    def observe_tool(self, tool: str, outcome: str, seconds: float) -> None:
+        """Count a tool call."""
+        name = self._tools(tool)
+        self._calls.labels(name, self._outcomes(outcome)).inc()
+        self._call_seconds.labels(name).observe(seconds)
+
+    def observe_request(self, *, route: str, method: str, status: int, seconds: float | None) -> None:
+        """Count a request; `seconds` is None for a stream. `route` is the pattern of a route, not the requested path."""
+        verb = method if method in METHODS else OTHER
+        self._requests.labels(route, verb, str(status)).inc()
+        if seconds is not None:
+            self._seconds.labels(route, verb).observe(seconds)
+
+    def observe_model(
+        self, model: str, *, outcome: str = "ok", tokens_in: int = 0, tokens_out: int = 0
+    ) -> None:
+        """Count a call of a language model, also of a client's own model."""
+        name = self._models(model)
+        self._model_calls.labels(name, self._outcomes(outcome)).inc()
+        self._model_tokens.labels(name, "in").inc(tokens_in)
+        self._model_tokens.labels(name, "out").inc(tokens_out)
+
+    def count_sessions(self, count: Callable[[], int]) -> None:
+        """Set the function that the gauge of sessions calls."""
+        self._sessions.set_function(lambda: float(count()))
+
+    def set_store(self, *, up: bool, records: Mapping[str, int], jobs: Mapping[str, int]) -> None:
+        """Set the gauges of the store."""
+        self._up.set(1.0 if up else 0.0)
+        if up:  # if the store doesn't answer, the last values stay
+            for status in Status:
+                self._records.labels(status).set(records.get(status, 0))
+            for state in JobState:
+                self._jobs.labels(state).set(jobs.get(state, 0))
+
+    def text(self) -> bytes:
+        """All metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)
+
+
+log = logging.getLogger("mindhold.http")
+CLIENT_LEFT = 499  # the client disconnected before the response
+
+
+class RequestObserver:
+    """The outermost middleware: logs and counts requests, and adds the headers that every response has."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, routes: Callable[[], Sequence[BaseRoute]]) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        began = time.perf_counter()
+        status, streams = CLIENT_LEFT, False
+
+        async def noting(message: Message) -> None:
+            nonlocal status, streams
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message.setdefault("headers", [])
+                headers = MutableHeaders(raw=message["headers"])
+                streams = headers.get("content-type", "").startswith("text/event-stream")
+                headers.setdefault("Cache-Control", "no-store")
+                headers["X-Content-Type-Options"] = "nosniff"
+            await send(message)
+
+        try:
+            return await self._app(scope, receive, noting)
+        except Exception:
+            status = 500
+            raise
+        finally:
+            self._note(scope, status, time.perf_counter() - began, streams=streams)
+
+    def _note(self, scope: Scope, status: int, seconds: float, *, streams: bool) -> None:
+        route = self._route(scope)
+        self._metrics.observe_request(
+            route=route,
+            method=scope["method"],
+            status=status,
+            seconds=None if streams else seconds,
+        )
+        log.info(
+            "%s %s %d",
+            scope["method"],
+            route,
+            status,
+            extra={
+                "method": scope["method"],
+                "path": route,
+                "status": status,
+                "ms": round(seconds * 1000, 1),
+                "credential": scope.get(CREDENTIAL_KEY, ""),
+            },
+        )
+
+    def _route(self, scope: Scope) -> str:
+        """The pattern of the route, because paths contain names and ids; unknown paths share one value."""
+        match = scope.get("route") or next(
+            (route for route in self._routes() if route.matches(scope)[0] is not Match.NONE), None
+        )
+        return str(getattr(match, "path", OTHER))
+
 
 LONGEST_SECONDS = 2.0
 NO_CACHE = {"state": "none", "rung": "none"}  # there is no cache

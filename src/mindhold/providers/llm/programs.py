@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mindhold.model.errors import ModelAway, ModelBroken, ModelDenied, ModelError, ModelMissing
-from mindhold.providers.llm.retry import ModelAnswer, ModelRequest
+from mindhold.providers.llm.services import ModelAnswer, ModelRequest
 from mindhold.providers.remote_service import LONGEST_HOLD, ServiceFault, as_unsent, one_line, parse_json
 
 # The guard reads process group numbers. When its input ends, this process has ended, and it kills those groups.

@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from mindhold.ports.transcripts import ConversationFile, TranscriptCursor, TranscriptRead, beginning
-from mindhold.providers.transcripts.reader import SUBAGENT_PREFIX, TRANSCRIPT_SUFFIX, follow
-from mindhold.providers.transcripts.whole_files import list_folder, read_head
+from mindhold.providers.transcripts.reader import (
+    SUBAGENT_PREFIX,
+    TRANSCRIPT_SUFFIX,
+    follow,
+    list_folder,
+    read_head,
+)
 
 SOURCE = "claude"
 NOTES_FILE = "session-memory/summary.md"

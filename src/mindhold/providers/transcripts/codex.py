@@ -26,31 +26,32 @@ from mindhold.providers.transcripts.entries import (
     LONGEST_NAME,
     BadLines,
     Entry,
-    TranscriptLine,
-    as_text,
-    parse_line,
-    read_line,
-    timestamp_of,
-    without_inserted,
-)
-from mindhold.providers.transcripts.reader import LONGEST_TITLE, NEAR_BYTES, follow_with, latest_in_mark
-from mindhold.providers.transcripts.steps import (
     EntryPosition,
+    TranscriptLine,
     as_name,
+    as_text,
     call_step,
     first_text,
     is_failure,
     is_own_tool,
     message_step,
+    parse_line,
+    read_line,
     result_step,
+    timestamp_of,
+    without_inserted,
 )
-from mindhold.providers.transcripts.whole_files import (
+from mindhold.providers.transcripts.reader import (
+    LONGEST_TITLE,
+    NEAR_BYTES,
     JsonMembers,
     describe_file,
     files_under,
     follow_whole,
+    follow_with,
     is_one_object,
     is_under,
+    latest_in_mark,
     read_head,
 )
 

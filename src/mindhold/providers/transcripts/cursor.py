@@ -18,10 +18,18 @@ from mindhold.ports.transcripts import (
     TranscriptStep,
     beginning,
 )
-from mindhold.providers.transcripts.entries import as_text, timestamp_of, without_inserted
-from mindhold.providers.transcripts.reader import LONGEST_TITLE
-from mindhold.providers.transcripts.steps import EntryPosition, as_name, first_text, message_step, result_step
-from mindhold.providers.transcripts.whole_files import (
+from mindhold.providers.transcripts.entries import (
+    EntryPosition,
+    as_name,
+    as_text,
+    first_text,
+    message_step,
+    result_step,
+    timestamp_of,
+    without_inserted,
+)
+from mindhold.providers.transcripts.reader import (
+    LONGEST_TITLE,
     JsonMembers,
     describe_file,
     files_under,

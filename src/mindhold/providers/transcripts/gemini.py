@@ -25,23 +25,21 @@ from mindhold.providers.transcripts.entries import (
     BadLines,
     Block,
     Entry,
-    as_text,
-    parse_line,
-    timestamp_of,
-    without_inserted,
-)
-from mindhold.providers.transcripts.reader import LONGEST_TITLE
-from mindhold.providers.transcripts.steps import (
     EntryPosition,
     as_name,
+    as_text,
     call_step,
     first_text,
     is_failure,
     is_own_tool,
     message_step,
+    parse_line,
     result_step,
+    timestamp_of,
+    without_inserted,
 )
-from mindhold.providers.transcripts.whole_files import (
+from mindhold.providers.transcripts.reader import (
+    LONGEST_TITLE,
     JsonMembers,
     describe_file,
     files_under,

@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 from mindhold.model.errors import SchemaTooNew, StoreBusy, StoreDamaged
 from mindhold.ports.history import ConversationLabel, IndexedConversation, IndexedStep, Passage
 from mindhold.ports.transcripts import Role, TranscriptCursor
+from mindhold.stores.columns import from_micros, from_optional_micros, to_micros
 from mindhold.stores.sqlite_file import make_private, primary_code, transaction, translated, until_free
-from mindhold.stores.values import from_micros, from_optional_micros, to_micros
 
 VERSION = 2
 PAGES_UNCLEAN, LOG_UNCLEAN = 2, 1  # where removed text may still be

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from mindhold.model.query import Vector
 from mindhold.ports.history import PassageMatch
 from mindhold.stores.history.connection import lexemes_of
-from mindhold.stores.resident_index import ReadWriteLock
-from mindhold.stores.resident_search import best_by_text, occurrences
+from mindhold.stores.resident_index import ReadWriteLock, best_by_text, occurrences
 from mindhold.stores.vectors import Codes, encode
 
 Rows = npt.NDArray[np.int64]

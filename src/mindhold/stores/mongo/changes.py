@@ -26,6 +26,7 @@ from mindhold.ports.store import (
     Tend,
 )
 from mindhold.stores.base import amended_meanwhile, changed_meanwhile, check_vector, job_exists, same_content
+from mindhold.stores.columns import number, to_micros, to_optional_micros
 from mindhold.stores.mongo.connection import PATIENT, MongoDatabase
 from mindhold.stores.mongo.rows import (
     COLUMNS,
@@ -39,7 +40,6 @@ from mindhold.stores.mongo.rows import (
     whole,
 )
 from mindhold.stores.mongo.transactions import JOBS, LINKS, MEMORIES, METADATA, VERSIONS, MongoStep
-from mindhold.stores.values import number, to_micros, to_optional_micros
 
 # The fields that decisions about changes depend on.
 _KNOWN = dict.fromkeys(

@@ -28,7 +28,7 @@ from mindhold.model.errors import (
     StoreError,
     StoreFull,
 )
-from mindhold.stores.values import storable
+from mindhold.stores.columns import storable
 
 try:
     from bson.errors import BSONError

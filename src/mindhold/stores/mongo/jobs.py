@@ -10,10 +10,10 @@ from pymongo.errors import DuplicateKeyError
 
 from mindhold.model.job import Entry, Job, JobState
 from mindhold.stores.base import SILENT_RUNNER, job_missing, without_lease
+from mindhold.stores.columns import to_micros
 from mindhold.stores.mongo.connection import MongoPart
 from mindhold.stores.mongo.rows import COLUMNS, Document
 from mindhold.stores.mongo.transactions import JOBS, MongoStep
-from mindhold.stores.values import to_micros
 
 
 class MongoJobs(MongoPart):

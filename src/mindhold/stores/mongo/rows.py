@@ -16,8 +16,19 @@ from mindhold.model.memory import Memory, Status, is_turn
 from mindhold.model.query import Filter
 from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Put
-from mindhold.stores.columns import MEMORY, Conversions, RecordColumns, StoreColumns, Type
-from mindhold.stores.values import from_mapping_json, from_micros, mapping_json, number, texts_in, to_micros
+from mindhold.stores.columns import (
+    MEMORY,
+    Conversions,
+    RecordColumns,
+    StoreColumns,
+    Type,
+    from_mapping_json,
+    from_micros,
+    mapping_json,
+    number,
+    texts_in,
+    to_micros,
+)
 from mindhold.stores.vectors import decode, encode
 
 Document = dict[str, Any]

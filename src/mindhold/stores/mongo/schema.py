@@ -16,8 +16,9 @@ from mindhold.model.errors import SchemaTooNew, StoreError
 from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import LOG_DIALECT, PART_KEY, Kind
 from mindhold.model.scope import GLOBAL, Scope
+from mindhold.stores.columns import to_micros
 from mindhold.stores.mongo.connection import MongoDatabase
-from mindhold.stores.mongo.links import scope_document, scope_key
+from mindhold.stores.mongo.records import scope_document, scope_key
 from mindhold.stores.mongo.rows import TURNS, Document
 from mindhold.stores.mongo.transactions import (
     CURSORS,
@@ -31,7 +32,6 @@ from mindhold.stores.mongo.transactions import (
     TOMBSTONES,
     VERSIONS,
 )
-from mindhold.stores.values import to_micros
 
 _TOGETHER = 2_000
 _FIELDS = {"row": 1, "keywords": 1, "keyword_forms": 1}

@@ -35,11 +35,14 @@ from mindhold.stores.mongo.transactions import MEMORIES, MongoStep, read_state
 from mindhold.stores.resident_index import (
     EXACT_UP_TO,
     AdmittedSlots,
+    Detail,
     ReadWriteLock,
     RecordBatch,
     ResidentIndex,
+    ResidentSearch,
+    Rows,
+    nearest,
 )
-from mindhold.stores.resident_search import Detail, ResidentSearch, Rows, nearest
 from mindhold.stores.vectors import ELSEWHERE, NearestCodes, decode, distinct, exact_cosines
 
 INDEX = "memory_vector_idx"

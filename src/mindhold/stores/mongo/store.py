@@ -19,22 +19,15 @@ from pymongo.errors import OperationFailure
 
 from mindhold.model.errors import NotFound, Refused, StoreBusy, StoreError
 from mindhold.model.memory import content_sum
-from mindhold.ports.backend import (
-    Cursor,
-    Record,
-    ReplacedStore,
-    SnapshotItem,
-    SnapshotRemoval,
-    Totals,
-)
+from mindhold.ports.backend import Cursor, Record, ReplacedStore, SnapshotItem, SnapshotRemoval, Totals
 from mindhold.ports.store import Capability, Clock
 from mindhold.stores.base import NoRawCopies
+from mindhold.stores.columns import is_stale, moment_of
 from mindhold.stores.mongo.changes import ChangeQueue
 from mindhold.stores.mongo.connection import PATIENT, REFUSED_SECONDS, MongoDatabase, MongoPart, app_name
 from mindhold.stores.mongo.driver import readable, translated
 from mindhold.stores.mongo.jobs import MongoCursors, MongoEntries, MongoJobs
-from mindhold.stores.mongo.links import SCOPES, MongoLinks, MongoScopes
-from mindhold.stores.mongo.records import MongoErasure, MongoRecords
+from mindhold.stores.mongo.records import SCOPES, MongoErasure, MongoLinks, MongoRecords, MongoScopes
 from mindhold.stores.mongo.rows import COLUMNS, SELECTED, Document, exact_of, memory_of
 from mindhold.stores.mongo.schema import begin_swap, finish_swap, make_views, prepare
 from mindhold.stores.mongo.search import DRIVING, HELD, MongoIndex, MongoLiveIndex
@@ -50,7 +43,6 @@ from mindhold.stores.mongo.transactions import (
 )
 from mindhold.stores.mongo.upkeep import MongoUpkeep
 from mindhold.stores.registry import opened_store
-from mindhold.stores.values import is_stale, moment_of
 from mindhold.stores.vectors import decode
 
 BATCH = 500

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindhold.ports.store import Clock, Receipt, StoreFacts, StoreFinding
+from mindhold.stores.columns import phrase_forms
 from mindhold.stores.mongo import schema
 from mindhold.stores.mongo.connection import PATIENT, MongoDatabase, MongoPart
 from mindhold.stores.mongo.rows import Document, exact_of
 from mindhold.stores.mongo.schema import INDEXES, SCHEMA, VIEWS, mark_messages, start_upkeep_fields
 from mindhold.stores.mongo.search import INDEX, MongoVectorIndexes
 from mindhold.stores.mongo.transactions import LINKS, MEMORIES, STATE, VERSIONS, MongoStep
-from mindhold.stores.values import phrase_forms
 from mindhold.stores.vectors import decode, encode, same_code
 
 _TOGETHER = 1_000

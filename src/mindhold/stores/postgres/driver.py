@@ -30,7 +30,7 @@ from mindhold.model.errors import (
     StoreReadOnly,
 )
 from mindhold.model.query import Vector
-from mindhold.stores.values import storable
+from mindhold.stores.columns import storable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

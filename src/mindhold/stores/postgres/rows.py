@@ -13,11 +13,19 @@ from mindhold.model.memory import Memory
 from mindhold.model.query import Filter
 from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Put
-from mindhold.stores.columns import MEMORY, Column, Conversions, RecordColumns, StoreColumns, Type
+from mindhold.stores.columns import (
+    MEMORY,
+    Column,
+    Conversions,
+    RecordColumns,
+    StoreColumns,
+    Type,
+    mapping_json,
+    number,
+)
 from mindhold.stores.postgres.driver import Connection, array_text, vector_text
 from mindhold.stores.sql import LIST, NAMED, Condition, SqlDialect
 from mindhold.stores.sql_records import FilterClauses
-from mindhold.stores.values import mapping_json, number
 
 _LONGEST = 500  # characters of a keyword form: the limit of the index
 _TOGETHER = 2_000

@@ -26,7 +26,7 @@ from mindhold.stores.postgres.search_queries import (
     Rows,
     VectorQuery,
 )
-from mindhold.stores.resident_search import best_by_text
+from mindhold.stores.resident_index import best_by_text
 from mindhold.stores.sql import Condition
 from mindhold.stores.vectors import distinct
 

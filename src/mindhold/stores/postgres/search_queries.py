@@ -28,7 +28,7 @@ from mindhold.stores.postgres.driver import (
     vector_text,
 )
 from mindhold.stores.postgres.rows import matching
-from mindhold.stores.postgres.vector_indexes import is_indexed
+from mindhold.stores.postgres.upkeep import is_indexed
 from mindhold.stores.sql import Condition
 
 Rows = npt.NDArray[np.int64]

@@ -19,6 +19,7 @@ from mindhold.model.memory import content_sum
 from mindhold.ports.backend import Cursor, Record, ReplacedStore, SnapshotItem, Totals
 from mindhold.ports.store import Capability, Change, Clock, Put, Rate, Tend
 from mindhold.stores.base import NoRawCopies
+from mindhold.stores.columns import is_stale, moment_of
 from mindhold.stores.postgres.connection import (
     SCHEMA,
     ChangeListener,
@@ -34,11 +35,9 @@ from mindhold.stores.postgres.rows import COLUMNS, POSTGRES, SELECTED, memory_of
 from mindhold.stores.postgres.schema import LOCK, prepare
 from mindhold.stores.postgres.search import PostgresIndex
 from mindhold.stores.postgres.search_queries import EXACT_UP_TO, Estimates
-from mindhold.stores.postgres.upkeep import PostgresUpkeep
-from mindhold.stores.postgres.vector_indexes import PostgresVectorIndexes
+from mindhold.stores.postgres.upkeep import PostgresUpkeep, PostgresVectorIndexes
 from mindhold.stores.registry import opened_store
 from mindhold.stores.sql import SCOPES, SqlCursorValues, SqlEntries, SqlJobs, SqlScopes
-from mindhold.stores.values import is_stale, moment_of
 
 BATCH = 500
 

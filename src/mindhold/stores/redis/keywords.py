@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapp
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mindhold.model.errors import StoreError
 from mindhold.model.lexemes import keyword_forms
@@ -19,8 +19,11 @@ from mindhold.model.memory import Memory
 from mindhold.model.query import Filter
 from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Store
-from mindhold.stores.redis.connection import Client, KeyNames, RedisConnection
 from mindhold.stores.registry import REGISTRY, WHOLE
+
+if TYPE_CHECKING:
+    from mindhold.stores.redis.sidecar import Client, KeyNames, RedisConnection
+
 
 BUILDING = "building:"
 MOST_FOUND = 400  # more are ranked as quickly by the store itself

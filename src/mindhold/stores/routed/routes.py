@@ -18,7 +18,7 @@ from mindhold.model.query import Candidates, Filter, Neighbour, Order, PagePosit
 from mindhold.model.scope import EVERYONE
 from mindhold.ports.backend import MoverWatch, Placement, Placements, StoreRegistry
 from mindhold.ports.store import Clock, Receipt, Store
-from mindhold.stores.resident_search import best_by_text
+from mindhold.stores.resident_index import best_by_text
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from mindhold.model.errors import SchemaTooNew, StoreError
+from mindhold.stores.columns import to_micros
 from mindhold.stores.sql import SYSTEM, SqlPart
 from mindhold.stores.sqlite.rows import SQLITE, note_keywords
 from mindhold.stores.sqlite_file import (
@@ -27,7 +28,6 @@ from mindhold.stores.sqlite_file import (
     translated,
     until_free,
 )
-from mindhold.stores.values import to_micros
 
 Steps = tuple[tuple[int, str], ...]
 

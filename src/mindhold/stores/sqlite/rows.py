@@ -15,10 +15,12 @@ from mindhold.model.memory import Memory
 from mindhold.model.query import Filter
 from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Put
-from mindhold.stores.columns import MEMORY, Conversions, RecordColumns, StoreColumns, Type
-from mindhold.stores.sql import LIST, Condition, SqlDialect
-from mindhold.stores.sql_records import FilterClauses
-from mindhold.stores.values import (
+from mindhold.stores.columns import (
+    MEMORY,
+    Conversions,
+    RecordColumns,
+    StoreColumns,
+    Type,
     from_list_json,
     from_mapping_json,
     from_micros,
@@ -26,6 +28,8 @@ from mindhold.stores.values import (
     mapping_json,
     to_micros,
 )
+from mindhold.stores.sql import LIST, Condition, SqlDialect
+from mindhold.stores.sql_records import FilterClauses
 
 CONVERSIONS: Conversions = {
     Type.FLAG: (None, bool),

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO
 
 from mindhold.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreError, StoreReadOnly
 from mindhold.ports.store import StoreFinding
+from mindhold.stores.columns import to_micros
 from mindhold.stores.sqlite.connection import APPLICATION_ID, LIFE, latest, migrate, version_of
 from mindhold.stores.sqlite.upkeep import DAMAGED, file_findings, mend
 from mindhold.stores.sqlite_file import make_private, transaction, translated
-from mindhold.stores.values import to_micros
 
 MAGIC = b"SQLite format 3\x00"
 _LEAF = 13

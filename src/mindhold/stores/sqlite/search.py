@@ -11,15 +11,19 @@ import numpy as np
 
 from mindhold.model.query import Candidates, Filter, Neighbour, Search, Vector
 from mindhold.stores.resident_index import (
+    DRIVING,
     EXACT_UP_TO,
     AdmittedSlots,
+    Detail,
     ReadWriteLock,
     RecordBatch,
     ResidentIndex,
+    ResidentSearch,
+    Rows,
+    nearest,
 )
-from mindhold.stores.resident_search import DRIVING, Detail, ResidentSearch, Rows, nearest
-from mindhold.stores.sqlite.changes import next_revision, set_vectors
 from mindhold.stores.sqlite.connection import SqlitePart
+from mindhold.stores.sqlite.records import REVISION, next_revision, set_vectors
 from mindhold.stores.sqlite.rows import as_list, matching
 from mindhold.stores.vectors import NearestCodes, decode
 
@@ -27,9 +31,6 @@ T = TypeVar("T")
 
 _LOADED_TOGETHER = 1_000
 _MOST_POSTINGS = 2_000_000  # cached between searches, 8 bytes each
-
-# The revision of the latest change.
-REVISION = "SELECT value FROM counter WHERE name = 'revision'"
 
 # The in-memory columns of records.
 _COLUMNS = """

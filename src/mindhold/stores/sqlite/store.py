@@ -18,8 +18,9 @@ from mindhold.model.errors import NotFound, StoreError, StoreFull, StoreReadOnly
 from mindhold.model.memory import content_sum
 from mindhold.ports.backend import CopyProgress, Cursor, Record, ReplacedStore, SnapshotItem, Totals
 from mindhold.ports.store import Capability, Clock
+from mindhold.stores.columns import is_stale
 from mindhold.stores.registry import opened_store
-from mindhold.stores.resident_search import DRIVING
+from mindhold.stores.resident_index import DRIVING
 from mindhold.stores.sql import SCOPES, SqlCursorValues, SqlEntries, SqlJobs, SqlScopes
 from mindhold.stores.sqlite.connection import Durability, SqliteDatabase, SqlitePart, migrate
 from mindhold.stores.sqlite.records import SqliteErasure, SqliteRecords
@@ -28,7 +29,6 @@ from mindhold.stores.sqlite.salvage import JOURNALS, discard, refuse_others, sib
 from mindhold.stores.sqlite.search import SqliteIndex, SqliteLiveIndex
 from mindhold.stores.sqlite.upkeep import SqliteUpkeep
 from mindhold.stores.sqlite_file import make_private, translated
-from mindhold.stores.values import is_stale
 from mindhold.stores.vectors import decode
 
 T = TypeVar("T")

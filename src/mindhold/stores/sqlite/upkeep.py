@@ -10,10 +10,10 @@ from pathlib import Path
 
 from mindhold.model.errors import StoreBusy, StoreDamaged
 from mindhold.ports.store import REPAIR, Receipt, StoreFacts, StoreFinding
-from mindhold.stores.sqlite.changes import SET_CODE
+from mindhold.stores.columns import phrase_forms
 from mindhold.stores.sqlite.connection import SqlitePart, latest, version_of
+from mindhold.stores.sqlite.records import SET_CODE
 from mindhold.stores.sqlite.rows import count_wrong, note_keywords
-from mindhold.stores.values import phrase_forms
 from mindhold.stores.vectors import decode, encode, same_code
 
 _LARGE_LOG = 256 << 20

@@ -41,7 +41,7 @@ from mindhold.interfaces.http.rest.requests import (
     path_of,
     query_of,
 )
-from mindhold.interfaces.http.rest.responses import resource_error_response
+from mindhold.interfaces.http.rest.routes import resource_error_response
 from mindhold.interfaces.http.shutdown import STOPPING_KEY, ServerStopped, Shutdown
 from mindhold.interfaces.runtime import CALLER_KEY, OpenMindhold, call_operation
 from mindhold.memories.transfer import ExportInput, ExportResult
