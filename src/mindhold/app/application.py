@@ -87,7 +87,10 @@ class App:
             self.written.clear()
         call = Context(engine, who.agent, progress, model, conversation, who.owner)
         with self.engine.idle_tracker.busy(self.engine.clock) if _is_call(caller) else nullcontext():
-            answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
+            if key is None:
+                answer = await operation.run(call, given)
+            else:
+                answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
         if operation.effect is not Effect.READS and not operation.runs_jobs:
             self.job_queued.set()
         # A run of the queue that had nothing to do changed nothing.

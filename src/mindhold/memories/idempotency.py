@@ -283,13 +283,13 @@ async def repeated(context: Context, before: Mapping[str, Any], shape: type[O]) 
 
 
 async def run_once(
-    context: Context, operation: Operation[I, O], given: I, *, key: str | None, on_repeat: Callable[[], None]
+    context: Context, operation: Operation[I, O], given: I, *, key: str, on_repeat: Callable[[], None]
 ) -> O:
     """Run the operation, unless a call with the same key ran within a day: then return its answer. Errors aren't kept.
 
     Raises KeyReused if the key belongs to another call, Conflict if the saved answer was erased.
     """
-    if key is None or operation.effect is Effect.READS or getattr(given, "dry_run", False):
+    if operation.effect is Effect.READS or getattr(given, "dry_run", False):
         return await operation.run(context, given)
     if OWN in operation.takes.model_fields:
         answer = await operation.run(context, _with_key(given, key))

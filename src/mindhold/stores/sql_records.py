@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -385,7 +386,7 @@ KEEP = """
 KEPT = "SELECT content, {amended} FROM {version} WHERE {memory_id} = ? AND number = ?"
 
 
-class SqlWriting:
+class SqlWriting(ABC):
     """One call of apply(), with the scopes that it has looked up. Subclasses add what a store has besides rows."""
 
     dialect: SqlDialect
@@ -393,54 +394,42 @@ class SqlWriting:
     def __init__(self, connection: SqlConnection) -> None:
         self._connection = connection
         self._scopes: dict[str, int] = {}
+        self._appliers: dict[type[Change], Callable[[list[Any]], None]] = {
+            Put: self._put,
+            Revise: self._revise,
+            Mark: self._mark,
+            Inherit: self._inherit,
+            Tend: self._tend,
+            Rate: self._rate,
+            Connect: self._connect,
+            Disconnect: self._disconnect,
+            Keep: self._keep,
+            Enqueue: self._enqueue,
+        }
 
-    def apply(self, changes: Sequence[Change]) -> None:
-        """Apply the changes within the caller's transaction."""
+    @classmethod
+    def apply(cls, changes: Sequence[Change], connection: Any, **options: Any) -> None:
+        """Apply the changes within the caller's transaction; `options` are those of the class."""
+        writing = cls(connection, **options)
+        writing._lock(changes)
         for kind, run in groupby(changes, key=type):
-            self._run(kind, list(run))
+            writing._appliers[kind](list(run))
 
-    def _run(self, kind: type[Change], run: list[Any]) -> None:
-        if kind is Put:
-            self._expect(run)
-            for put in run:
-                check_vector(put)
-            self._find_scopes(put.memory.scope for put in run)
-            self._put({put.memory.id: put for put in run})
-        elif kind is Revise:
-            memories = {revise.memory.id: revise.memory for revise in run}
-            rows = self._existing(memories)
-            self._find_scopes(memory.scope for memory in memories.values())
-            self._revise(list(memories.values()), rows)
-        elif kind is Mark:
-            self._mark(run)
-        elif kind is Inherit:
-            self._inherit(run)
-        elif kind is Tend:
-            self._tend(run)
-        elif kind is Rate:
-            self._rate(run)
-        elif kind is Connect:
-            self._connect([connect.link for connect in run])
-        elif kind is Disconnect:
-            self._many("{disconnect}", [(cut.origin, cut.target, cut.relation.value) for cut in run])
-        elif kind is Keep:
-            self._keep([keep.version for keep in run])
-        elif kind is Enqueue:
-            enqueue(self._connection, self.dialect, [change.job for change in run])
-        else:
-            raise TypeError(f"{kind.__name__} is no change")
+    @abstractmethod
+    def _put(self, run: list[Put]) -> None: ...
 
-    def _put(self, puts: dict[str, Put]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _revise(self, run: list[Revise]) -> None: ...
 
-    def _revise(self, memories: list[Memory], rows: dict[str, int]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _tend(self, tends: list[Tend]) -> None: ...
 
-    def _tend(self, tends: list[Tend]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _rate(self, rates: list[Rate]) -> None: ...
 
-    def _rate(self, rates: list[Rate]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _lock(self, changes: Sequence[Change]) -> None:
+        """Lock the records that the changes concern, where a store needs it."""
 
     def _stamp(self) -> dict[str, Any]:
         """Further values of a changed row, by the parameters of {stamped}."""
@@ -449,6 +438,21 @@ class SqlWriting:
     def _reference(self, memory_id: str, rows: dict[str, int]) -> Any:
         """The reference to a record in links and versions."""
         return memory_id
+
+    def _checked_puts(self, run: list[Put]) -> dict[str, Put]:
+        """The last Put of each record; the scopes are known afterwards."""
+        self._expect(run)
+        for put in run:
+            check_vector(put)
+        self._find_scopes(put.memory.scope for put in run)
+        return {put.memory.id: put for put in run}
+
+    def _checked_revisions(self, run: list[Revise]) -> tuple[list[Memory], dict[str, int]]:
+        """The last revision of each record, and their rows; the scopes are known afterwards."""
+        memories = {revise.memory.id: revise.memory for revise in run}
+        rows = self._existing(memories)
+        self._find_scopes(memory.scope for memory in memories.values())
+        return list(memories.values()), rows
 
     def _expect(self, puts: list[Put]) -> None:
         """Refuse all Puts if a record was updated since its caller read it."""
@@ -510,7 +514,8 @@ class SqlWriting:
                 return same_content(holder[0], memory.scope)
         return Conflict("Two of these records say the same.")
 
-    def _connect(self, links: list[Link]) -> None:
+    def _connect(self, connects: list[Connect]) -> None:
+        links = [connect.link for connect in connects]
         rows = self._existing([end for link in links for end in (link.origin, link.target)])
         columns = self.dialect.columns.link
         self._many(
@@ -525,7 +530,14 @@ class SqlWriting:
             ],
         )
 
-    def _keep(self, versions: list[Version]) -> None:
+    def _disconnect(self, cuts: list[Disconnect]) -> None:
+        self._many("{disconnect}", [(cut.origin, cut.target, cut.relation.value) for cut in cuts])
+
+    def _enqueue(self, changes: list[Enqueue]) -> None:
+        enqueue(self._connection, self.dialect, [change.job for change in changes])
+
+    def _keep(self, keeps: list[Keep]) -> None:
+        versions = [keep.version for keep in keeps]
         rows = self._existing([version.memory_id for version in versions])
         for version in versions:
             reference = self._reference(version.memory_id, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Concatenate, ParamSpec
 
@@ -149,34 +149,28 @@ def _url_from_settings(cli: CliSession) -> str:
 
 
 def with_open_session(
-    handler: Callable[Concatenate[OpenSession, P], Awaitable[int | None]],
+    handler: Callable[Concatenate[OpenSession, P], Coroutine[Any, Any, int | None]],
 ) -> Callable[P, int | None]:
     """Run the handler with Mindhold open."""
 
-    @click.pass_obj
+    @with_session
     @functools.wraps(handler)
-    def callback(cli: CliSession, /, *args: P.args, **kwargs: P.kwargs) -> int | None:
-        async def work() -> int | None:
-            async with cli.open() as session:
-                return await handler(session, *args, **kwargs)
-
-        return cli.perform(work())
+    async def callback(cli: CliSession, /, *args: P.args, **kwargs: P.kwargs) -> int | None:
+        async with cli.open() as session:
+            return await handler(session, *args, **kwargs)
 
     return callback
 
 
 def with_session(
-    handler: Callable[Concatenate[CliSession, P], Awaitable[int | None]],
+    handler: Callable[Concatenate[CliSession, P], Coroutine[Any, Any, int | None]],
 ) -> Callable[P, int | None]:
     """Run the handler, which opens Mindhold itself."""
 
     @click.pass_obj
     @functools.wraps(handler)
     def callback(cli: CliSession, /, *args: P.args, **kwargs: P.kwargs) -> int | None:
-        async def work() -> int | None:
-            return await handler(cli, *args, **kwargs)
-
-        return cli.perform(work())
+        return cli.perform(handler(cli, *args, **kwargs))
 
     return callback
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -90,13 +91,8 @@ TAG = """
 """
 
 
-def apply_change(connection: Connection, changes: Sequence[Change], *, vectors: bool) -> None:
-    """Apply changes within the caller's transaction. Without `vectors` the vectors in them are ignored."""
-    _Writing(connection, vectors=vectors).apply(changes)
-
-
 class _Writing(SqlWriting):
-    """One call of apply()."""
+    """One call of apply(). Without `vectors` the vectors in the changes are ignored."""
 
     dialect = POSTGRES
     _connection: Connection
@@ -105,8 +101,8 @@ class _Writing(SqlWriting):
         super().__init__(connection)
         self._vectors = vectors
 
-    def apply(self, changes: Sequence[Change]) -> None:
-        """Apply the changes, locking the records step by step, or two writers with different steps could deadlock."""
+    def _lock(self, changes: Sequence[Change]) -> None:
+        """Lock all records in the order of their ids, or two writers with different steps could deadlock."""
         ids = set()
         for change in changes:
             if isinstance(change, (Put, Revise)):
@@ -115,16 +111,17 @@ class _Writing(SqlWriting):
                 ids.add(change.memory_id)
         if len(ids) > 1:
             self._connection.execute(HOLD, (sorted(ids),))
-        super().apply(changes)
 
-    def _put(self, puts: dict[str, Put]) -> None:
+    def _put(self, run: list[Put]) -> None:
+        puts = self._checked_puts(run)
         ordered = [puts[memory_id] for memory_id in sorted(puts)]
         memories = [put.memory for put in ordered]
         values = [whole(put, scope=self._scopes[put.memory.scope], vectors=self._vectors) for put in ordered]
         self._write(UPSERT_WITH_VECTORS if self._vectors else UPSERT, values, memories)
         self._label(memories)
 
-    def _revise(self, memories: list[Memory], rows: dict[str, int]) -> None:
+    def _revise(self, run: list[Revise]) -> None:
+        memories, _ = self._checked_revisions(run)
         values = [revised(memory, scope=self._scopes[memory.scope]) for memory in memories]
         self._write(REVISE, values, memories)
         self._label(memories)
@@ -197,9 +194,7 @@ class PostgresRecords(SqlLinks, PostgresPart):
 
     async def apply(self, changes: Sequence[Change]) -> None:
         if changes:
-            await self._database.write(
-                lambda connection: apply_change(connection, changes, vectors=self._has_vectors)
-            )
+            await self._database.write(partial(_Writing.apply, changes, vectors=self._has_vectors))
             self._changed(changes)
 
     def _changed(self, changes: Sequence[Change]) -> None:

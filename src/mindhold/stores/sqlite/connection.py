@@ -306,20 +306,17 @@ class SqliteDatabase:
                 batch.append(waiting)
         if len(batch) > 1 and self._write_together(batch):
             return
+        assert self._writer is not None
         for waiting in batch:
             try:
-                result = self._write(waiting)
+                with translated(self.path):
+                    self._set_durability(self._needed([waiting]))
+                    with transaction(self._writer):
+                        result = waiting.work(self._writer)
             except BaseException as error:  # noqa: BLE001 - handed to the caller
                 waiting.answer.set_exception(error)
             else:
                 waiting.answer.set_result(result)
-
-    def _write(self, waiting: _Waiting) -> Any:
-        assert self._writer is not None
-        with translated(self.path):
-            self._set_durability(self._needed([waiting]))
-            with transaction(self._writer):
-                return waiting.work(self._writer)
 
     def _needed(self, batch: list[_Waiting]) -> Durability:
         return self.durability if any(waiting.lasting for waiting in batch) else "normal"

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from mindhold.model.errors import MemoryNotFound
 from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order, PagePosition
-from mindhold.ports.store import Change, Put, Rate, Receipt, Tend
+from mindhold.ports.store import Change, Put, Rate, Receipt, Revise, Tend
 from mindhold.stores.columns import beginning, mentions, to_micros, to_optional_micros
 from mindhold.stores.sql import Condition
 from mindhold.stores.sql_records import ROWS_OF, TEXTS, Naming, SqlLinks, SqlWriting, drop_references
@@ -70,11 +72,6 @@ RATE = """
 """
 
 
-def apply_change(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
-    """Apply changes within the caller's transaction."""
-    _Writing(connection).apply(changes)
-
-
 def next_revision(connection: sqlite3.Connection) -> int:
     # Fetch all rows, or the statement would stay open and the commit fail.
     return int(connection.execute(NEXT_REVISION).fetchall()[0][0])
@@ -101,18 +98,26 @@ class _Writing(SqlWriting):
         super().__init__(connection)
         self._revision: int | None = None
 
+    def _lock(self, changes: Sequence[Change]) -> None:
+        """The transaction holds the whole file."""
+
     def _stamp(self) -> dict[str, Any]:
         return {"revision": self._next_revision()}
 
     def _reference(self, memory_id: str, rows: dict[str, int]) -> int:
         return rows[memory_id]
 
-    def _put(self, puts: dict[str, Put]) -> None:
+    def _put(self, run: list[Put]) -> None:
+        puts = self._checked_puts(run)
         revision, before = self._next_revision(), self._rows(puts)
-        values = [
-            whole(put, scope=self._scopes[put.memory.scope], revision=revision) for put in puts.values()
-        ]
-        self._write(UPSERT, values, [put.memory for put in puts.values()])
+        with self._clashes_named(put.memory for put in puts.values()):
+            self._connection.executemany(
+                UPSERT,
+                [
+                    whole(put, scope=self._scopes[put.memory.scope], revision=revision)
+                    for put in puts.values()
+                ],
+            )
         if before:
             self._drop((UNTAG, DROP_KEYWORDS, DROP_VECTOR, DROP_CODE), before.values())
         rows = self._rows(puts)
@@ -126,10 +131,12 @@ class _Writing(SqlWriting):
             ),
         )
 
-    def _revise(self, memories: list[Memory], rows: dict[str, int]) -> None:
+    def _revise(self, run: list[Revise]) -> None:
+        memories, rows = self._checked_revisions(run)
         revision = self._next_revision()
         values = [revised(memory, scope=self._scopes[memory.scope], revision=revision) for memory in memories]
-        self._write(REVISE, values, memories)
+        with self._clashes_named(memories):
+            self._connection.executemany(REVISE, values)
         self._drop((UNTAG, DROP_KEYWORDS), rows.values())
         self._label((rows[memory.id], memory) for memory in memories)
 
@@ -144,9 +151,11 @@ class _Writing(SqlWriting):
         values = [(rate.by, to_micros(rate.when), rate.memory_id) for rate in rates]
         self._connection.executemany(RATE, values)
 
-    def _write(self, statement: str, values: list[tuple[Any, ...]], memories: list[Memory]) -> None:
+    @contextmanager
+    def _clashes_named(self, memories: Iterable[Memory]) -> Iterator[None]:
+        """Name the record that says the same as one of `memories`, if there is one."""
         try:
-            self._connection.executemany(statement, values)
+            yield
         except sqlite3.IntegrityError as error:
             if not SQLITE.is_duplicate(error):
                 raise
@@ -220,7 +229,7 @@ class SqliteRecords(SqlLinks, SqlitePart):
 
     async def apply(self, changes: Sequence[Change]) -> None:
         if changes:
-            await self._database.write(lambda connection: apply_change(connection, changes))
+            await self._database.write(partial(_Writing.apply, changes))
 
     async def find(
         self,
