@@ -1,6 +1,8 @@
 # Mindhold. `make help` lists the targets. Needs Python 3.11 or newer and make; uv is used if it is installed.
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
+# Compiled modules are kept, wherever this runs: tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -62,10 +64,11 @@ lint: $(VENV)/dev
 types: $(VENV)/dev
 	$(BIN)/mypy
 
-# These tests open a store for each of some hundred sentences, so only `make test` runs them.
-SLOWER = tests/unit/test_rules_*.py
+# Only `make test` runs these, and property tests with all their examples: some open a store for each of some hundred
+# sentences, others copy the whole source and start servers on it.
+SLOWER = --ignore-glob 'tests/unit/test_rules_*.py' --ignore tests/architecture/test_recipes.py
 unit: $(VENV)/dev
-	$(PY) -m pytest -n 2 tests/architecture tests/unit --ignore-glob '$(SLOWER)'
+	$(PY) -m pytest -n 2 --hypothesis-profile quick tests/architecture tests/unit $(SLOWER)
 
 # FEWER=postgres,mongodb,redis leaves out the tests that need these servers, and says so.
 FEWER ?=

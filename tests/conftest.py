@@ -24,6 +24,7 @@ pytest_plugins = ("left_out", "servers", "everywhere")
 MODEL = "all-MiniLM-L6-v2"
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # speed is measured by benchmarks
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)  # for `make check`
 hypothesis.settings.load_profile("untimed")
 
 Open = Callable[..., AbstractAsyncContextManager[App]]

@@ -15,7 +15,10 @@ def declared_operations() -> dict[str, str]:
     """Every operation's name and the module that declares it, sorted by name."""
     operations: dict[str, str] = {}
     for path in SOURCE.rglob("*.py"):
-        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        text = path.read_text(encoding="utf-8")
+        if " = operation(" not in text:
+            continue
+        for statement in ast.parse(text).body:
             match statement:
                 case ast.Assign(
                     targets=[ast.Name(id=constant)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,11 @@ def modules() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def part_of(path: Path) -> str:
     relative = path.relative_to(SOURCE)
     return relative.parts[0] if len(relative.parts) > 1 else relative.stem
@@ -71,7 +77,7 @@ def part_of(path: Path) -> str:
 
 def imports_of(path: Path) -> Iterator[str]:
     """Dotted names of ours that a module imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -120,7 +126,7 @@ def test_only_settings_reads_the_environment() -> None:
     for path in modules():
         if part_of(path) in ("settings", "hooks"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             reads = isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv"}
             assert not (reads and isinstance(node.value, ast.Name) and node.value.id == "os"), path
 
@@ -149,7 +155,7 @@ def test_broad_catches_only_in_outermost_handlers() -> None:
         "stores/sqlite/connection.py",
     }
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ExceptHandler):
                 broad = node.type is None or (
                     isinstance(node.type, ast.Name) and node.type.id in {"Exception", "BaseException"}

@@ -93,7 +93,7 @@ def test_what_is_broken_is_broken_for_both(text: str, data: st.DataObject) -> No
         assert scan(text).value == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(st.booleans().flatmap(lambda loose: st.tuples(st.just(loose), documents(loose=loose))), st.data())
 def test_a_member_goes_in_and_out_without_a_trace(drawn: tuple[bool, str], data: st.DataObject) -> None:
     loose, source = drawn
@@ -110,7 +110,7 @@ def test_a_member_goes_in_and_out_without_a_trace(drawn: tuple[bool, str], data:
     assert JsonText(put.text, loose).put_member(path, ENTRY | {"env": {"A": "b"}}).text != put.text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(
     st.booleans().flatmap(
         lambda loose: st.tuples(
