@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
+from mcp.client.session import ClientSession
+from mcp.client.streamable_http import streamable_http_client
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -46,37 +53,54 @@ def copy(tmp_path: Path) -> Path:
     return folder
 
 
-def run(folder: Path, *argv: str, given: str | None = None) -> str:
-    """What the copy's program prints."""
-    environ = {
+def environment(folder: Path) -> dict[str, str]:
+    return {
         **os.environ,
         "PYTHONPATH": str(folder / "src"),
         "MINDHOLD_HOME": str(folder / "home"),
         "MINDHOLD_EMBEDDING_PROVIDER": "hashing",
     }
+
+
+def run(folder: Path, *argv: str) -> str:
+    """What the copy's program prints."""
     done = subprocess.run(
-        [sys.executable, *argv], env=environ, input=given, capture_output=True, text=True, check=False
+        [sys.executable, *argv], env=environment(folder), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-SERVED = """
-import asyncio, json, sys
-from mindhold.app.application import open_app
-from mindhold.contracts.mcp.tools import tools_of
-from mindhold.contracts.rest.resource import by_name
-from mindhold.settings.loader import load_settings
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of the copy's server."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "mindhold", "serve", "--port", "0", "--toolsets", "capture"],
+        env=environment(folder),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stderr is not None
+        lines = iter(server.stderr.readline, "")
+        yield next(match[0] for line in lines if (match := re.search(r"http://127\.0\.0\.1:\d+", line)))
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)
 
-async def main():
-    async with open_app(load_settings()) as app:
-        tool = next(tool for tool in tools_of(["capture"]) if tool.name == "memory_words")
-        request = tool.request({})
-        answer = tool.answer(await app.run(request.operation, request.given))
-        print(json.dumps([answer, by_name()["count_words"].path]))
 
-asyncio.run(main())
-"""
+async def call_tool(address: str, name: str) -> dict[str, Any]:
+    """What the tool answers over MCP."""
+    async with (
+        streamable_http_client(f"{address}/mcp") as (read, write),
+        ClientSession(read, write) as client,
+    ):
+        await client.initialize()
+        answer = await client.call_tool(name, {})
+    assert not answer.is_error
+    assert answer.structured_content is not None
+    return answer.structured_content
 
 
 def test_a_field_added_by_the_recipe_is_stored_and_shown(copy: Path) -> None:
@@ -89,11 +113,13 @@ def test_a_field_added_by_the_recipe_is_stored_and_shown(copy: Path) -> None:
     assert stored["memory"]["mood"] == "calm"
     shown = json.loads(run(copy, "-m", "mindhold", "show", stored["id"], "--json"))
     assert shown["memory"]["mood"] == "calm"
+    with served(copy) as address:
+        assert httpx2.get(f"{address}/api/memories/{stored['id']}").json()["memory"]["mood"] == "calm"
     exported = run(copy, "-m", "mindhold", "export", "-")
     assert '"mood": "calm"' in exported or '"mood":"calm"' in exported
 
 
-def test_a_tool_added_by_the_recipe_works_in_the_shell_over_mcp_and_in_rest(copy: Path) -> None:
+def test_a_tool_added_by_the_recipe_works_in_the_shell_over_mcp_and_rest(copy: Path) -> None:
     steps = recipe("To add a tool with a new ability")
     files = {step["new"] or step["file"] for step in steps}
     assert len(files) <= 6
@@ -101,6 +127,6 @@ def test_a_tool_added_by_the_recipe_works_in_the_shell_over_mcp_and_in_rest(copy
     run(copy, str(copy / "tools" / "operation_index.py"))
     run(copy, "-m", "mindhold", "remember", "We deploy every Friday", "-q")
     assert run(copy, "-m", "mindhold", "count-words").strip() == "4"
-    answer, path = json.loads(run(copy, "-c", SERVED))
-    assert answer["words"] == 4
-    assert path == "/api/memories/words"
+    with served(copy) as address:
+        assert asyncio.run(call_tool(address, "memory_words"))["words"] == 4
+        assert httpx2.get(f"{address}/api/memories/words").json()["words"] == 4
