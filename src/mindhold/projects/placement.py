@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from mindhold.engine import Engine
 from mindhold.hooks import project_identity
@@ -23,6 +26,7 @@ from mindhold.model.errors import (
 from mindhold.model.job import Entry
 from mindhold.model.query import Filter
 from mindhold.model.scope import EVERYONE, GLOBAL, MODES, Scope, validate_scope_name
+from mindhold.operations import Input
 from mindhold.ports.backend import Placement, Placements
 from mindhold.projects.scopes import (
     PATHS,
@@ -35,6 +39,22 @@ from mindhold.projects.scopes import (
 from mindhold.projects.storage import register_tenant
 
 PROJECT = "project"
+ProjectId = Annotated[str, Field(description="The project's id, which is its name.", examples=["proj_123"])]
+StorageBackend = Annotated[
+    str,
+    Field(
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
+    ),
+]
+
+
+class ProjectInput(Input):
+    """What an operation on a project is told first: which one."""
+
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
 
 
 async def open_project(
