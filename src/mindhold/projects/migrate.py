@@ -10,11 +10,12 @@ from pydantic import Field
 from mindhold.access.keys import follow_scope
 from mindhold.engine import Engine
 from mindhold.memories.embedding import queue_embedding
+from mindhold.memories.views import View
 from mindhold.model.errors import Conflict, InvalidInput, MindholdError, Refused, ScopeNotFound, StoreBusy
 from mindhold.model.memory import ANY_STATUS, Link
 from mindhold.model.query import Filter
 from mindhold.model.scope import EVERYONE, Scope, StorageMode
-from mindhold.operations import Context, Input, Output, operation
+from mindhold.operations import Context, Input, operation
 from mindhold.ports.backend import Placement
 from mindhold.projects.copy import CopyProgress, CopyRound, ProjectCopy, ProjectLease
 from mindhold.projects.placement import checked_mode, movable
@@ -316,7 +317,7 @@ class MigrateProjectInput(Input):
     )
 
 
-class MigrateProjectResult(Output):
+class MigrateProjectResult(View):
     """What was moved. Counts and the sum of content hashes were the same in both stores at the end."""
 
     project: str = Field(description="The project's name.", examples=["shop"])
@@ -348,23 +349,10 @@ async def _migrate(context: Context, request: MigrateProjectInput) -> MigratePro
         forget_copy=request.forget_copy,
         told=context.progress,
     )
-    return MigrateProjectResult(
-        project=result.project,
-        source=result.source,
-        target=result.target,
-        moved=result.moved,
-        memories=result.memories,
-        versions=result.versions,
-        links=result.links,
-        vectors=result.vectors,
-        content_sum=result.content_sum,
-        copied=result.copied,
-        rounds=result.rounds,
+    return MigrateProjectResult.fill(
+        result,
         outside_links=len(result.outside),
         outside=[f"{link.origin} {link.relation} {link.target}" for link in result.outside[:MOST_SHOWN]],
-        kept_in=list(result.kept_in),
-        dropped=result.dropped,
-        spared=result.spared,
         notice=_notice(result),
     )
 

@@ -35,6 +35,7 @@ from mindhold.projects.scopes import (
     create_scope,
     delete_scope,
     refuse_clash,
+    scope_called,
 )
 from mindhold.projects.storage import register_tenant
 
@@ -65,12 +66,12 @@ async def open_project(
     Raises ScopeNotFound, InvalidInput for an invalid name, and Refused for `writing` or `create` if it is deactivated.
     """
     valid_name = validate_scope_name(engine.settings.scope if name is None else name)
-    scope = await _found(engine, valid_name)
+    scope = scope_called(valid_name, await engine.store.scopes())
     if scope is None and create:
         try:
             return await create_scope(engine, valid_name, kind=kind)
         except Conflict:  # somebody else created it first
-            scope = await _found(engine, valid_name)
+            scope = scope_called(valid_name, await engine.store.scopes())
     if scope is None:
         raise ScopeNotFound(valid_name)
     if (create or writing) and not scope.active:
@@ -79,12 +80,6 @@ async def open_project(
             advice=f"`mindhold scopes activate {scope.name}` opens it again.",
         )
     return scope
-
-
-async def _found(engine: Engine, name: str) -> Scope | None:
-    scopes = await engine.store.scopes()
-    alike = [scope for scope in scopes if scope.name.casefold() == name.casefold()]
-    return next((scope for scope in alike if scope.name == name), alike[0] if alike else None)
 
 
 MOST_PROJECTS = 10_000
@@ -279,18 +274,16 @@ async def _projects(
     engine: Engine, scopes: Sequence[Scope], places: Placements, *, agent: str
 ) -> list[PlacedProject]:
     paths = await _paths(engine)
+    home = Placement(engine.store_registry.home)
+    names_by_mode: dict[str, list[str]] = {}
+    for scope in scopes:
+        names_by_mode.setdefault(places.get(scope.name, home).mode, []).append(scope.name)
     counts: dict[str, int | None] = {}
-    for mode in {places.get(scope.name, Placement(engine.store_registry.home)).mode for scope in scopes}:
-        names = [
-            member.name
-            for member in scopes
-            if places.get(member.name, Placement(engine.store_registry.home)).mode == mode
-        ]
+    for names in names_by_mode.values():
         counts |= await _counts(engine, names, agent=agent)
     projects = []
     for scope in scopes:
-        place = places.get(scope.name, Placement(engine.store_registry.home))
-        folder = paths.get(scope.name, {})
+        place, folder = places.get(scope.name, home), paths.get(scope.name, {})
         projects.append(
             PlacedProject(
                 scope,

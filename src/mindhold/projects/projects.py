@@ -8,6 +8,7 @@ from pydantic import Field
 
 from mindhold.capture.claude_md import document_places, erase_from_deleted_documents
 from mindhold.capture.project_folder import open_folder
+from mindhold.memories.views import View
 from mindhold.model.errors import InvalidInput
 from mindhold.model.scope import StorageMode
 from mindhold.operations import Context, Input, Output, operation
@@ -23,7 +24,7 @@ from mindhold.projects.placement import (
 MOST_SHOWN = 20
 
 
-class ProjectSettings(Output):
+class ProjectSettings(View):
     """What can be changed of a project."""
 
     description: str = Field(description="A short description.", examples=["What we sell"])
@@ -35,7 +36,7 @@ class ProjectSettings(Output):
     path: str | None = Field(description="Its folder or file.", examples=["/home/me/src/shop"])
 
 
-class ProjectView(Output):
+class ProjectView(View):
     """One project. Where its folder is, is told to the owner alone."""
 
     id: str = Field(description="Its id.", examples=["shop"])  # its name, which identifies it
@@ -63,21 +64,12 @@ class ProjectView(Output):
     def of(cls, project: PlacedProject, *, owner: bool = True) -> ProjectView:
         """Return the project as a view."""
         scope, path = project.scope, project.path if owner else None
-        return cls(
+        return cls.fill(
+            scope,
             id=scope.name,
-            name=scope.name,
             storage_mode=project.mode,
             memories=project.memories,
-            created=scope.created,
-            settings=ProjectSettings(
-                description=scope.description,
-                active=scope.active,
-                parent=scope.parent,
-                keywords=list(scope.keywords),
-                path=path,
-            ),
-            description=scope.description,
-            active=scope.active,
+            settings=ProjectSettings.fill(scope, path=path),
             path=path,
             identity=project.identity if owner else None,
             copies=list(project.copies),
@@ -121,13 +113,12 @@ class ShowProjectInput(Input):
     name: str = Field(description="The project's id, which is its name.", examples=["shop"])
 
 
-class ChangeProjectInput(Input):
+class ChangeProjectInput(ShowProjectInput):
     """What to change of a project; what isn't given stays. Its store is changed by migrating it.
 
     A path says where its folder is now, an empty one that it has none; parent Global lifts it to the top.
     """
 
-    name: str = Field(description="The project's id, which is its name.", examples=["shop"])
     description: str | None = Field(
         default=None, description="A short description.", examples=["What we sell, and where"]
     )
@@ -143,10 +134,9 @@ class ChangeProjectInput(Input):
     )
 
 
-class DeleteProjectInput(Input):
+class DeleteProjectInput(ShowProjectInput):
     """Which project, and its name once more."""
 
-    name: str = Field(description="The project's id, which is its name.", examples=["shop"])
     confirm: str = Field(
         default="",
         description="The project's name again; otherwise nothing is deleted.",
@@ -196,7 +186,7 @@ async def _open_folder(context: Context, request: OpenFolderInput) -> ProjectVie
 OPEN_FOLDER = operation("open_folder", _open_folder, writes=True, owner_only=True)
 
 
-async def _list(context: Context, _given: ListProjectsInput) -> ListProjectsResult:
+async def _list(context: Context, _request: ListProjectsInput) -> ListProjectsResult:
     """Every project, and where it lives."""
     projects = await list_projects(context.engine, agent=context.agent)
     registry = context.engine.store_registry

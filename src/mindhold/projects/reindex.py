@@ -29,9 +29,9 @@ from mindhold.model.job import SCOPE_KEY, Entry, Job, JobState
 from mindhold.model.memory import ANY_STATUS, Memory, Status
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.model.scope import EVERYONE
-from mindhold.operations import Context, Input, Output, operation
+from mindhold.operations import Context, Output, operation
 from mindhold.ports.store import Enqueue
-from mindhold.projects.placement import mode_of, open_project
+from mindhold.projects.placement import ProjectInput, mode_of, open_project
 from mindhold.projects.storage import stores_without_vectors
 
 REINDEX = "reindex"
@@ -44,29 +44,6 @@ LATELY = 1.0  # seconds
 PAGE = 512
 ALIVE = tuple(status for status in ANY_STATUS if status is not Status.FORGOTTEN)
 Stage = Literal["waiting", "running", "done", "failed", "cancelled"]
-
-
-@dataclass(frozen=True, slots=True)
-class ReindexStart:
-    """The job, or None if there is nothing to do. Of `messages`, `wanted` get a vector, besides other memories."""
-
-    job: Job | None
-    messages: int
-    wanted: int
-    seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReindexStatus:
-    """The progress of a job."""
-
-    job: Job
-    stage: Stage
-    done: int
-    total: int
-    share: float
-    seconds: int  # estimated seconds that are left
-    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,55 +78,6 @@ class _Work:
     @property
     def where(self) -> Filter:
         return Filter(viewer=self.viewer, scopes=(self.scope,), statuses=ALIVE)
-
-
-async def begin_reindex(
-    engine: Engine, project: str | None, *, agent: str, owner: bool, force: bool = False
-) -> ReindexStart:
-    """Queue the job, or return the running one. A job with `force` replaces a running one without.
-
-    Raises ScopeNotFound, ModelError, Conflict if one without `force` was queued at the same moment, and the store's errors.
-    """
-    scope = (await open_project(engine, project)).name
-    work = _Work(scope, EVERYONE if owner else agent, force)
-    model = await _usable_model(engine, scope)
-    current = await _current(engine, work)
-    if current is not None and work.force and not _Work.of(current).force:
-        with suppress(Conflict):  # it has ended meanwhile
-            await cancel_job(engine, current, stops=True)
-        current = None
-    if current is None:
-        count = await _count(engine, work, model)
-        if not count:
-            return ReindexStart(None, (await _messages(engine, work, model))[0], 0, 0)
-        current = await _queued(engine, work, Progress(0, count, {"model": model}))
-        engine.urgent_job.set()
-    current_work = _Work.of(current)
-    if work.force and not current_work.force:
-        raise Conflict(
-            f"The job {current.id} was begun at the same moment, which makes only the vectors that are missing.",
-            advice="Ask for `force` again.",
-        )
-    messages, to_embed = await _messages(engine, current_work, model)
-    return ReindexStart(current, messages, to_embed, (await _standing(engine, current)).seconds)
-
-
-async def reindex_status(
-    engine: Engine, project: str | None, job_id: str, *, agent: str, owner: bool
-) -> ReindexStatus:
-    """Return the progress of a job. Raises ScopeNotFound, JobNotFound."""
-    return await _standing(engine, await _job(engine, project, job_id, agent=agent, owner=owner))
-
-
-async def cancel_reindex(
-    engine: Engine, project: str | None, job_id: str, *, agent: str, owner: bool
-) -> ReindexStatus:
-    """Cancel a job; vectors that were made stay. Raises ScopeNotFound, JobNotFound, Conflict if the job has ended."""
-    job = await _job(engine, project, job_id, agent=agent, owner=owner)
-    standing = await _standing(engine, job)
-    if standing.stage == "cancelled":
-        return standing
-    return await _standing(engine, await cancel_job(engine, job, stops=True))
 
 
 async def reindex(engine: Engine, job: Job, *, seconds: float = TURN) -> ReindexTurn:
@@ -327,35 +255,11 @@ async def _queued(engine: Engine, work: _Work, progress: Progress) -> Job:
     return job
 
 
-async def _job(engine: Engine, project: str | None, job_id: str, *, agent: str, owner: bool) -> Job:
-    scope = (await open_project(engine, project)).name
-    try:
-        job = await engine.store.job(job_id)
-    except JobNotFound:
-        job = None
-    if job is None or job.name != REINDEX or not may_see(job, scope=scope, agent=agent, owner=owner):
-        raise JobNotFound(f"There is no such job {job_id!r} of {scope!r}.", advice="Begin another one.")
-    return job
-
-
 def may_see(job: Job, *, scope: str | None, agent: str, owner: bool) -> bool:
     """Whether the caller may see a job; with a scope, only jobs of that scope."""
     if scope is not None and job.payload.get(SCOPE_KEY) != scope:
         return False
     return owner or (job.name == REINDEX and job.payload.get(VIEWER) == agent)
-
-
-async def _standing(engine: Engine, job: Job) -> ReindexStatus:
-    progress = await progress_of(engine, job.id) or Progress(0, 0)
-    stage = await stage_of(engine, job, progress)
-    if stage == "cancelled" and job.finished is None:  # its turn may still be running
-        job = replace(job, finished=await stopped_at(engine, job.id))
-    share = 1.0 if stage == "done" else progress.share
-    seconds_left = 0
-    if stage in ("waiting", "running"):
-        model = str(progress.more.get("model", ""))
-        seconds_left = await seconds_for(engine, model, max(0, progress.total - progress.done))
-    return ReindexStatus(job, stage, progress.done, progress.total, share, seconds_left, job.error)
 
 
 async def stage_of(engine: Engine, job: Job, progress: Progress | None) -> Stage:
@@ -383,12 +287,9 @@ def _read_spot(written: Any) -> PagePosition | None:
     return PagePosition(datetime.fromisoformat(moment), base64.b64decode(last).decode())
 
 
-class ReindexProjectInput(Input):
+class ReindexProjectInput(ProjectInput):
     """Which project. `force` takes what has a vector of the present model too; else only what lacks one."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
     force: bool = Field(default=False, description="Also index what is indexed already.", examples=[False])
 
 
@@ -409,12 +310,9 @@ class ReindexProjectResult(Output):
     )
 
 
-class ReindexJobInput(Input):
+class ReindexJobInput(ProjectInput):
     """Which job of which project."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
     job_id: str = Field(
         min_length=1,
         max_length=100,
@@ -428,7 +326,7 @@ class ReindexStatusResult(Output):
 
     job_id: str = Field(description="The job's id.", examples=["reindex_01jxq3k5v6w7x8y9z0a1b2c3d4"])
     status: Stage = Field(description="Its status.", examples=["cancelled"])
-    progress: float = Field(description="Progress, from 0 to 1.", examples=[0.4202])  # from 0 to 1
+    progress: float = Field(description="Progress, from 0 to 1.", examples=[0.4202])
     done: int = Field(description="How many are done.", examples=[640])
     total: int = Field(description="Total number.", examples=[1523])
     estimated_time_seconds: int = Field(
@@ -438,33 +336,47 @@ class ReindexStatusResult(Output):
     finished: datetime | None = None
     error: str | None = None
 
-    @classmethod
-    def of(cls, standing: ReindexStatus) -> ReindexStatusResult:
-        """Return the status as a result."""
-        return cls(
-            job_id=standing.job.id,
-            status=standing.stage,
-            progress=round(standing.share, 4),
-            done=standing.done,
-            total=standing.total,
-            estimated_time_seconds=standing.seconds,
-            created=standing.job.created,
-            finished=standing.job.finished,
-            error=standing.error,
-        )
-
 
 async def _begin(context: Context, request: ReindexProjectInput) -> ReindexProjectResult:
-    """Have a project's missing vectors made, or all of them anew."""
-    begun = await begin_reindex(
-        context.engine, request.project, agent=context.agent, owner=context.owner, force=request.force
-    )
+    """Have a project's missing vectors made, or all of them anew.
+
+    A job with `force` replaces a running one without. Raises ScopeNotFound, ModelError, Conflict if one without `force` was
+    queued at the same moment, and the store's errors.
+    """
+    engine, force = context.engine, request.force
+    scope = (await open_project(engine, request.project)).name
+    work = _Work(scope, EVERYONE if context.owner else context.agent, force)
+    model = await _usable_model(engine, scope)
+    job = await _current(engine, work)
+    if job is not None and force and not _Work.of(job).force:
+        with suppress(Conflict):  # it has ended meanwhile
+            await cancel_job(engine, job, stops=True)
+        job = None
+    if job is None:
+        count = await _count(engine, work, model)
+        if not count:
+            messages, _ = await _messages(engine, work, model)
+            return ReindexProjectResult(
+                status="nothing_to_do",
+                total_messages=messages,
+                messages_to_index=0,
+                estimated_time_seconds=0,
+            )
+        job = await _queued(engine, work, Progress(0, count, {"model": model}))
+        engine.urgent_job.set()
+    job_work = _Work.of(job)
+    if force and not job_work.force:
+        raise Conflict(
+            f"The job {job.id} was begun at the same moment, which makes only the vectors that are missing.",
+            advice="Ask for `force` again.",
+        )
+    messages, to_embed = await _messages(engine, job_work, model)
     return ReindexProjectResult(
-        status="nothing_to_do" if begun.job is None else "reindexing_started",
-        total_messages=begun.messages,
-        messages_to_index=begun.wanted,
-        estimated_time_seconds=begun.seconds,
-        job_id=None if begun.job is None else begun.job.id,
+        status="reindexing_started",
+        total_messages=messages,
+        messages_to_index=to_embed,
+        estimated_time_seconds=(await _status(engine, job)).estimated_time_seconds,
+        job_id=job.id,
     )
 
 
@@ -473,21 +385,54 @@ REINDEX_PROJECT = operation("reindex_project", _begin, writes=True)
 
 async def _look(context: Context, request: ReindexJobInput) -> ReindexStatusResult:
     """How far the making of a project's vectors is."""
-    status = await reindex_status(
-        context.engine, request.project, request.job_id, agent=context.agent, owner=context.owner
-    )
-    return ReindexStatusResult.of(status)
+    return await _status(context.engine, await _job(context, request))
 
 
 REINDEX_STATUS = operation("reindex_status", _look, reads=True)
 
 
 async def _cancel(context: Context, request: ReindexJobInput) -> ReindexStatusResult:
-    """Give up the making of a project's vectors, waiting or under way."""
-    status = await cancel_reindex(
-        context.engine, request.project, request.job_id, agent=context.agent, owner=context.owner
-    )
-    return ReindexStatusResult.of(status)
+    """Give up the making of a project's vectors, waiting or under way.
+
+    Vectors that were made stay. Raises Conflict if the job has ended.
+    """
+    job = await _job(context, request)
+    status = await _status(context.engine, job)
+    if status.status == "cancelled":
+        return status
+    return await _status(context.engine, await cancel_job(context.engine, job, stops=True))
 
 
 CANCEL_REINDEX = operation("cancel_reindex", _cancel, writes=True)
+
+
+async def _job(context: Context, request: ReindexJobInput) -> Job:
+    scope = (await open_project(context.engine, request.project)).name
+    with suppress(JobNotFound):
+        job = await context.engine.store.job(request.job_id)
+        if job.name == REINDEX and may_see(job, scope=scope, agent=context.agent, owner=context.owner):
+            return job
+    raise JobNotFound(f"There is no such job {request.job_id!r} of {scope!r}.", advice="Begin another one.")
+
+
+async def _status(engine: Engine, job: Job) -> ReindexStatusResult:
+    progress = await progress_of(engine, job.id) or Progress(0, 0)
+    stage = await stage_of(engine, job, progress)
+    finished = job.finished
+    if stage == "cancelled" and finished is None:  # its turn may still be running
+        finished = await stopped_at(engine, job.id)
+    seconds_left = 0
+    if stage in ("waiting", "running"):
+        model = str(progress.more.get("model", ""))
+        seconds_left = await seconds_for(engine, model, max(0, progress.total - progress.done))
+    return ReindexStatusResult(
+        job_id=job.id,
+        status=stage,
+        progress=1.0 if stage == "done" else round(progress.share, 4),
+        done=progress.done,
+        total=progress.total,
+        estimated_time_seconds=seconds_left,
+        created=job.created,
+        finished=finished,
+        error=job.error,
+    )
