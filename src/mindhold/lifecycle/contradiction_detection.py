@@ -15,6 +15,7 @@ from mindhold.memories.model_costs import CONTRADICTIONS, Metered, metered
 from mindhold.model.errors import ModelError
 from mindhold.model.lifecycle import is_part, is_working
 from mindhold.model.memory import Memory, Relation, Status
+from mindhold.model.prompt_markup import quote_as_json
 from mindhold.model.query import Filter
 from mindhold.ports.llm import Classifier, Judgement
 
@@ -87,9 +88,7 @@ def _apply_rules(old: str, new: str) -> Judgement:
     result = compare_statements(old, new)
     sure, rest = result.confidence, round(1.0 - result.confidence, 4)
     match result.relation:
-        case StatementRelation.OPPOSED:
-            return Judgement(0.0, rest, sure)
-        case StatementRelation.DOUBTFUL:
+        case StatementRelation.OPPOSED | StatementRelation.DOUBTFUL:
             return Judgement(0.0, rest, sure)
         case StatementRelation.SAME:
             return Judgement(sure, rest, 0.0)
@@ -325,4 +324,4 @@ def _quote(which: str, memory: Memory) -> str:
         "topic": memory.topic,
         "text": memory.content,
     }
-    return json.dumps(note, ensure_ascii=False).replace("<", "\\u003c")
+    return quote_as_json(note)

@@ -14,7 +14,14 @@ from mindhold.conversations.endings import queue_sweep
 from mindhold.engine import Engine
 from mindhold.jobs.progress import Progress, is_to_stop, note_progress
 from mindhold.lifecycle.audit import write_audit_record
-from mindhold.lifecycle.stages import NOTHING, StageLimits, StageResult, combine_stages, last_consolidated
+from mindhold.lifecycle.stages import (
+    NOTHING,
+    StageLimits,
+    StageResult,
+    combine_stages,
+    last_consolidated,
+    share_of_limits,
+)
 from mindhold.lifecycle.sweep import OPTIMISED
 from mindhold.locks import claim
 from mindhold.model.errors import InvalidInput, MindholdError, StoreDamaged
@@ -77,7 +84,7 @@ async def run_maintenance(
     tell: Tell = lambda _name, _done, _total: None,
 ) -> MaintenanceReport:
     """Run all steps or the named ones, without `besides`. Raises InvalidInput, and the store's errors outside of steps."""
-    names = [name for name in chosen_steps(steps) if name not in besides]
+    names = [name for name in _chosen_steps(steps) if name not in besides]
     started, began = engine.clock(), perf_counter()
     limit = engine.settings.maintenance.seconds if seconds is None else seconds
     within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.settings.life.batch)
@@ -90,11 +97,11 @@ async def run_maintenance(
         await engine.use_counter.flush()
         results = await _run_steps(engine, within, names, tell)
         report = MaintenanceReport(started, perf_counter() - began, steps=tuple(results))
-        await save_maintenance_report(engine, report, whole=not steps)
+        await _save_report(engine, report, whole=not steps)
     return report
 
 
-def chosen_steps(steps: Sequence[str]) -> list[str]:
+def _chosen_steps(steps: Sequence[str]) -> list[str]:
     """The named steps in order; all if none is named. Raises InvalidInput."""
     unknown = [name for name in steps if name not in STEPS]
     if unknown:
@@ -102,14 +109,14 @@ def chosen_steps(steps: Sequence[str]) -> list[str]:
     return [name for name in STEPS if not steps or name in steps]
 
 
-async def scheduled_steps(engine: Engine) -> list[str]:
+async def _scheduled_steps(engine: Engine) -> list[str]:
     """The steps of a nightly run. It consolidates only as often as life.consolidate_hours says."""
     hours, last = engine.settings.life.consolidate_hours, await last_consolidated(engine)
     due = hours > 0 and (last is None or engine.clock() - last >= timedelta(hours=hours) - EARLY)
     return [name for name in STEPS if name != CONSOLIDATE or due]
 
 
-async def save_maintenance_report(engine: Engine, report: MaintenanceReport, *, whole: bool) -> None:
+async def _save_report(engine: Engine, report: MaintenanceReport, *, whole: bool) -> None:
     """Save when the run was and write its audit record and log line."""
     if whole:
         now = engine.clock().isoformat()
@@ -133,10 +140,13 @@ async def save_maintenance_report(engine: Engine, report: MaintenanceReport, *, 
     )
 
 
-async def run_step(engine: Engine, name: str, within: StageLimits) -> StepResult:
+async def _run_step(engine: Engine, name: str, within: StageLimits) -> StepResult:
     """Run one step and catch every failure. The log contains no memory content."""
+    module, _, function = STEPS[name].partition(":")
+    began = perf_counter()
     try:
-        stage = await _load_step(name)(engine, within)
+        run: Run = getattr(import_module(module), function)
+        stage = replace(await run(engine, within), name=name, seconds=perf_counter() - began)
     except MindholdError as error:
         log.warning("maintenance: %s failed, %s", name, error.code)
         return StepResult(StageResult(name, 0, ""), error.code, error.message)
@@ -146,7 +156,7 @@ async def run_step(engine: Engine, name: str, within: StageLimits) -> StepResult
     verb = "would change" if within.dry else "changed"
     more = ", more is left" if stage.more else ""
     log.info("maintenance: %s %s %d, %.1f s%s", name, verb, stage.changed, stage.seconds, more)
-    return StepResult(replace(stage, name=name))
+    return StepResult(stage)
 
 
 async def _run_steps(
@@ -155,16 +165,8 @@ async def _run_steps(
     results: list[StepResult] = []
     for number, name in enumerate(names):
         tell(name, number, len(names))
-        seconds = max(0.0, within.deadline - within.ticks())
-        share = replace(within, deadline=within.ticks() + seconds / (len(names) - number))
-        results.append(await run_step(engine, name, share))
+        results.append(await _run_step(engine, name, share_of_limits(within, 1 / (len(names) - number))))
     return results
-
-
-def _load_step(name: str) -> Run:
-    module, _, attribute = STEPS[name].partition(":")
-    run: Run = getattr(import_module(module), attribute)
-    return run
 
 
 TURN_SECONDS = 10.0
@@ -185,7 +187,7 @@ class NightlyTurn:
 async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
     """Run one step or a part of it. A step that used its share of the time continues the next night."""
     so_far = job.result or {
-        REMAINING: await scheduled_steps(engine),
+        REMAINING: await _scheduled_steps(engine),
         FINISHED: {},
         STARTED: engine.clock().isoformat(),
     }
@@ -202,7 +204,7 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
             before = results.get(name)
             share = engine.settings.maintenance.seconds / (len(remaining) + len(results) - (name in results))
             spent = before.stage.seconds if before else 0.0
-            step = await run_step(engine, name, _turn_limits(engine, max(0.0, share - spent)))
+            step = await _run_step(engine, name, _turn_limits(engine, max(0.0, share - spent)))
             results[name] = step = _add_turn(before, step, seconds=perf_counter() - began)
             if not step.stage.more or step.stage.seconds >= share:
                 del remaining[0]
@@ -210,7 +212,10 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
             engine, job.id, Progress(len(results) - bool(remaining), len(results) + len(remaining))
         )
         if not remaining:
-            await save_maintenance_report(engine, _report(engine, so_far, results), whole=True)
+            seconds = sum(step.stage.seconds for step in results.values())
+            started = datetime.fromisoformat(so_far[STARTED])
+            report = MaintenanceReport(started, seconds, steps=tuple(results.values()))
+            await _save_report(engine, report, whole=True)
     return NightlyTurn(_job_result(so_far, remaining, results), finished=not remaining)
 
 
@@ -234,13 +239,6 @@ def _add_turn(before: StepResult | None, step: StepResult, *, seconds: float) ->
         counts=counts,
     )
     return StepResult(total, step.code, step.error)
-
-
-def _report(
-    engine: Engine, so_far: Mapping[str, Any], results: Mapping[str, StepResult]
-) -> MaintenanceReport:
-    seconds = sum(step.stage.seconds for step in results.values())
-    return MaintenanceReport(datetime.fromisoformat(so_far[STARTED]), seconds, steps=tuple(results.values()))
 
 
 def _job_result(
@@ -288,12 +286,11 @@ async def tidy(engine: Engine) -> Mapping[str, int]:
 
 async def run_tidy_step(engine: Engine, within: StageLimits) -> StageResult:
     """Tidy as a step of maintenance."""
-    began = perf_counter()
     dropped = {"dropped": await _count_old_jobs(engine)} if within.dry else await tidy(engine)
     words = {"dropped": "old jobs dropped", "entries": "expired notes dropped"}
     counts = {words[what]: count for what, count in dropped.items() if count}
     detail = ", ".join(f"{count} {what}" for what, count in counts.items()) or NOTHING
-    return StageResult("tidy", sum(counts.values()), detail, perf_counter() - began, counts=counts)
+    return StageResult("tidy", sum(counts.values()), detail, counts=counts)
 
 
 async def _count_old_jobs(engine: Engine) -> int:
@@ -309,11 +306,10 @@ WHAT_TO_DO = "`mindhold doctor` says what is wrong and what to do."
 
 async def run_optimise_step(engine: Engine, within: StageLimits) -> StageResult:
     """Check and optimise the store as a step of maintenance. Raises StoreDamaged if records may be lost."""
-    began = perf_counter()
     repairable = await _find_repairable(engine)
     if within.dry:
         detail = f"to be made anew: {_format_findings(repairable)}" if repairable else NOTHING
-        return StageResult(OPTIMISE_STEP, len(repairable), detail, perf_counter() - began)
+        return StageResult(OPTIMISE_STEP, len(repairable), detail)
     repaired = await engine.store.repair() if repairable else []
     if repaired and (remaining := await _find_repairable(engine)):
         raise StoreDamaged(f"What is derived stays wrong: {_format_findings(remaining)}.", advice=WHAT_TO_DO)
@@ -322,7 +318,7 @@ async def run_optimise_step(engine: Engine, within: StageLimits) -> StageResult:
     counts = {what: count for what, count in (("repaired", len(repaired)), ("bytes freed", freed)) if count}
     detail = "; ".join([*repaired, *([f"{freed:,} bytes freed"] if freed else [])])
     changed = len(repaired) + bool(freed)
-    return StageResult(OPTIMISE_STEP, changed, detail or "in order", perf_counter() - began, counts=counts)
+    return StageResult(OPTIMISE_STEP, changed, detail or "in order", counts=counts)
 
 
 async def _find_repairable(engine: Engine) -> list[StoreFinding]:

@@ -13,9 +13,9 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from mindhold.engine import Engine
-from mindhold.lifecycle import duplicates, sweep
-from mindhold.lifecycle.archive import archive
+from mindhold.lifecycle.archive import archive, archived_copy
 from mindhold.lifecycle.audit import RETENTION, AuditJournal
+from mindhold.lifecycle.duplicates import run_duplicates
 from mindhold.lifecycle.stages import (
     MAX_REMOVALS,
     NOTHING,
@@ -24,6 +24,7 @@ from mindhold.lifecycle.stages import (
     StageResult,
     share_of_limits,
 )
+from mindhold.lifecycle.sweep import sweep_by
 from mindhold.locks import claim
 from mindhold.model.errors import Changed, ModelError, StoreAway
 from mindhold.model.lifecycle import (
@@ -32,21 +33,14 @@ from mindhold.model.lifecycle import (
     Fate,
     StorageUsage,
     is_message,
-    is_summary_of_others,
     may_be_pruned,
     may_be_removed_alone,
     retention_key,
 )
-from mindhold.model.memory import ANY_STATUS, PART_KEY, Kind, Memory, Status
+from mindhold.model.memory import ANY_STATUS, PART_KEY, Kind, Memory
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.ports.store import StoreFinding
 from mindhold.text.noise import is_noise
-
-
-class CoveredMessages(Protocol):
-    """Returns which of the given messages an active recap covers."""
-
-    def __call__(self, engine: Engine, ids: Sequence[str], /) -> Awaitable[AbstractSet[str]]: ...
 
 
 class RecapWriter(Protocol):
@@ -59,28 +53,8 @@ class RecapWriter(Protocol):
 class RecapPort:
     """The recap functions that retention uses. Without a writer, existing recaps still count."""
 
-    covering: CoveredMessages
+    covering: Callable[[Engine, Sequence[str]], Awaitable[AbstractSet[str]]]  # those with an active recap
     recap: RecapWriter | None = None
-
-
-def default_recaps() -> RecapPort:
-    """The functions of the conversations feature."""
-    from mindhold.conversations.recap_creation import covered_messages, recap_conversation
-
-    return RecapPort(covered_messages, recap_conversation)
-
-
-async def covered_by_lineage(engine: Engine, ids: Sequence[str], /) -> set[str]:
-    """The messages that recaps name as their sources."""
-    requested = set(ids)
-    recaps = await engine.store.derived_from(list(ids)) if ids else []
-    return {
-        source
-        for recap in recaps
-        if recap.status is Status.ACTIVE and is_summary_of_others(recap)
-        for source in recap.merged_from
-        if source in requested
-    }
 
 
 MEGABYTE = 1_000_000
@@ -142,7 +116,7 @@ async def archive_by_rule(
     engine: Engine, memories: Sequence[Memory], *, why: str, within: StageLimits, read: datetime
 ) -> list[StageExample]:
     """Archive memories and return an example for each. What somebody used or changed meanwhile stays."""
-    leaving = {memory.id: (memory, _archived_copy(memory, read)) for memory in memories}
+    leaving = {memory.id: (memory, archived_copy(memory, read)) for memory in memories}
     examples = [StageExample(memory_id, Fate.ARCHIVED, why) for memory_id in leaving]
     if within.dry or not examples:
         return examples
@@ -164,7 +138,7 @@ async def with_parts(engine: Engine, messages: Sequence[Memory], *, now: datetim
 def staged(
     examples: Sequence[StageExample], detail: str, *, looked: int = 0, more: bool = False
 ) -> StageResult:
-    """The result of a step, described by `words`."""
+    """The result of a step, described by `detail` if anything was archived."""
     counts = {str(Fate.ARCHIVED): len(examples)} if examples else {}
     return StageResult(
         RETENTION_STAGE,
@@ -192,21 +166,12 @@ async def _parts(engine: Engine, message: Memory) -> list[Memory]:
     return [memory for memory in memories if PART_KEY in memory.metadata and memory.agent == message.agent]
 
 
-def _archived_copy(memory: Memory, read: datetime) -> Memory:
-    return replace(memory, status=Status.ARCHIVED, previous_status=memory.status, updated=read)
-
-
 REPEATED_REASON = "an acknowledgement that says nothing"
-
-
-def says_nothing(message: Memory) -> bool:
-    """Whether a message is a mere "ok" or "thanks", which needs no recap before it goes."""
-    return is_noise(message.content)
 
 
 async def merge_repeated(engine: Engine, within: StageLimits, _recaps: RecapPort) -> StageResult:
     """Merge duplicates as a consolidation does. A different number, name, date or negation makes a different fact."""
-    stage = await duplicates.run_duplicates(engine, within)
+    stage = await run_duplicates(engine, within)
     count = stage.changed
     return replace(stage, detail=f"merged {count} that said the same" if count else NOTHING)
 
@@ -223,15 +188,11 @@ async def archive_old_messages(engine: Engine, within: StageLimits, recaps: Reca
     )
     examples = [example async for batch in old_messages.leaving() for example in batch]
     empty = sum(example.why == REPEATED_REASON for example in examples)
-    detail = ", ".join(
-        filter(
-            None,
-            (
-                _count_text(len(examples) - empty, "that summaries stand for"),
-                _count_text(empty, "that say nothing" if empty > 1 else "that says nothing"),
-            ),
-        )
+    details = (
+        _count_text(len(examples) - empty, "that summaries stand for"),
+        _count_text(empty, "that say nothing" if empty > 1 else "that says nothing"),
     )
+    detail = ", ".join(filter(None, details))
     return staged(examples, detail, looked=old_messages.looked, more=old_messages.more)
 
 
@@ -270,11 +231,12 @@ class OldMessages:
         async for page, ended in self._pages():
             now = self._engine.clock()
             ready = [message for message in page if may_be_pruned(message, now, after=self._after)]
-            empty = [message for message in ready if says_nothing(message)][: self._left]
+            # A mere "ok" or "thanks" needs no recap before it goes.
+            empty = [message for message in ready if is_noise(message.content)]
             examples = await archive_by_rule(
-                self._engine, empty, why=REPEATED_REASON, within=self._within, read=now
+                self._engine, empty[: self._left], why=REPEATED_REASON, within=self._within, read=now
             )
-            rest = [message for message in ready if not says_nothing(message)]
+            rest = [message for message in ready if not is_noise(message.content)]
             covered = await self._covered(rest)
             archivable = [message for message in rest if message.id in covered][
                 : max(0, self._left - len(examples))
@@ -306,11 +268,9 @@ class OldMessages:
 
     async def _save_position(self, ended: PagePosition | None) -> None:
         if self._goes_on:
-            position = (
-                f"{ended.value.isoformat()} {ended.id}"
-                if ended and isinstance(ended.value, datetime)
-                else None
-            )
+            position = None
+            if ended and isinstance(ended.value, datetime):
+                position = f"{ended.value.isoformat()} {ended.id}"
             await self._engine.store.set_cursor(POSITION_CURSOR, position)
 
     async def _covered(self, messages: Sequence[Memory]) -> set[str]:
@@ -356,7 +316,7 @@ def _parse_position(cursor: str | None) -> PagePosition | None:
 
 async def archive_unused(engine: Engine, within: StageLimits, _recaps: RecapPort) -> StageResult:
     """Archive due memories that nobody used; nothing is left to do after a consolidation."""
-    stage = await sweep.run_expiry(engine, within)
+    stage = await sweep_by(engine, within, "expiry")
     archived, erased = stage.counts.get(Fate.ARCHIVED, 0), stage.counts.get(Fate.ERASED, 0)
     parts = [f"archived {archived} that nobody used"] if archived else []
     if erased:
@@ -380,7 +340,7 @@ async def make_room(engine: Engine, within: StageLimits, recaps: RecapPort) -> S
         engine, within, count - len(examples), besides=examples
     )
     examples += least
-    detail = f"archived {len(examples)} to make room ({_fullness(room)})" if examples else ""
+    detail = f"archived {len(examples)} to make room ({room.fullest:.0%} of what is allowed was taken)"
     return staged(examples, detail, looked=old_messages.looked + looked, more=more or within.over)
 
 
@@ -402,7 +362,7 @@ async def _archive_least_valuable(
 
 
 async def _least_valuable(engine: Engine, count: int, *, besides: set[str]) -> tuple[list[Memory], int]:
-    """The least valuable memories that may go. It scans in batches and never holds more than twice `wanted` plus a batch."""
+    """The least valuable memories that may go. It scans in batches and never holds more than `count` plus a batch."""
     least: list[Memory] = []
     looked = 0
     async for batch in engine.store.scan(Filter(viewer="system")):
@@ -417,11 +377,6 @@ async def _least_valuable(engine: Engine, count: int, *, besides: set[str]) -> t
     return least, looked
 
 
-def _fullness(room: StorageUsage) -> str:
-    return f"{room.fullest:.0%} of what is allowed was taken"
-
-
-RETENTION_STEP = RETENTION
 KEEP_ALL_NOTICE = "retention.level is keep-all: nothing goes by itself"
 Step = Callable[[Engine, StageLimits, RecapPort], Awaitable[StageResult]]
 STEPS: tuple[Step, ...] = (archive_old_messages, merge_repeated, archive_unused, make_room)
@@ -438,25 +393,26 @@ async def run_retention(
     store's errors.
     """
     if not engine.settings.retention.prunes:
-        return StageResult(RETENTION_STEP, 0, KEEP_ALL_NOTICE)
-    recap_port = recaps or default_recaps()
+        return StageResult(RETENTION_STAGE, 0, KEEP_ALL_NOTICE)
+    if recaps is None:
+        from mindhold.conversations.recap_creation import covered_messages, recap_conversation
+
+        recaps = RecapPort(covered_messages, recap_conversation)
     steps = [step for step in STEPS if not (consolidated and step in CONSOLIDATION_STEPS)]
     if within.dry:
-        return _combine([await step(engine, within, recap_port) for step in steps])
-    async with claim(engine, RETENTION_STEP) as acquired:
+        return _combine([await step(engine, within, recaps) for step in steps])
+    async with claim(engine, RETENTION_STAGE) as acquired:
         if not acquired:
-            return StageResult(RETENTION_STEP, 0, "another process is at it")
+            return StageResult(RETENTION_STAGE, 0, "another process is at it")
         journal = AuditJournal(engine, RETENTION)
         results: list[StageResult] = []
         journalled = replace(within, before=journal.before)
         for number, step in enumerate(steps):
             if journal.full:
-                results.append(StageResult(RETENTION_STEP, 0, "", more=True))
+                results.append(StageResult(RETENTION_STAGE, 0, "", more=True))
                 break
             results.append(
-                await _run_step(
-                    step, engine, share_of_limits(journalled, 1 / (len(steps) - number)), recap_port
-                )
+                await _run_step(step, engine, share_of_limits(journalled, 1 / (len(steps) - number)), recaps)
             )
         whole = _combine(results)
         operations = [stage.detail for stage in results if stage.changed]
@@ -470,7 +426,7 @@ async def _run_step(step: Step, engine: Engine, within: StageLimits, recaps: Rec
     try:
         stage = await step(engine, within, recaps)
     except ModelError as error:
-        stage = StageResult(RETENTION_STEP, 0, f"failed: {error.message}")
+        stage = StageResult(RETENTION_STAGE, 0, f"failed: {error.message}")
     return replace(stage, seconds=perf_counter() - began)
 
 
@@ -478,7 +434,7 @@ def _combine(results: list[StageResult]) -> StageResult:
     """One result of all steps; `detail` joins theirs by semicolons."""
     counts = sum((Counter(stage.counts) for stage in results), Counter[str]())
     return StageResult(
-        RETENTION_STEP,
+        RETENTION_STAGE,
         changed=sum(stage.changed for stage in results),
         detail="; ".join(stage.detail for stage in results if stage.detail and stage.detail != NOTHING)
         or NOTHING,
