@@ -17,7 +17,6 @@ from mindhold.lifecycle.consolidation import CONSOLIDATION_JOB, STAGES, run_cons
 from mindhold.lifecycle.maintenance import (
     BACKUP,
     MAINTENANCE_JOB,
-    MaintenanceReport,
     StepResult,
     run_maintenance,
 )
@@ -29,6 +28,7 @@ from mindhold.lifecycle.stages import (
     StageResult,
     list_reports,
 )
+from mindhold.memories.views import View
 from mindhold.model.job import JobState
 from mindhold.model.lifecycle import Fate
 from mindhold.operations import Context, Input, Output, operation
@@ -62,7 +62,7 @@ class ConsolidateInput(Input):
     )  # as life.seconds has it
 
 
-class StageView(Output):
+class StageView(View):
     """What one stage did. `more`: it stopped at a limit and continues the next time.
 
     `looked` is the number of memories examined; `counts` has the changes by name.
@@ -75,18 +75,6 @@ class StageView(Output):
     more: bool = False
     looked: int = Field(default=0, examples=[1523])
     counts: dict[str, int] = {}
-
-    @classmethod
-    def of(cls, stage: StageResult) -> StageView:
-        return cls(
-            stage=stage.name,
-            changed=stage.changed,
-            detail=stage.detail,
-            seconds=round(stage.seconds, 3),
-            more=stage.more,
-            looked=stage.looked,
-            counts=dict(stage.counts),
-        )
 
 
 class ToldView(Output):
@@ -197,7 +185,7 @@ def _consolidate_result(
     report: ConsolidationReport, stages: Sequence[StageResult], *, seconds: float, most: int | None = None
 ) -> ConsolidateResult:
     return ConsolidateResult(
-        stages=[StageView.of(stage) for stage in stages],
+        stages=[StageView.fill(stage, stage=stage.name, seconds=round(stage.seconds, 3)) for stage in stages],
         operations=[f"{stage.name}: {stage.detail}" for stage in stages if stage.changed],
         seconds=round(seconds, 3),
         archived=[ToldView.of(example) for example in report.examples_of(Fate.ARCHIVED)[:most]],
@@ -280,7 +268,7 @@ class MaintainInput(Input):
     )  # as maintenance.seconds has it
 
 
-class StepView(Output):
+class StepView(View):
     """What one step did. `more`: it stopped at a limit and continues the next time. `error`: why it failed."""
 
     step: str = Field(examples=["consolidate"])
@@ -291,20 +279,6 @@ class StepView(Output):
     counts: dict[str, int] = Field(default={}, examples=[{"merged": 20}])
     code: str = ""
     error: str = ""
-
-    @classmethod
-    def of(cls, step: StepResult) -> StepView:
-        stage = step.stage
-        return cls(
-            step=stage.name,
-            changed=stage.changed,
-            detail=stage.detail,
-            seconds=round(stage.seconds, 3),
-            more=stage.more,
-            counts=dict(stage.counts),
-            code=step.code,
-            error=step.error,
-        )
 
 
 class MaintainResult(Output):
@@ -338,28 +312,30 @@ async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:
     if with_jobs and not report.notice:
         context.progress(JOBS, len(steps), len(steps) + 1)
         steps.append(StepResult(await run_due_jobs(context, until=until)))
-    return _maintain_result(report, steps, seconds=perf_counter() - began)
-
-
-MAINTAIN = operation("maintain", _maintain, writes=True, owner_only=True, erases=True)
-
-
-def _maintain_result(
-    report: MaintenanceReport, steps: Sequence[StepResult], *, seconds: float
-) -> MaintainResult:
     return MaintainResult(
-        steps=[StepView.of(step) for step in steps],
-        operations=[operation_name for step in steps for operation_name in _operation_names(step)],
+        steps=[
+            StepView.fill(
+                step.stage,
+                step=step.stage.name,
+                seconds=round(step.stage.seconds, 3),
+                code=step.code,
+                error=step.error,
+            )
+            for step in steps
+        ],
+        operations=[name for step in steps for name in _operation_names(step.stage)],
         failed=report.failed,
-        seconds=round(seconds, 3),
+        seconds=round(perf_counter() - began, 3),
         dry_run=report.dry,
         notice=report.notice,
     )
 
 
-def _operation_names(step: StepResult) -> Iterator[str]:
+MAINTAIN = operation("maintain", _maintain, writes=True, owner_only=True, erases=True)
+
+
+def _operation_names(stage: StageResult) -> Iterator[str]:
     """Names such as `removed_20_duplicate_entries` and `compacted_db`; the step's name if it has no counts."""
-    stage = step.stage
     counts = {what: number for what, number in stage.counts.items() if number and what not in _FINDINGS}
     for what, number in counts.items():
         default = f"{what}_{number}"

@@ -244,10 +244,20 @@ def _stage_value(stage: StageResult) -> dict[str, Any]:
         "more": stage.more,
         "looked": stage.looked,
         "counts": dict(stage.counts),
-        "examples": [
-            {"id": example.memory_id, "what": example.what, "why": example.why} for example in stage.examples
-        ],
+        "examples": example_values(stage.examples),
     }
+
+
+def example_values(examples: Sequence[StageExample]) -> list[dict[str, str]]:
+    """The examples as they are stored."""
+    return [{"id": example.memory_id, "what": example.what, "why": example.why} for example in examples]
+
+
+def examples_of(values: Sequence[Mapping[str, str]] | None) -> tuple[StageExample, ...]:
+    """Parse stored examples. One without an id was erased since."""
+    return tuple(
+        StageExample(value["id"], value["what"], value["why"]) for value in values or () if "id" in value
+    )
 
 
 def report_of(value: Mapping[str, Any]) -> ConsolidationReport:
@@ -267,10 +277,6 @@ def _stage(value: Mapping[str, Any]) -> StageResult:
         seconds=value["seconds"],
         more=value["more"],
         looked=value["looked"],
-        examples=tuple(
-            StageExample(example["id"], example["what"], example["why"])
-            for example in value.get("examples") or ()
-            if "id" in example  # without an id: erased since
-        ),
+        examples=examples_of(value.get("examples")),
         counts=value.get("counts") or {},
     )
