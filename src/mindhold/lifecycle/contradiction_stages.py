@@ -62,12 +62,9 @@ MOST_STEPS = 10  # along a chain of superseded memories
 
 async def review_contradictions(engine: Engine, within: StageLimits) -> int:
     """Review records in turn and return how many changed."""
-    namespaces = await pair_namespaces(engine)
-    names = [namespace.name for namespace in namespaces]
-    start = bisect_right(names, await engine.store.cursor(REVIEW_CURSOR) or "")
     changed = reviewed = 0
     last = ""
-    for namespace in (*namespaces[start:], *namespaces[:start]):
+    for namespace in await _in_turn(engine, "", cursor=REVIEW_CURSOR):
         if reviewed >= REVIEW_RECORDS or within.over:
             break
         records = await pair_records(engine, namespace)
@@ -82,6 +79,14 @@ async def review_contradictions(engine: Engine, within: StageLimits) -> int:
     if last and not within.dry:
         await engine.store.set_cursor(REVIEW_CURSOR, last)
     return changed
+
+
+async def _in_turn(engine: Engine, kind: str, *, cursor: str) -> list[PairNamespace]:
+    """The namespaces, those first that follow the one at which the last run stopped."""
+    namespaces = await pair_namespaces(engine, kind)
+    names = [namespace.name for namespace in namespaces]
+    start = bisect_right(names, await engine.store.cursor(cursor) or "")
+    return [*namespaces[start:], *namespaces[:start]]
 
 
 async def _review_batch(
@@ -370,13 +375,10 @@ async def run_pending(engine: Engine, within: StageLimits) -> StageResult:
 
 async def _pending_records(engine: Engine, within: StageLimits) -> list[PairRecord]:
     """The pending records of some agents; the next run continues with the others."""
-    namespaces = await pair_namespaces(engine, PENDING)
-    start = bisect_right(
-        [namespace.name for namespace in namespaces], await engine.store.cursor(PENDING_CURSOR) or ""
-    )
+    namespaces = await _in_turn(engine, PENDING, cursor=PENDING_CURSOR)
     pending: list[PairRecord] = []
     last = ""
-    for namespace in (*namespaces[start:], *namespaces[:start]):
+    for namespace in namespaces:
         pending += await pair_records(engine, namespace, limit=MOST_PENDING)
         last = namespace.name
         if len(pending) >= PENDING_RECORDS or within.over:

@@ -50,28 +50,19 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class StepResult:
-    """What a step did, or why it failed."""
-
-    stage: StageResult
-    code: str = ""
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class MaintenanceReport:
     """The steps of a run. `notice` says why nothing ran."""
 
     started: datetime
     seconds: float
     dry: bool = False
-    steps: tuple[StepResult, ...] = ()
+    steps: tuple[StageResult, ...] = ()
     notice: str = ""
 
     @property
     def failed(self) -> list[str]:
         """The names of the steps that failed."""
-        return [step.stage.name for step in self.steps if step.error]
+        return [step.name for step in self.steps if step.error]
 
 
 async def run_maintenance(
@@ -123,11 +114,11 @@ async def _save_report(engine: Engine, report: MaintenanceReport, *, whole: bool
         await engine.store.set_cursor(MAINTAINED, now)
         await engine.store.set_cursor(SCHEDULE, now)
     operations = [
-        f"{step.stage.name} failed: {step.code}" if step.error else f"{step.stage.name}: {step.stage.detail}"
+        f"{step.name} failed: {step.code}" if step.error else f"{step.name}: {step.detail}"
         for step in report.steps
-        if step.error or step.stage.changed
+        if step.error or step.changed
     ]
-    counts = {step.stage.name: step.stage.changed for step in report.steps if step.stage.changed}
+    counts = {step.name: step.changed for step in report.steps if step.changed}
     if operations:
         await write_audit_record(engine, MAINTENANCE_JOB, operations=operations, counts=counts)
     changed = sum(counts.values())
@@ -140,7 +131,7 @@ async def _save_report(engine: Engine, report: MaintenanceReport, *, whole: bool
     )
 
 
-async def _run_step(engine: Engine, name: str, within: StageLimits) -> StepResult:
+async def _run_step(engine: Engine, name: str, within: StageLimits) -> StageResult:
     """Run one step and catch every failure. The log contains no memory content."""
     module, _, function = STEPS[name].partition(":")
     began = perf_counter()
@@ -149,20 +140,20 @@ async def _run_step(engine: Engine, name: str, within: StageLimits) -> StepResul
         stage = replace(await run(engine, within), name=name, seconds=perf_counter() - began)
     except MindholdError as error:
         log.warning("maintenance: %s failed, %s", name, error.code)
-        return StepResult(StageResult(name, 0, ""), error.code, error.message)
+        return StageResult(name, 0, "", code=error.code, error=error.message)
     except Exception as error:  # a step may fail in any way; the others still run
         log.exception("maintenance: %s failed", name)
-        return StepResult(StageResult(name, 0, ""), "INTERNAL", f"{type(error).__name__}: {error}")
+        return StageResult(name, 0, "", code="INTERNAL", error=f"{type(error).__name__}: {error}")
     verb = "would change" if within.dry else "changed"
     more = ", more is left" if stage.more else ""
     log.info("maintenance: %s %s %d, %.1f s%s", name, verb, stage.changed, stage.seconds, more)
-    return StepResult(stage)
+    return stage
 
 
 async def _run_steps(
     engine: Engine, within: StageLimits, names: Sequence[str], tell: Tell
-) -> list[StepResult]:
-    results: list[StepResult] = []
+) -> list[StageResult]:
+    results: list[StageResult] = []
     for number, name in enumerate(names):
         tell(name, number, len(names))
         results.append(await _run_step(engine, name, share_of_limits(within, 1 / (len(names) - number))))
@@ -203,16 +194,16 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
             name, began = remaining[0], perf_counter()
             before = results.get(name)
             share = engine.settings.maintenance.seconds / (len(remaining) + len(results) - (name in results))
-            spent = before.stage.seconds if before else 0.0
+            spent = before.seconds if before else 0.0
             step = await _run_step(engine, name, _turn_limits(engine, max(0.0, share - spent)))
             results[name] = step = _add_turn(before, step, seconds=perf_counter() - began)
-            if not step.stage.more or step.stage.seconds >= share:
+            if not step.more or step.seconds >= share:
                 del remaining[0]
         await note_progress(
             engine, job.id, Progress(len(results) - bool(remaining), len(results) + len(remaining))
         )
         if not remaining:
-            seconds = sum(step.stage.seconds for step in results.values())
+            seconds = sum(step.seconds for step in results.values())
             started = datetime.fromisoformat(so_far[STARTED])
             report = MaintenanceReport(started, seconds, steps=tuple(results.values()))
             await _save_report(engine, report, whole=True)
@@ -225,32 +216,25 @@ def _turn_limits(engine: Engine, seconds: float) -> StageLimits:
     return StageLimits(deadline=monotonic() + turn, batch=engine.settings.life.batch)
 
 
-def _add_turn(before: StepResult | None, step: StepResult, *, seconds: float) -> StepResult:
-    """The result of a step over this turn and the earlier ones."""
-    earlier = StageResult(step.stage.name, 0, "") if before is None else before.stage
-    stage = combine_stages(earlier, step.stage)
-    counts = {what: earlier.counts.get(what, 0) + step.stage.counts.get(what, 0) for what in stage.counts}
-    total = StageResult(
-        stage.name,
-        stage.changed,
-        step.stage.detail,
-        earlier.seconds + seconds,
-        more=step.stage.more,
-        counts=counts,
+def _add_turn(before: StageResult | None, step: StageResult, *, seconds: float) -> StageResult:
+    """The result of a step over this turn and the earlier ones; of its text, the latest."""
+    turn = replace(step, seconds=seconds)
+    whole = combine_stages(before, turn) if before else turn
+    return replace(
+        step, changed=whole.changed, seconds=whole.seconds, counts=whole.counts, examples=(), looked=0
     )
-    return StepResult(total, step.code, step.error)
 
 
 def _job_result(
-    so_far: Mapping[str, Any], remaining: list[str], results: Mapping[str, StepResult]
+    so_far: Mapping[str, Any], remaining: list[str], results: Mapping[str, StageResult]
 ) -> dict[str, Any]:
     values = {
         name: {
-            "changed": step.stage.changed,
-            "detail": step.stage.detail,
-            "seconds": round(step.stage.seconds, 3),
-            "more": step.stage.more,
-            "counts": dict(step.stage.counts),
+            "changed": step.changed,
+            "detail": step.detail,
+            "seconds": round(step.seconds, 3),
+            "more": step.more,
+            "counts": dict(step.counts),
             "code": step.code,
             "error": step.error,
         }
@@ -259,16 +243,17 @@ def _job_result(
     return {STARTED: so_far[STARTED], REMAINING: remaining, FINISHED: values}
 
 
-def _parse_step(name: str, value: Mapping[str, Any]) -> StepResult:
-    stage = StageResult(
+def _parse_step(name: str, value: Mapping[str, Any]) -> StageResult:
+    return StageResult(
         name,
         int(value["changed"]),
         value["detail"],
         float(value["seconds"]),
         more=bool(value["more"]),
         counts=value["counts"] or {},
+        code=value["code"],
+        error=value["error"],
     )
-    return StepResult(stage, value["code"], value["error"])
 
 
 JOB_RETENTION = timedelta(days=14)

@@ -17,7 +17,6 @@ from mindhold.lifecycle.consolidation import CONSOLIDATION_JOB, STAGES, run_cons
 from mindhold.lifecycle.maintenance import (
     BACKUP,
     MAINTENANCE_JOB,
-    StepResult,
     run_maintenance,
 )
 from mindhold.lifecycle.stages import (
@@ -311,19 +310,10 @@ async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:
     steps = list(report.steps)
     if with_jobs and not report.notice:
         context.progress(JOBS, len(steps), len(steps) + 1)
-        steps.append(StepResult(await run_due_jobs(context, until=until)))
+        steps.append(await run_due_jobs(context, until=until))
     return MaintainResult(
-        steps=[
-            StepView.fill(
-                step.stage,
-                step=step.stage.name,
-                seconds=round(step.stage.seconds, 3),
-                code=step.code,
-                error=step.error,
-            )
-            for step in steps
-        ],
-        operations=[name for step in steps for name in _operation_names(step.stage)],
+        steps=[StepView.fill(step, step=step.name, seconds=round(step.seconds, 3)) for step in steps],
+        operations=[name for step in steps for name in _operation_names(step)],
         failed=report.failed,
         seconds=round(perf_counter() - began, 3),
         dry_run=report.dry,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -22,6 +21,7 @@ from mindhold.lifecycle.stages import (
     StageExample,
     StageLimits,
     StageResult,
+    combine_stages,
     share_of_limits,
 )
 from mindhold.lifecycle.sweep import sweep_by
@@ -400,7 +400,7 @@ async def run_retention(
         recaps = RecapPort(covered_messages, recap_conversation)
     steps = [step for step in STEPS if not (consolidated and step in CONSOLIDATION_STEPS)]
     if within.dry:
-        return _combine([await step(engine, within, recaps) for step in steps])
+        return combine_stages(*[await step(engine, within, recaps) for step in steps])
     async with claim(engine, RETENTION_STAGE) as acquired:
         if not acquired:
             return StageResult(RETENTION_STAGE, 0, "another process is at it")
@@ -414,7 +414,7 @@ async def run_retention(
             results.append(
                 await _run_step(step, engine, share_of_limits(journalled, 1 / (len(steps) - number)), recaps)
             )
-        whole = _combine(results)
+        whole = combine_stages(*results)
         operations = [stage.detail for stage in results if stage.changed]
         await journal.close(whole.examples, operations=operations, counts=whole.counts)
     return whole
@@ -428,19 +428,3 @@ async def _run_step(step: Step, engine: Engine, within: StageLimits, recaps: Rec
     except ModelError as error:
         stage = StageResult(RETENTION_STAGE, 0, f"failed: {error.message}")
     return replace(stage, seconds=perf_counter() - began)
-
-
-def _combine(results: list[StageResult]) -> StageResult:
-    """One result of all steps; `detail` joins theirs by semicolons."""
-    counts = sum((Counter(stage.counts) for stage in results), Counter[str]())
-    return StageResult(
-        RETENTION_STAGE,
-        changed=sum(stage.changed for stage in results),
-        detail="; ".join(stage.detail for stage in results if stage.detail and stage.detail != NOTHING)
-        or NOTHING,
-        seconds=sum(stage.seconds for stage in results),
-        more=any(stage.more for stage in results),
-        looked=sum(stage.looked for stage in results),
-        examples=tuple(example for stage in results for example in stage.examples),
-        counts=dict(counts),
-    )

@@ -66,20 +66,22 @@ class StageResult:
     looked: int = 0  # memories examined
     examples: tuple[StageExample, ...] = ()  # a few of each `what`
     counts: Mapping[str, int] = field(default_factory=dict)  # all of each `what`
+    code: str = ""  # of the error that made it fail
+    error: str = ""
 
 
-def combine_stages(first: StageResult, second: StageResult) -> StageResult:
-    """Combine two parts of the same stage."""
-    details = [part.detail for part in (first, second) if part.detail and part.detail != NOTHING]
+def combine_stages(*stages: StageResult) -> StageResult:
+    """Combine the parts of one stage; `detail` joins theirs by semicolons."""
+    details = [stage.detail for stage in stages if stage.detail and stage.detail != NOTHING]
     return StageResult(
-        first.name,
-        changed=first.changed + second.changed,
+        stages[0].name,
+        changed=sum(stage.changed for stage in stages),
         detail="; ".join(details) or NOTHING,
-        seconds=first.seconds + second.seconds,
-        more=first.more or second.more,
-        looked=first.looked + second.looked,
-        examples=(*first.examples, *second.examples),
-        counts={**first.counts, **second.counts},
+        seconds=sum(stage.seconds for stage in stages),
+        more=any(stage.more for stage in stages),
+        looked=sum(stage.looked for stage in stages),
+        examples=tuple(example for stage in stages for example in stage.examples),
+        counts=sum((Counter(stage.counts) for stage in stages), Counter[str]()),
     )
 
 

@@ -30,10 +30,8 @@ from mindhold.operations import Input
 from mindhold.ports.backend import Placement, Placements
 from mindhold.projects.scopes import (
     PATHS,
-    DroppedScope,
     change_scope,
     create_scope,
-    delete_scope,
     refuse_clash,
     scope_called,
 )
@@ -106,7 +104,7 @@ async def create_project(
     Raises InvalidInput, Conflict if the name or the path is taken, SettingsError, and the store's errors.
     """
     cleaned = checked_scope_name(engine, name)
-    valid_mode = checked_mode(engine, mode or engine.store_registry.home)
+    valid_mode = _checked_mode(mode or engine.store_registry.home)
     folder = None if path is None else await _free_folder(engine, path)
     await refuse_clash(engine, cleaned)
     store = await engine.store_registry.house(valid_mode)  # this may take a while
@@ -148,21 +146,6 @@ async def change_project(
     elif path is not None:
         await engine.store.drop_entry(PATHS, scope.name)
     return await show_project(engine, scope.name, agent=agent)
-
-
-async def delete_project(engine: Engine, project: PlacedProject, *, confirm: str) -> DroppedScope:
-    """Export all memories of a project, of every agent, then delete it; return what became of them.
-
-    Raises InvalidInput unless `confirm` is its name, Refused for Global and for one that others use too,
-    Conflict for one with child scopes or a running migration, and the stores' errors.
-    """
-    name = project.scope.name
-    if name != GLOBAL and confirm != name:
-        raise InvalidInput(
-            f"Deleting the project {name!r} takes its name once more.",
-            advice=f"Give {name!r} as `confirm`: its memories are exported, then removed for good.",
-        )
-    return await delete_scope(engine, name, agent=EVERYONE, always=True)
 
 
 async def _place_and_make(
@@ -229,19 +212,10 @@ async def mode_of(engine: Engine, scope: str) -> str:
     return engine.store_registry.home if place is None else place.mode
 
 
-def checked_mode(engine: Engine, mode: str) -> str:
-    """Return the mode. Raises InvalidInput."""
+def _checked_mode(mode: str) -> str:
     if mode not in MODES:
         raise InvalidInput(f"There is no storage mode {mode!r}.", advice=f"Choose one of {', '.join(MODES)}.")
     return mode
-
-
-async def movable(engine: Engine, name: str) -> Scope:
-    """Return the scope to move. Raises ScopeNotFound, Refused for Global."""
-    scope = await open_project(engine, name)
-    if scope.name == GLOBAL:
-        raise Refused("Global lives in the home store, always.", advice="`store.mode` says which that is.")
-    return scope
 
 
 def identity_of(path: str) -> str:

@@ -10,16 +10,16 @@ from mindhold.capture.claude_md import document_places, erase_from_deleted_docum
 from mindhold.capture.project_folder import open_folder
 from mindhold.memories.views import View
 from mindhold.model.errors import InvalidInput
-from mindhold.model.scope import StorageMode
+from mindhold.model.scope import EVERYONE, GLOBAL, StorageMode
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import (
     PlacedProject,
     change_project,
     create_project,
-    delete_project,
     list_projects,
     show_project,
 )
+from mindhold.projects.scopes import delete_scope
 
 MOST_SHOWN = 20
 
@@ -221,10 +221,20 @@ CHANGE_PROJECT = operation("change_project", _change, writes=True, owner_only=Tr
 
 
 async def _delete(context: Context, request: DeleteProjectInput) -> DeleteProjectResult:
-    """Export a project's memories, then remove it and them for good."""
+    """Export a project's memories, then remove it and them for good.
+
+    These are the memories of every agent. Raises InvalidInput unless `confirm` is its name, Refused for Global and for one
+    that others use too, Conflict for one with child scopes or a running migration, and the stores' errors.
+    """
     project = await show_project(context.engine, request.name, agent=context.agent)
-    places = await document_places(context.engine, [project.scope.name])
-    dropped = await delete_project(context.engine, project, confirm=request.confirm)
+    name = project.scope.name
+    places = await document_places(context.engine, [name])
+    if name != GLOBAL and request.confirm != name:
+        raise InvalidInput(
+            f"Deleting the project {name!r} takes its name once more.",
+            advice=f"Give {name!r} as `confirm`: its memories are exported, then removed for good.",
+        )
+    dropped = await delete_scope(context.engine, name, agent=EVERYONE, always=True)
     receipt, notice = await erase_from_deleted_documents(context.engine, dropped.receipt, places)
     return DeleteProjectResult(
         id=dropped.name,
