@@ -108,7 +108,6 @@ async def back_up(
     *,
     begin: str = WHOLE,
     encrypt: bool | None = None,
-    passphrase: str | None = None,
     without: Collection[str] = (),
     progress: BackupProgress = no_backup_progress,
 ) -> Backup:
@@ -117,7 +116,7 @@ async def back_up(
     Raises InvalidInput for the name, Conflict if it is taken, Refused if it is to be encrypted and there is no
     passphrase, StoreFull, StoreReadOnly, and the errors of a store that doesn't answer.
     """
-    secret = _chosen_secret(engine, encrypt=encrypt, passphrase=passphrase)
+    secret = _chosen_secret(engine, encrypt=encrypt)
     folder = backup_folder(engine)
     paths = generated_paths(folder, begin, engine.clock())
     if name is not None:
@@ -175,14 +174,12 @@ async def backups(engine: Engine) -> list[BackupFile]:
     return await asyncio.to_thread(list_backup_files, backup_folder(engine))
 
 
-def _chosen_secret(
-    engine: Engine, *, encrypt: bool | None = None, passphrase: str | None = None
-) -> str | None:
+def _chosen_secret(engine: Engine, *, encrypt: bool | None = None) -> str | None:
     """The passphrase to encrypt with; None for no encryption. Raises Refused if there should be one and isn't."""
     rules = engine.settings.backup
     if not (rules.encrypt if encrypt is None else encrypt):
         return None
-    secret = passphrase or rules.read_passphrase()
+    secret = rules.read_passphrase()
     if not secret:
         raise Refused(
             "Backups are to be encrypted, and there is no passphrase: none was made.",

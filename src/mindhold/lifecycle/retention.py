@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import nsmallest
 from time import perf_counter
@@ -183,9 +183,8 @@ COVERED_REASON = "older than {days} days, and a summary stands for it"
 
 async def archive_old_messages(engine: Engine, within: StageLimits, recaps: RecapPort) -> StageResult:
     """Archive old messages, oldest first. Conversations without a recap get one before."""
-    old_messages = OldMessages(
-        engine, within, recaps, after=engine.settings.retention.message_window, goes_on=True
-    )
+    window = engine.settings.retention.message_window
+    old_messages = _OldMessages(engine, within, recaps, window, goes_on=not within.dry)
     examples = [example async for batch in old_messages.leaving() for example in batch]
     empty = sum(example.why == REPEATED_REASON for example in examples)
     details = (
@@ -200,53 +199,46 @@ def _count_text(count: int, which: str) -> str:
     return f"archived {count} message{'s' if count > 1 else ''} {which}" if count else ""
 
 
-class OldMessages:
-    """Archives messages that are older than `after`, oldest first, in batches, up to about `most` messages.
+@dataclass(slots=True)
+class _OldMessages:
+    """Archives messages that are older than `after`, oldest first, in batches, up to about `left` messages.
 
     With `goes_on` it starts where the last run stopped.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        within: StageLimits,
-        recaps: RecapPort,
-        *,
-        after: timedelta,
-        most: int = MAX_REMOVALS,
-        goes_on: bool = False,
-    ) -> None:
-        self._engine = engine
-        self._within = within
-        self._recaps = recaps
-        self._after = after
-        self._left = most
-        self._goes_on = goes_on and not within.dry
-        self._requested: set[tuple[str, str, str]] = set()  # conversations a recap was requested for
-        self.looked = 0
-        self.more = False
+    engine: Engine
+    within: StageLimits
+    recaps: RecapPort
+    after: timedelta
+    left: int = MAX_REMOVALS
+    goes_on: bool = False
+    requested: set[tuple[str, str, str]] = field(
+        default_factory=set
+    )  # conversations a recap was requested for
+    looked: int = 0
+    more: bool = False
 
     async def leaving(self) -> AsyncIterator[list[StageExample]]:
         """Archive batch by batch and yield the archived ones."""
         async for page, ended in self._pages():
-            now = self._engine.clock()
-            ready = [message for message in page if may_be_pruned(message, now, after=self._after)]
+            now = self.engine.clock()
+            ready = [message for message in page if may_be_pruned(message, now, after=self.after)]
             # A mere "ok" or "thanks" needs no recap before it goes.
             empty = [message for message in ready if is_noise(message.content)]
             examples = await archive_by_rule(
-                self._engine, empty[: self._left], why=REPEATED_REASON, within=self._within, read=now
+                self.engine, empty[: self.left], why=REPEATED_REASON, within=self.within, read=now
             )
             rest = [message for message in ready if not is_noise(message.content)]
             covered = await self._covered(rest)
             archivable = [message for message in rest if message.id in covered][
-                : max(0, self._left - len(examples))
+                : max(0, self.left - len(examples))
             ]
-            whole = await with_parts(self._engine, archivable, now=now)
-            why = COVERED_REASON.format(days=self._after.days)
-            examples += await archive_by_rule(self._engine, whole, why=why, within=self._within, read=now)
+            whole = await with_parts(self.engine, archivable, now=now)
+            why = COVERED_REASON.format(days=self.after.days)
+            examples += await archive_by_rule(self.engine, whole, why=why, within=self.within, read=now)
             yield examples
-            self._left -= len(examples)
-            if self._left <= 0 or self._within.over:
+            self.left -= len(examples)
+            if self.left <= 0 or self.within.over:
                 self.more = True
                 await self._save_position(ended)
                 return
@@ -254,10 +246,10 @@ class OldMessages:
 
     async def _pages(self) -> AsyncIterator[tuple[list[Memory], PagePosition]]:
         """Pages of first parts of messages, and the position of the page's end."""
-        where = Filter(viewer="system", kinds=(Kind.EPISODE,), until=self._engine.clock() - self._after)
-        after = _parse_position(await self._engine.store.cursor(POSITION_CURSOR)) if self._goes_on else None
-        while page := await self._engine.store.find(
-            where, order=Order.OLDEST, limit=self._within.batch, after=after
+        where = Filter(viewer="system", kinds=(Kind.EPISODE,), until=self.engine.clock() - self.after)
+        after = _parse_position(await self.engine.store.cursor(POSITION_CURSOR)) if self.goes_on else None
+        while page := await self.engine.store.find(
+            where, order=Order.OLDEST, limit=self.within.batch, after=after
         ):
             after = PagePosition.of(page[-1], Order.OLDEST)
             self.looked += len(page)
@@ -267,41 +259,41 @@ class OldMessages:
             )
 
     async def _save_position(self, ended: PagePosition | None) -> None:
-        if self._goes_on:
+        if self.goes_on:
             position = None
             if ended and isinstance(ended.value, datetime):
                 position = f"{ended.value.isoformat()} {ended.id}"
-            await self._engine.store.set_cursor(POSITION_CURSOR, position)
+            await self.engine.store.set_cursor(POSITION_CURSOR, position)
 
     async def _covered(self, messages: Sequence[Memory]) -> set[str]:
         ids = [message.id for message in messages]
-        covered = set(await self._recaps.covering(self._engine, ids)) if ids else set()
+        covered = set(await self.recaps.covering(self.engine, ids)) if ids else set()
         uncovered = [message for message in messages if message.id not in covered]
         if not uncovered or not await self._request_recaps(uncovered):
             return covered
-        return set(await self._recaps.covering(self._engine, ids))
+        return set(await self.recaps.covering(self.engine, ids))
 
     async def _request_recaps(self, messages: Sequence[Memory]) -> bool:
         """Whether a recap was requested: once per conversation that is old enough, and not in a dry run.
 
         Conversations that are too short never get one and are not requested again every day.
         """
-        if self._recaps.recap is None or self._within.dry:
+        if self.recaps.recap is None or self.within.dry:
             return False
-        cursor = await self._engine.store.cursor(RECAPS_REQUESTED)
+        cursor = await self.engine.store.cursor(RECAPS_REQUESTED)
         since = datetime.fromisoformat(cursor) if cursor else None
         fresh = [message for message in messages if since is None or message.occurred > since]
         for message in fresh:
             key = (message.scope, message.agent, message.provenance.conversation or "")
-            if key in self._requested:
+            if key in self.requested:
                 continue
-            self._requested.add(key)
+            self.requested.add(key)
             scope, agent, conversation = key
             # Somebody took messages away meanwhile: it is written without them another time.
             with suppress(Changed):
-                await self._recaps.recap(self._engine, conversation, scope=scope, agent=agent)
+                await self.recaps.recap(self.engine, conversation, scope=scope, agent=agent)
         if fresh:
-            await self._engine.store.set_cursor(
+            await self.engine.store.set_cursor(
                 RECAPS_REQUESTED, max(message.occurred for message in fresh).isoformat()
             )
         return bool(fresh)
@@ -334,7 +326,7 @@ async def make_room(engine: Engine, within: StageLimits, recaps: RecapPort) -> S
     count = room.to_free()
     if not count:
         return staged([], "")
-    old_messages = OldMessages(engine, within, recaps, after=YOUNGEST, most=count)
+    old_messages = _OldMessages(engine, within, recaps, YOUNGEST, left=count)
     examples = [example async for batch in old_messages.leaving() for example in batch]
     least, looked, more = await _archive_least_valuable(
         engine, within, count - len(examples), besides=examples

@@ -19,7 +19,6 @@ from mindhold.operations import Context, Input, operation
 from mindhold.ports.backend import Placement
 from mindhold.projects.copy import CopyProgress, CopyRound, ProjectCopy, ProjectLease
 from mindhold.projects.placement import open_project
-from mindhold.projects.projects import MOST_SHOWN
 from mindhold.projects.scopes import PATHS
 from mindhold.projects.storage import (
     COPY,
@@ -34,6 +33,7 @@ from mindhold.projects.storage import (
 MOST_ROUNDS = 4  # rounds while others write; then writers wait
 FEW = 100  # with at most so many changes left, writers may be stopped
 MOST_LAST_ROUNDS = 6
+MOST_SHOWN = 20  # links that an answer names
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ async def _moved(
     try:
         if mode != engine.store_registry.home:
             await target.put_scope(replace(scope, parent=None))
-        copying = ProjectCopy(engine, name, source=source, target=target, between=hold.keep, told=progress)
+        copying = ProjectCopy(engine, name, source, target, between=hold.keep, progress=progress)
         rounds = [await copying.round("copy")]
         while rounds[-1].changes > FEW and len(rounds) < MOST_ROUNDS:
             rounds.append(await copying.round(f"compare {len(rounds)}"))

@@ -25,12 +25,11 @@ from mindhold.model.errors import (
 )
 from mindhold.model.job import Entry
 from mindhold.model.query import Filter
-from mindhold.model.scope import EVERYONE, GLOBAL, MODES, Scope, validate_scope_name
+from mindhold.model.scope import EVERYONE, MODES, Scope, validate_scope_name
 from mindhold.operations import Input
 from mindhold.ports.backend import Placement, Placements
 from mindhold.projects.scopes import (
     PATHS,
-    change_scope,
     create_scope,
     refuse_clash,
     scope_called,
@@ -105,7 +104,7 @@ async def create_project(
     """
     cleaned = checked_scope_name(engine, name)
     valid_mode = _checked_mode(mode or engine.store_registry.home)
-    folder = None if path is None else await _free_folder(engine, path)
+    folder = None if path is None else await free_folder(engine, path)
     await refuse_clash(engine, cleaned)
     store = await engine.store_registry.house(valid_mode)  # this may take a while
     joined = None
@@ -116,36 +115,6 @@ async def create_project(
     if folder is not None:
         await engine.store.put_entry(Entry(PATHS, cleaned, folder, engine.clock()))
     return await show_project(engine, cleaned, agent=EVERYONE)
-
-
-async def change_project(
-    engine: Engine,
-    name: str,
-    *,
-    agent: str,
-    description: str | None = None,
-    active: bool | None = None,
-    parent: str | None = None,
-    keywords: Sequence[str] | None = None,
-    path: str | None = None,
-) -> PlacedProject:
-    """Change a project; None leaves a setting as it is. `path` is its folder now, an empty one means none.
-
-    Raises InvalidInput, ScopeNotFound, NotFound without such a folder, Conflict if it belongs to another project, and
-    Refused for a path of Global.
-    """
-    scope = await open_project(engine, name)
-    if path is not None and scope.name == GLOBAL:
-        raise Refused("Global has no folder.", advice="Choose a project.")
-    folder = await _free_folder(engine, path, besides=scope.name) if path else None
-    await change_scope(
-        engine, scope.name, description=description, active=active, parent=parent, keywords=keywords
-    )
-    if folder is not None:
-        await engine.store.put_entry(Entry(PATHS, scope.name, folder, engine.clock()))
-    elif path is not None:
-        await engine.store.drop_entry(PATHS, scope.name)
-    return await show_project(engine, scope.name, agent=agent)
 
 
 async def _place_and_make(
@@ -235,7 +204,7 @@ def _real(path: str) -> Path | None:
         return None
 
 
-async def _free_folder(engine: Engine, path: str, *, besides: str | None = None) -> dict[str, str]:
+async def free_folder(engine: Engine, path: str, *, besides: str | None = None) -> dict[str, str]:
     """Return what is stored about a folder. Raises NotFound, Conflict if it belongs to another project."""
     identity = await asyncio.to_thread(identity_of, path)
     for other, value in (await _paths(engine)).items():

@@ -9,19 +9,19 @@ from pydantic import Field
 from mindhold.capture.claude_md import document_places, erase_from_deleted_documents
 from mindhold.capture.project_folder import open_folder
 from mindhold.memories.views import View
-from mindhold.model.errors import InvalidInput
+from mindhold.model.errors import InvalidInput, Refused
+from mindhold.model.job import Entry
 from mindhold.model.scope import EVERYONE, GLOBAL, StorageMode
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import (
     PlacedProject,
-    change_project,
     create_project,
+    free_folder,
     list_projects,
+    open_project,
     show_project,
 )
-from mindhold.projects.scopes import delete_scope
-
-MOST_SHOWN = 20
+from mindhold.projects.scopes import PATHS, change_scope, delete_scope
 
 
 class ProjectSettings(View):
@@ -210,11 +210,31 @@ SHOW_PROJECT = operation("show_project", _show, reads=True)
 
 
 async def _change(context: Context, request: ChangeProjectInput) -> ProjectView:
-    """Change a project's description, folder and other settings."""
-    changes = request.model_dump(exclude={"name"}, exclude_none=True)
-    if not changes:
+    """Change a project's description, folder and other settings.
+
+    Raises InvalidInput, ScopeNotFound, NotFound without such a folder, Conflict if it belongs to another project, and
+    Refused for a path of Global.
+    """
+    engine, path = context.engine, request.path
+    if not request.model_dump(exclude={"name"}, exclude_none=True):
         raise InvalidInput("Nothing was given to change.", advice="Give its description, or another setting.")
-    return ProjectView.of(await change_project(context.engine, request.name, agent=context.agent, **changes))
+    name = (await open_project(engine, request.name)).name
+    if path is not None and name == GLOBAL:
+        raise Refused("Global has no folder.", advice="Choose a project.")
+    folder = await free_folder(engine, path, besides=name) if path else None
+    await change_scope(
+        engine,
+        name,
+        description=request.description,
+        active=request.active,
+        parent=request.parent,
+        keywords=request.keywords,
+    )
+    if folder is not None:
+        await engine.store.put_entry(Entry(PATHS, name, folder, engine.clock()))
+    elif path is not None:
+        await engine.store.drop_entry(PATHS, name)
+    return ProjectView.of(await show_project(engine, name, agent=context.agent))
 
 
 CHANGE_PROJECT = operation("change_project", _change, writes=True, owner_only=True)

@@ -7,7 +7,7 @@ import base64
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -97,21 +97,20 @@ async def reindex(engine: Engine, job: Job, *, seconds: float = TURN) -> Reindex
     return turned
 
 
+@dataclass(slots=True)
 class _Turn:
     """One running turn."""
 
-    def __init__(self, engine: Engine, job: Job, work: _Work, model: str, progress: Progress) -> None:
-        self._engine = engine
-        self._job = job
-        self._work = work
-        self._model = model
-        self._progress = progress
-        self._ahead: list[Memory] = []
-        self._spot = _read_spot(progress.more.get("spot"))
+    engine: Engine
+    job: Job
+    work: _Work
+    model: str
+    progress: Progress
+    ahead: list[Memory] = field(default_factory=list)
 
     async def run(self, *, until: float) -> ReindexTurn:
         """Embed batches until the time is up, at least one."""
-        may = await sendable(self._engine, self._model)
+        may = await sendable(self.engine, self.model)
         embedded, started = 0, False
         while not started or time.monotonic() < until:
             started = True
@@ -123,7 +122,7 @@ class _Turn:
             to_embed = [memory for memory in batch if self._is_wanted(memory) and may(memory)]
             begun = time.monotonic()
             stored = await self._embed(to_embed) if to_embed else 0
-            if self._engine.vector_source.asked_within(LATELY):
+            if self.engine.vector_source.asked_within(LATELY):
                 await asyncio.sleep(time.monotonic() - begun)
             if to_embed and not stored and not self._walks:  # they changed, or the store takes none
                 return ReindexTurn(embedded, finished=True)
@@ -133,51 +132,53 @@ class _Turn:
 
     @property
     def _size(self) -> int:
-        return min(BATCH, FEW) if self._engine.vector_source.asked_within(LATELY) else BATCH
+        return min(BATCH, FEW) if self.engine.vector_source.asked_within(LATELY) else BATCH
 
     @property
     def _walks(self) -> bool:
         """Whether it goes through the whole project in order, instead of asking for memories without a vector."""
-        return (
-            self._work.force or self._work.viewer != EVERYONE or self._engine.vector_source.terms is not None
-        )
+        return self.work.force or self.work.viewer != EVERYONE or self.engine.vector_source.terms is not None
 
     def _is_wanted(self, memory: Memory) -> bool:
-        return self._work.force or memory.embedded_by != self._model
+        return self.work.force or memory.embedded_by != self.model
 
     async def _next(self) -> Sequence[Memory] | None:
         """Return the next batch; None at the end."""
-        store = self._engine.store
+        store = self.engine.store
         if not self._walks:
-            return await store.unembedded(self._model, limit=self._size, scopes=[self._work.scope]) or None
-        if not self._ahead:
+            return await store.unembedded(self.model, limit=self._size, scopes=[self.work.scope]) or None
+        if not self.ahead:
             # Memories that are saved meanwhile get their vectors anyway.
-            self._ahead = await store.find(self._work.where, order=Order.OLDEST, limit=PAGE, after=self._spot)
-            if not self._ahead:
+            self.ahead = await store.find(
+                self.work.where,
+                order=Order.OLDEST,
+                limit=PAGE,
+                after=_read_spot(self.progress.more.get("spot")),
+            )
+            if not self.ahead:
                 return None
-        batch, self._ahead = self._ahead[: self._size], self._ahead[self._size :]
+        batch, self.ahead = self.ahead[: self._size], self.ahead[self._size :]
         return batch
 
     async def _embed(self, memories: Sequence[Memory]) -> int:
-        matrix = await self._engine.vector_source.embed([memory.content for memory in memories])
+        matrix = await self.engine.vector_source.embed([memory.content for memory in memories])
         if matrix is None:
-            raise ModelError(self._engine.vector_source.reason)
+            raise ModelError(self.engine.vector_source.reason)
         rows = {memory.id: (memory.content_hash, row) for memory, row in zip(memories, matrix, strict=True)}
-        return await self._engine.store.put_vectors(rows, model=self._model)
+        return await self.engine.store.put_vectors(rows, model=self.model)
 
     async def _note(self, batch: Sequence[Memory], count: int) -> None:
-        more: dict[str, Any] = {"model": self._model}
+        more: dict[str, Any] = {"model": self.model}
         if self._walks:
-            self._spot = PagePosition.of(batch[-1], Order.OLDEST)
-            more["spot"] = _written_spot(self._spot)
-        self._progress = Progress(self._progress.done + count, self._progress.total, more)
-        await note_progress(self._engine, self._job.id, self._progress)
+            more["spot"] = _written_spot(PagePosition.of(batch[-1], Order.OLDEST))
+        self.progress = Progress(self.progress.done + count, self.progress.total, more)
+        await note_progress(self.engine, self.job.id, self.progress)
 
     async def _is_given_up(self) -> bool:
-        if await is_to_stop(self._engine, self._job.id):
+        if await is_to_stop(self.engine, self.job.id):
             return True
-        current = await _current(self._engine, self._work)
-        return current is not None and current.id != self._job.id  # two jobs were queued at the same moment
+        current = await _current(self.engine, self.work)
+        return current is not None and current.id != self.job.id  # two jobs were queued at the same moment
 
 
 async def _usable_model(engine: Engine, scope: str) -> str:
