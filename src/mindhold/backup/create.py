@@ -366,9 +366,7 @@ class BackupInput(Input):
         default=None,
         description="Encrypt it with the server's passphrase; the setting decides if absent.",
     )
-    without: list[str] = Field(
-        default=[], description="Stores to leave out, by storage mode."
-    )  # stores that projects live in, and that may be left out
+    without: list[str] = Field(default=[], description="Stores to leave out, by storage mode.")
 
 
 class BackupView(View):
@@ -407,11 +405,9 @@ class BackupFileView(View):
     bytes: int = Field(examples=[48213])
     sha256: str | None = Field(
         default=None, examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
-    )  # None when the sum beside it is missing
+    )  # null if its checksum file is missing
     created: datetime = Field(description="When it was created.", examples=["2026-11-16T10:30:00Z"])
-    made: str = Field(
-        examples=["daily"]
-    )  # what for: by hand, daily, weekly, before a restore, before a scope was forgotten
+    made: str = Field(examples=["daily"])  # the value of a BackupReason
     encrypted: bool = Field(default=False, examples=[False])
     whole: bool = Field(default=True, examples=[True])  # whether it can replace the whole store
 

@@ -24,6 +24,7 @@ from mindhold.lifecycle.audit import (
     write_audit_record,
 )
 from mindhold.lifecycle.stages import StageExample
+from mindhold.memories.views import Notice
 from mindhold.model.errors import Conflict, MemoryNotFound, StoreFull, StoreReadOnly
 from mindhold.model.lifecycle import Fate, fate_of, is_being_erased, may_be_erased, next_review
 from mindhold.model.memory import Memory, Status, Tier
@@ -231,9 +232,7 @@ class UndoAuditResult(Output):
     count: int = Field(description="Number of items in this answer.", examples=[1])
     passed_over: int = Field(examples=[0])
     note: str = Field(default="", description="A note about it.")
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # of documents that couldn't be written
+    notice: Notice = ""  # of documents that couldn't be written
 
 
 async def _undo(context: Context, request: AuditInput) -> UndoAuditResult:

@@ -255,9 +255,8 @@ class AuditView(View):
     who: str = Field(examples=["system"])
     operations: list[str] = Field(examples=[["archived 20 messages that summaries stand for"]])
     counts: dict[str, int] = Field(examples=[{"archived": 20}])
-    back: str = Field(
-        examples=["mindhold audit undo 01m7gv42a3fzcy3gb19vmek4q7"]
-    )  # how to get back what went; empty where nothing did
+    # How to get back what went; empty where nothing did.
+    back: str = Field(examples=["mindhold audit undo 01m7gv42a3fzcy3gb19vmek4q7"])
     scope: str = Field(default="", description="Its scope.")
     files: list[str] = []  # in the folder of backups
     undone: datetime | None = None

@@ -11,7 +11,7 @@ from mindhold.lifecycle.duplicates import DUPLICATES_STAGE, run_duplicates
 from mindhold.lifecycle.stages import (
     NOTHING,
     ArchiveNotes,
-    ConsolidationReport,
+    RunReport,
     StageLimits,
     StageResult,
     combine_stages,
@@ -57,7 +57,7 @@ async def run_consolidation(
     seconds: float | None = None,
     stages: Sequence[str] = (),
     tell: Tell = lambda _name, _done, _total: None,
-) -> ConsolidationReport:
+) -> RunReport:
     """Run all stages, or those that are named. If another consolidation runs, the report says so. Raises InvalidInput."""
     unknown = [name for name in stages if name not in STAGES]
     if unknown:
@@ -68,13 +68,13 @@ async def run_consolidation(
     within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.settings.life.batch)
     if dry:
         results = await _run_stages(engine, within, names, tell)
-        return ConsolidationReport(started, perf_counter() - began, dry=True, stages=tuple(results))
+        return RunReport(started, perf_counter() - began, dry=True, stages=tuple(results))
     async with claim(engine, CONSOLIDATION_JOB) as acquired:
         if not acquired:
-            return ConsolidationReport(started, 0.0, notice="Another consolidation is under way.")
+            return RunReport(started, 0.0, notice="Another consolidation is under way.")
         notes = ArchiveNotes(engine, engine.new_id(), started)
         results = await _run_stages(engine, replace(within, before=notes.before), names, tell)
-        report = ConsolidationReport(started, perf_counter() - began, stages=tuple(results))
+        report = RunReport(started, perf_counter() - began, stages=tuple(results))
         await save_report(engine, report, key=notes.key)
     return report
 

@@ -16,6 +16,7 @@ from mindhold.jobs.progress import Progress, is_to_stop, note_progress
 from mindhold.lifecycle.audit import write_audit_record
 from mindhold.lifecycle.stages import (
     NOTHING,
+    RunReport,
     StageLimits,
     StageResult,
     combine_stages,
@@ -49,22 +50,6 @@ Tell = Callable[[str, int, int], None]
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class MaintenanceReport:
-    """The steps of a run. `notice` says why nothing ran."""
-
-    started: datetime
-    seconds: float
-    dry: bool = False
-    steps: tuple[StageResult, ...] = ()
-    notice: str = ""
-
-    @property
-    def failed(self) -> list[str]:
-        """The names of the steps that failed."""
-        return [step.name for step in self.steps if step.error]
-
-
 async def run_maintenance(
     engine: Engine,
     *,
@@ -73,7 +58,7 @@ async def run_maintenance(
     steps: Sequence[str] = (),
     besides: Sequence[str] = (),
     tell: Tell = lambda _name, _done, _total: None,
-) -> MaintenanceReport:
+) -> RunReport:
     """Run all steps or the named ones, without `besides`. Raises InvalidInput, and the store's errors outside of steps."""
     names = [name for name in _chosen_steps(steps) if name not in besides]
     started, began = engine.clock(), perf_counter()
@@ -81,13 +66,13 @@ async def run_maintenance(
     within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.settings.life.batch)
     if dry:
         results = await _run_steps(engine, within, names, tell)
-        return MaintenanceReport(started, perf_counter() - began, dry=True, steps=tuple(results))
+        return RunReport(started, perf_counter() - began, dry=True, stages=tuple(results))
     async with claim(engine, MAINTENANCE_JOB) as acquired:
         if not acquired:
-            return MaintenanceReport(started, 0.0, notice=ALREADY_RUNNING)
+            return RunReport(started, 0.0, notice=ALREADY_RUNNING)
         await engine.use_counter.flush()
         results = await _run_steps(engine, within, names, tell)
-        report = MaintenanceReport(started, perf_counter() - began, steps=tuple(results))
+        report = RunReport(started, perf_counter() - began, stages=tuple(results))
         await _save_report(engine, report, whole=not steps)
     return report
 
@@ -107,7 +92,7 @@ async def _scheduled_steps(engine: Engine) -> list[str]:
     return [name for name in STEPS if name != CONSOLIDATE or due]
 
 
-async def _save_report(engine: Engine, report: MaintenanceReport, *, whole: bool) -> None:
+async def _save_report(engine: Engine, report: RunReport, *, whole: bool) -> None:
     """Save when the run was and write its audit record and log line."""
     if whole:
         now = engine.clock().isoformat()
@@ -115,16 +100,16 @@ async def _save_report(engine: Engine, report: MaintenanceReport, *, whole: bool
         await engine.store.set_cursor(SCHEDULE, now)
     operations = [
         f"{step.name} failed: {step.code}" if step.error else f"{step.name}: {step.detail}"
-        for step in report.steps
+        for step in report.stages
         if step.error or step.changed
     ]
-    counts = {step.name: step.changed for step in report.steps if step.changed}
+    counts = {step.name: step.changed for step in report.stages if step.changed}
     if operations:
         await write_audit_record(engine, MAINTENANCE_JOB, operations=operations, counts=counts)
     changed = sum(counts.values())
     log.info(
         "maintenance ended: %d steps, %d changes, %.1f s, failed: %s",
-        len(report.steps),
+        len(report.stages),
         changed,
         report.seconds,
         ", ".join(report.failed) or "none",
@@ -205,7 +190,7 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
         if not remaining:
             seconds = sum(step.seconds for step in results.values())
             started = datetime.fromisoformat(so_far[STARTED])
-            report = MaintenanceReport(started, seconds, steps=tuple(results.values()))
+            report = RunReport(started, seconds, stages=tuple(results.values()))
             await _save_report(engine, report, whole=True)
     return NightlyTurn(_job_result(so_far, remaining, results), finished=not remaining)
 

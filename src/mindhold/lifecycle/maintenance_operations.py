@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import monotonic, perf_counter
+from typing import Annotated
 
 from pydantic import Field
 
@@ -21,13 +22,13 @@ from mindhold.lifecycle.maintenance import (
 )
 from mindhold.lifecycle.stages import (
     STALE,
-    ConsolidationReport,
+    RunReport,
     StageExample,
     StageLimits,
     StageResult,
     list_reports,
 )
-from mindhold.memories.views import View
+from mindhold.memories.views import Notice, View
 from mindhold.model.job import JobState
 from mindhold.model.lifecycle import Fate
 from mindhold.operations import Context, Input, Output, operation
@@ -48,6 +49,7 @@ _EFFECT_TEXTS = {
     "tidy-jobs dropped": "{} old jobs dropped",
     "tidy-jobs entries": "{} expired notes dropped",
 }
+TimeLimit = Annotated[float | None, Field(gt=0, le=86_400, description="Time limit in seconds.")]
 MOST_NAMED = 50  # memories in each list of a result; the report has more
 
 
@@ -56,9 +58,7 @@ class ConsolidateInput(Input):
 
     dry_run: bool = Field(default=False, description="Only report what would be done.", examples=[True])
     stages: tuple[str, ...] = Field(default=(), description="Only these stages.")
-    seconds: float | None = Field(
-        default=None, gt=0, le=86_400, description="Time limit in seconds."
-    )  # as life.seconds has it
+    seconds: TimeLimit = None  # as life.seconds has it
 
 
 class StageView(View):
@@ -108,9 +108,7 @@ class ConsolidateResult(Output):
     others: list[OtherView] = []
     counts: dict[str, int] = Field(default={}, examples=[{"archived": 1}])
     dry_run: bool = Field(default=False, description="Only report what would be done.")
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # why nothing was done
+    notice: Notice = ""  # why nothing was done
 
 
 class ReportsInput(Input):
@@ -181,7 +179,7 @@ CONSOLIDATION_REPORTS = operation("consolidation_reports", _reports, reads=True,
 
 
 def _consolidate_result(
-    report: ConsolidationReport, stages: Sequence[StageResult], *, seconds: float, most: int | None = None
+    report: RunReport, stages: Sequence[StageResult], *, seconds: float, most: int | None = None
 ) -> ConsolidateResult:
     return ConsolidateResult(
         stages=[StageView.fill(stage, stage=stage.name, seconds=round(stage.seconds, 3)) for stage in stages],
@@ -262,9 +260,7 @@ class MaintainInput(Input):
     backup: bool = Field(
         default=True, description="Whether to make a backup first if one is due.", examples=[False]
     )
-    seconds: float | None = Field(
-        default=None, gt=0, le=86_400, description="Time limit in seconds."
-    )  # as maintenance.seconds has it
+    seconds: TimeLimit = None  # as maintenance.seconds has it
 
 
 class StepView(View):
@@ -288,9 +284,7 @@ class MaintainResult(Output):
     failed: list[str] = Field(default=[], description="What failed.")
     seconds: float = Field(description="How many seconds it took.", examples=[0.6])
     dry_run: bool = Field(default=False, description="Only report what would be done.", examples=[True])
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # why nothing was done
+    notice: Notice = ""  # why nothing was done
 
 
 async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:
@@ -307,7 +301,7 @@ async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:
         besides=() if request.backup else (BACKUP,),
         tell=lambda name, done, total: context.progress(name, done, total + with_jobs),
     )
-    steps = list(report.steps)
+    steps = list(report.stages)
     if with_jobs and not report.notice:
         context.progress(JOBS, len(steps), len(steps) + 1)
         steps.append(await run_due_jobs(context, until=until))

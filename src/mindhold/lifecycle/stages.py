@@ -153,8 +153,8 @@ CURSOR = "consolidated"
 
 
 @dataclass(frozen=True, slots=True)
-class ConsolidationReport:
-    """The stages of a run. `notice` says why nothing ran."""
+class RunReport:
+    """The stages of a consolidation, or the steps of maintenance. `notice` says why nothing ran."""
 
     started: datetime
     seconds: float
@@ -166,6 +166,11 @@ class ConsolidationReport:
     def more(self) -> bool:
         """Whether work is left for the next run."""
         return any(stage.more for stage in self.stages)
+
+    @property
+    def failed(self) -> list[str]:
+        """The names of the stages that failed."""
+        return [stage.name for stage in self.stages if stage.error]
 
     @property
     def changed(self) -> int:
@@ -200,10 +205,10 @@ class ArchiveNotes:
             examples=tuple(self.leaving),
             counts={Fate.ARCHIVED: len(self.leaving)},
         )
-        await _put(self.engine, self.key, ConsolidationReport(self.started, 0.0, stages=(stage,)))
+        await _put(self.engine, self.key, RunReport(self.started, 0.0, stages=(stage,)))
 
 
-async def save_report(engine: Engine, report: ConsolidationReport, *, key: str) -> None:
+async def save_report(engine: Engine, report: RunReport, *, key: str) -> None:
     """Save the report if anything changed. An erased memory is named only in the report of its erasure."""
     await engine.store.set_cursor(CURSOR, engine.clock().isoformat())
     if report.changed:
@@ -212,7 +217,7 @@ async def save_report(engine: Engine, report: ConsolidationReport, *, key: str) 
         await engine.store.drop_entry(REPORT_NAMESPACE, key)  # the notes of what was about to go, and stayed
 
 
-async def _put(engine: Engine, key: str, report: ConsolidationReport) -> None:
+async def _put(engine: Engine, key: str, report: RunReport) -> None:
     now = engine.clock()
     value = {
         "started": report.started.isoformat(),
@@ -222,7 +227,7 @@ async def _put(engine: Engine, key: str, report: ConsolidationReport) -> None:
     await engine.store.put_entry(Entry(REPORT_NAMESPACE, key, value, now, now + KEPT))
 
 
-async def list_reports(engine: Engine, *, limit: int) -> list[ConsolidationReport]:
+async def list_reports(engine: Engine, *, limit: int) -> list[RunReport]:
     """The reports of the last year, newest first."""
     now = engine.clock()
     reports = [
@@ -262,9 +267,9 @@ def examples_of(values: Sequence[Mapping[str, str]] | None) -> tuple[StageExampl
     )
 
 
-def report_of(value: Mapping[str, Any]) -> ConsolidationReport:
+def report_of(value: Mapping[str, Any]) -> RunReport:
     """Parse a stored report."""
-    return ConsolidationReport(
+    return RunReport(
         started=datetime.fromisoformat(value["started"]),
         seconds=value["seconds"],
         stages=tuple(_stage(stage) for stage in value["stages"] or ()),

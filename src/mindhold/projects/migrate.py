@@ -10,7 +10,7 @@ from pydantic import Field
 from mindhold.access.keys import follow_scope
 from mindhold.engine import Engine
 from mindhold.memories.embedding import queue_embedding
-from mindhold.memories.views import View
+from mindhold.memories.views import Notice, View
 from mindhold.model.errors import Conflict, InvalidInput, MindholdError, Refused, ScopeNotFound, StoreBusy
 from mindhold.model.memory import ANY_STATUS, Link
 from mindhold.model.query import Filter
@@ -300,7 +300,7 @@ class MigrateProjectResult(View):
     kept_in: list[str] = Field(default=[], examples=[["local"]])  # where hidden copies are
     dropped: int = 0
     spared: int = 0  # in copies that were to be dropped: memories that the project doesn't have
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
 
 
 async def _migrate(context: Context, request: MigrateProjectInput) -> MigrateProjectResult:

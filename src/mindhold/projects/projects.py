@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mindhold.capture.claude_md import document_places, erase_from_deleted_documents
 from mindhold.capture.project_folder import open_folder
-from mindhold.memories.views import View
+from mindhold.memories.views import Notice, View
 from mindhold.model.errors import InvalidInput, Refused
 from mindhold.model.job import Entry
 from mindhold.model.scope import EVERYONE, GLOBAL, StorageMode
@@ -42,9 +42,8 @@ class ProjectView(View):
     id: str = Field(description="Its id.", examples=["shop"])  # its name, which identifies it
     name: str = Field(description="Its name.", examples=["shop"])
     storage_mode: str = Field(description="Where the project's memory is stored.", examples=["local"])
-    memories: int | None = Field(
-        description="Number of memories.", examples=[1523]
-    )  # None if its store doesn't answer
+    # None if its store doesn't answer.
+    memories: int | None = Field(description="Number of memories.", examples=[1523])
     created: datetime = Field(description="When it was created.", examples=["2026-11-02T08:15:00Z"])
     settings: ProjectSettings
     description: str = Field(default="", description="A short description.", examples=["What we sell"])
@@ -54,9 +53,8 @@ class ProjectView(View):
         examples=[True],
     )
     path: str | None = Field(default=None, description="Its folder or file.", examples=["/home/me/src/shop"])
-    identity: str | None = Field(
-        default=None, examples=["/home/me/src/shop/.git"]
-    )  # the git common directory, or the real path
+    # The git common directory, or the real path.
+    identity: str | None = Field(default=None, examples=["/home/me/src/shop/.git"])
     copies: list[str] = []  # stores with hidden copies of it
     moving_to: str | None = None
 
@@ -157,9 +155,7 @@ class DeleteProjectResult(Output):
     export: str = Field(examples=["/home/me/.mindhold/export/scope-shop-20261116T103000Z-4kq7zp.jsonl"])
     removed: dict[str, int] = Field(default={}, examples=[{"memories": 1523, "vectors": 1523}])
     remaining: dict[str, int] = Field(default={}, examples=[{"memories": 0, "vectors": 0}])
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # of documents that couldn't be written
+    notice: Notice = ""  # of documents that couldn't be written
 
 
 async def _create(context: Context, request: CreateProjectInput) -> ProjectView:
@@ -222,14 +218,7 @@ async def _change(context: Context, request: ChangeProjectInput) -> ProjectView:
     if path is not None and name == GLOBAL:
         raise Refused("Global has no folder.", advice="Choose a project.")
     folder = await free_folder(engine, path, besides=name) if path else None
-    await change_scope(
-        engine,
-        name,
-        description=request.description,
-        active=request.active,
-        parent=request.parent,
-        keywords=request.keywords,
-    )
+    await change_scope(engine, name, **request.model_dump(exclude={"name", "path"}))
     if folder is not None:
         await engine.store.put_entry(Entry(PATHS, name, folder, engine.clock()))
     elif path is not None:

@@ -330,9 +330,8 @@ class ReindexStatusResult(Output):
     progress: float = Field(description="Progress, from 0 to 1.", examples=[0.4202])
     done: int = Field(description="How many are done.", examples=[640])
     total: int = Field(description="Total number.", examples=[1523])
-    estimated_time_seconds: int = Field(
-        description="Estimated duration in seconds.", examples=[0]
-    )  # that are left
+    # That are left.
+    estimated_time_seconds: int = Field(description="Estimated duration in seconds.", examples=[0])
     created: datetime = Field(description="When it was created.", examples=["2026-11-02T08:15:00Z"])
     finished: datetime | None = None
     error: str | None = None

@@ -13,7 +13,7 @@ from mindhold.capture.claude_md import document_places, erase_from_deleted_docum
 from mindhold.capture.hook_cache_removal import blank_hook_caches
 from mindhold.engine import Engine
 from mindhold.lifecycle.audit import RETIREMENT, write_audit_record
-from mindhold.memories.views import ReceiptView, View
+from mindhold.memories.views import Notice, ReceiptView, View
 from mindhold.model.errors import Refused
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
@@ -39,9 +39,8 @@ class ScopeView(View):
     active: bool = Field(
         description="Whether it is in use. An inactive one keeps its memories.", examples=[True]
     )
-    memories: int | None = Field(
-        description="Number of memories.", examples=[42]
-    )  # None if its store doesn't answer
+    # None if its store doesn't answer.
+    memories: int | None = Field(description="Number of memories.", examples=[42])
     sees: list[str] = Field(examples=[["work", "Global"]])
     children: list[str] = Field(description="Its child scopes.", examples=[["shop"]])
     keywords: list[str] = Field(description="Keywords for search.", examples=[["office"]])
@@ -59,9 +58,7 @@ class ListScopesResult(Output):
     """Every scope, by name."""
 
     scopes: list[ScopeView]
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # which stores don't answer
+    notice: Notice = ""  # which stores don't answer
 
 
 class ScopeInput(Input):
@@ -113,9 +110,7 @@ class DeleteScopeResult(Output):
         examples=["/home/me/.mindhold/export/scope-shop-20261116T103000Z-4kq7zp.jsonl"]
     )
     receipt: ReceiptView | None
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # of documents that couldn't be written
+    notice: Notice = ""  # of documents that couldn't be written
 
 
 async def _list(context: Context, _request: ListScopesInput) -> ListScopesResult:
@@ -161,14 +156,7 @@ SHOW_SCOPE = operation("show_scope", _show, reads=True)
 
 async def _create(context: Context, request: CreateScopeInput) -> ScopeView:
     """Make a scope."""
-    scope = await create_scope(
-        context.engine,
-        request.name,
-        description=request.description,
-        kind=request.kind,
-        parent=request.parent,
-        keywords=request.keywords,
-    )
+    scope = await create_scope(context.engine, **dict(request))
     return await _show_scope(context, scope.name)
 
 
@@ -177,14 +165,7 @@ CREATE_SCOPE = operation("create_scope", _create, writes=True)
 
 async def _change(context: Context, request: ChangeScopeInput) -> ScopeView:
     """Describe, nest or switch a scope."""
-    scope = await change_scope(
-        context.engine,
-        request.name,
-        description=request.description,
-        parent=request.parent,
-        active=request.active,
-        keywords=request.keywords,
-    )
+    scope = await change_scope(context.engine, **dict(request))
     return await _show_scope(context, scope.name)
 
 
@@ -241,7 +222,7 @@ class RetireScopeResult(Output):
     export: str | None = None
     receipt: ReceiptView | None = None
     note: str = Field(description="A note about it.", examples=["Only who names it finds it."])
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
 
 
 class ReviveScopeInput(ScopeInput):
