@@ -14,6 +14,7 @@ from front_door import Open, acting, at, everything, found, recall, remember, ru
 
 from mindhold.app.application import App
 from mindhold.capture.hook_cache import hook_cache_of
+from mindhold.engine import Engine
 from mindhold.lifecycle.contradictions import LIST_CONTRADICTIONS
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
 from mindhold.memories.amend import AMEND
@@ -26,16 +27,16 @@ from mindhold.model.memory import Status
 from mindhold.model.query import Filter
 from mindhold.model.scope import Caller
 from mindhold.ports.embedder import Matrix
-from mindhold.profile.entries import count_profile, profile
+from mindhold.profile.entries import profile
 from mindhold.profile.profile import (
     CHANGE_PROFILE,
     PROFILE_HISTORY,
     SHOW_PROFILE,
     ChangeProfileResult,
     ProfileView,
-    drop_entry,
+    change_entries,
     learn,
-    set_entry,
+    wanted_entry,
 )
 from mindhold.providers.embedding.base import HashingEmbedder
 from mindhold.text.profile_values import Section
@@ -100,13 +101,6 @@ class TestEntries:
             ("Bob", "coworker"),
         ]
         assert seen.notes == ["I'm allergic to penicillin"]
-        assert await count_profile(app.engine, "default") == {
-            "name": 1,
-            "preferences": 2,
-            "facts": 2,
-            "contacts": 2,
-            "notes": 1,
-        }
 
     async def test_what_says_no_fact_is_a_note(self, app: App) -> None:
         learned = await learn(
@@ -309,6 +303,10 @@ class TestAgents:
         assert (await known(app)).name == "Jane"
 
 
+async def set_colour(engine: Engine, colour: str) -> None:
+    await change_entries(engine, [wanted_entry(Section.FACTS, "favorite color", colour)], agent="default")
+
+
 class Meanwhile(HashingEmbedder):
     """Lets somebody else write an entry while ours is being embedded."""
 
@@ -320,7 +318,7 @@ class Meanwhile(HashingEmbedder):
     async def embed(self, texts: Sequence[str]) -> Matrix:
         colours, self._colours = self._colours, []
         for colour in colours:
-            await set_entry(self._app.engine, Section.FACTS, "favorite color", colour, agent="default")
+            await set_colour(self._app.engine, colour)
         return await super().embed(texts)
 
 
@@ -331,12 +329,7 @@ class TestTogether:
         colours = [f"colour {number}" for number in range(12)]
         async with opened() as other:
             engines = [app.engine, other.engine]
-            await asyncio.gather(
-                *(
-                    set_entry(engines[place % 2], Section.FACTS, "favorite color", one, agent="default")
-                    for place, one in enumerate(colours)
-                )
-            )
+            await asyncio.gather(*(set_colour(engines[place % 2], one) for place, one in enumerate(colours)))
             assert len(await held(app, "favorite_color")) == 1
             told = await values(other, "favorite_color")
         assert sorted(told) == sorted(colours)
@@ -346,7 +339,7 @@ class TestTogether:
     async def test_one_that_is_begun_meanwhile_is_amended(self, app: App, others: list[str]) -> None:
         """Also where the other one was amended since, and no hash tells of it."""
         slow = replace(app.engine, vector_source=VectorSource(Meanwhile(app, *others)))
-        await set_entry(slow, Section.FACTS, "favorite color", "blue", agent="default")
+        await set_colour(slow, "blue")
         assert len(await held(app, "favorite_color")) == 1
         assert await values(app, "favorite_color") == [*others, "blue"]
 
@@ -361,7 +354,7 @@ class TestTogether:
         assert (await known(app)).facts == {"favorite_color": "blue"}
         await change(app, facts={"favorite color": "black"})
         assert len(await held(app, "favorite_color")) == 1
-        await drop_entry(app.engine, "favorite_color", agent="default")
+        await change(app, remove=["favorite_color"])
         assert await held(app, "favorite_color") == []
         assert (await profile(app.engine, "default")).entries == ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -17,18 +17,20 @@ from mindhold.app.application import App
 from mindhold.backup.create import LIST_BACKUPS
 from mindhold.backup.restore import RESTORE
 from mindhold.conversations.message_log import SAVE_MESSAGE
+from mindhold.engine import Engine
 from mindhold.lifecycle import retention
 from mindhold.lifecycle.archive import UNDO_AUDIT
 from mindhold.lifecycle.audit import LIST_AUDIT, SHOW_AUDIT
 from mindhold.lifecycle.consolidation import run_consolidation as consolidate
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
-from mindhold.lifecycle.retention import RecapPort, covered_by_lineage
+from mindhold.lifecycle.retention import RecapPort
 from mindhold.lifecycle.stages import StageLimits, StageResult
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.evaluation import evaluate
 from mindhold.memories.forget import UNFORGET
 from mindhold.memories.prepare import indexed
 from mindhold.model.errors import StoreBusy
+from mindhold.model.lifecycle import is_summary_of_others
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Provenance, Status
 from mindhold.model.query import Filter
 from mindhold.ports.store import Mark
@@ -110,6 +112,19 @@ async def facts(app: App, number: int, *, first: int = 0) -> list[str]:
     ]
     await evaluate(app.engine)
     return ids
+
+
+async def covered_by_lineage(engine: Engine, ids: Sequence[str], /) -> set[str]:
+    """The messages that recaps name as their sources."""
+    requested = set(ids)
+    recaps = await engine.store.derived_from(list(ids)) if ids else []
+    return {
+        source
+        for recap in recaps
+        if recap.status is Status.ACTIVE and is_summary_of_others(recap)
+        for source in recap.merged_from
+        if source in requested
+    }
 
 
 async def retained(app: App, recaps: RecapPort | None = None, within: StageLimits = WITHIN) -> StageResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -80,8 +80,6 @@ def _limit_to_scopes(engine: Engine, operation: Operation[Any, Any], caller: Cal
         raise Refused(
             f"{operation.name} concerns more than the scopes of this key.", advice="Use the owner's key."
         )
-    pass
-
     scope = engine.settings.scope if engine.settings.scope in caller.scopes else caller.scopes[0]
     return replace(
         engine,
@@ -245,12 +243,10 @@ class ScopedStore:
         return [memory for memory in memories if memory.scope in self._scopes]
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
-        inside = frozenset(await self._inside(ids))
-        await self._store.touch([memory_id for memory_id in ids if memory_id in inside], when)
+        await self._store.touch(await self._only_inside(ids), when)
 
     async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
-        inside = frozenset(await self._inside(ids))
-        await self._store.note_shown([memory_id for memory_id in ids if memory_id in inside], when)
+        await self._store.note_shown(await self._only_inside(ids), when)
 
     def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         return self._store.scan(self._narrowed(where), batch=batch)
@@ -345,7 +341,7 @@ class ScopedStore:
             job = await self._store.job(job_id)
             if self._is_inside(job):
                 return job
-        raise _no_job(job_id)
+        raise JobNotFound(f"There is no job {job_id!r}.", advice="Most jobs are the owner's.")
 
     async def replace_job(self, job: Job, *, expected: JobState) -> bool:
         await self.job(job.id)
@@ -433,6 +429,11 @@ class ScopedStore:
         """The ids of memories in the scopes, whoever owns them."""
         return list(await self.get_many(list(dict.fromkeys(ids)), viewer=EVERYONE))
 
+    async def _only_inside(self, ids: Sequence[str]) -> list[str]:
+        """The ids within, as often as they are given."""
+        inside = frozenset(await self._inside(ids))
+        return [memory_id for memory_id in ids if memory_id in inside]
+
     async def _allowed(self, changes: Sequence[Change]) -> list[Change]:
         """Raises Refused for what would be written outside, MemoryNotFound for what names a memory there."""
         written = {change.memory.id for change in changes if isinstance(change, Put | Revise)}
@@ -442,7 +443,10 @@ class ScopedStore:
         outside = memories.keys() - inside
         for change in changes:
             if isinstance(change, Put | Revise):
-                self._check_write(change.memory, outside)
+                if change.memory.scope not in self._scopes:
+                    raise _outside(f"the scope {change.memory.scope!r}")
+                if change.memory.id in outside:
+                    raise MemoryNotFound(change.memory.id)
             strict = isinstance(change, Mark | Inherit | Connect | Keep)
             for memory_id in () if isinstance(change, _PASSED_OVER) else _named_by(change):
                 if memory_id in outside or (strict and memory_id not in inside | written):
@@ -452,12 +456,6 @@ class ScopedStore:
             for change in changes
             if not isinstance(change, _PASSED_OVER) or outside.isdisjoint(_named_by(change))
         ]
-
-    def _check_write(self, memory: Memory, outside: Collection[str]) -> None:
-        if memory.scope not in self._scopes:
-            raise _outside(f"the scope {memory.scope!r}")
-        if memory.id in outside:
-            raise MemoryNotFound(memory.id)
 
 
 def _named_by(change: Change) -> Iterable[str]:
@@ -490,10 +488,6 @@ def _strings(value: object) -> Iterator[str]:
             waiting.extend((*current.keys(), *current.values()))
         elif isinstance(current, list | tuple):
             waiting.extend(current)
-
-
-def _no_job(job_id: str) -> JobNotFound:
-    return JobNotFound(f"There is no job {job_id!r}.", advice="Most jobs are the owner's.")
 
 
 def _outside(what: str) -> Refused:

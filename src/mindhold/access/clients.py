@@ -33,31 +33,6 @@ _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")  # a SHA-256 in base64url, as S256
 _SECRETS = frozenset({"client_secret", "client_secret_expires_at"})
 
 
-async def save_client(engine: Engine, client: Mapping[str, Any]) -> dict[str, Any]:
-    """Save a registration and return it as stored, without a secret.
-
-    Raises InvalidInput, Conflict if the id exists, Refused if there are too many.
-    """
-    client_id = client.get("client_id")
-    if not isinstance(client_id, str) or not 0 < len(client_id) <= LONGEST_ID:
-        raise InvalidInput("A client needs an id.", advice="Give it a client_id.")
-    registration = {
-        name: value for name, value in client.items() if name not in _SECRETS and value is not None
-    }
-    registration["token_endpoint_auth_method"] = "none"
-    _check_size(registration, LONGEST_CLIENT)
-    _check_redirects(registration.get("redirect_uris"))
-    now = engine.clock()
-    if await engine.store.entry(CLIENT_NAMESPACE, client_id, now=now) is not None:
-        raise Conflict("There is a client of that id already.", advice="Register it under a new one.")
-    await engine.store.drop_expired(now)
-    await _make_room(engine)
-    await engine.store.put_entry(
-        Entry(CLIENT_NAMESPACE, client_id, registration, created=now, expires=now + UNAUTHORIZED_LIFE)
-    )
-    return registration
-
-
 async def find_client(engine: Engine, client_id: str) -> dict[str, Any] | None:
     """The client's registration; None if there is none."""
     entry = await engine.store.entry(CLIENT_NAMESPACE, client_id, now=engine.clock())
@@ -162,8 +137,28 @@ class FoundClient(Output):
 
 
 async def _save_client(context: Context, request: SaveClientInput) -> SavedClient:
-    """Register an OAuth client."""
-    return SavedClient(client=await save_client(context.engine, request.client))
+    """Register an OAuth client.
+
+    Raises InvalidInput, Conflict if the id exists, Refused if there are too many.
+    """
+    engine, client_id = context.engine, request.client.get("client_id")
+    if not isinstance(client_id, str) or not 0 < len(client_id) <= LONGEST_ID:
+        raise InvalidInput("A client needs an id.", advice="Give it a client_id.")
+    registration = {
+        name: value for name, value in request.client.items() if name not in _SECRETS and value is not None
+    }
+    registration["token_endpoint_auth_method"] = "none"
+    _check_size(registration, LONGEST_CLIENT)
+    _check_redirects(registration.get("redirect_uris"))
+    now = engine.clock()
+    if await engine.store.entry(CLIENT_NAMESPACE, client_id, now=now) is not None:
+        raise Conflict("There is a client of that id already.", advice="Register it under a new one.")
+    await engine.store.drop_expired(now)
+    await _make_room(engine)
+    await engine.store.put_entry(
+        Entry(CLIENT_NAMESPACE, client_id, registration, created=now, expires=now + UNAUTHORIZED_LIFE)
+    )
+    return SavedClient(client=registration)
 
 
 SAVE_CLIENT = operation("save_client", _save_client, writes=True, owner_only=True)

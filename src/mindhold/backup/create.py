@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from pydantic import Field
 
 from mindhold.aio import run_uncancelled
 from mindhold.backup.file_format import (
+    COUNTS,
     EXPORT,
     ROWS,
     BackupHead,
@@ -54,6 +54,7 @@ from mindhold.engine import Engine
 from mindhold.lifecycle.stages import NOTHING, StageLimits, StageResult
 from mindhold.locks import claim
 from mindhold.memories.export import export_stream, partial_of, to_disk
+from mindhold.memories.views import View
 from mindhold.model.errors import (
     Conflict,
     MindholdError,
@@ -89,9 +90,7 @@ class Backup:
     @property
     def totals(self) -> Totals:
         """The totals of all parts. A copy that a store has of another's scopes is counted again."""
-        totals = [part.totals for part in self.parts]
-        names = ("memories", "vectors", "versions", "links", "scopes", "jobs", "entries", "cursors")
-        return Totals(**{name: sum(getattr(part_totals, name) for part_totals in totals) for name in names})
+        return Totals(**{name: sum(getattr(part.totals, name) for part in self.parts) for name in COUNTS})
 
 
 def no_backup_progress(_step: str, _done: int, _total: int | None) -> None:
@@ -109,7 +108,6 @@ async def back_up(
     *,
     begin: str = WHOLE,
     encrypt: bool | None = None,
-    passphrase: str | None = None,
     without: Collection[str] = (),
     progress: BackupProgress = no_backup_progress,
 ) -> Backup:
@@ -118,7 +116,7 @@ async def back_up(
     Raises InvalidInput for the name, Conflict if it is taken, Refused if it is to be encrypted and there is no
     passphrase, StoreFull, StoreReadOnly, and the errors of a store that doesn't answer.
     """
-    secret = chosen_secret(engine, encrypt=encrypt, passphrase=passphrase)
+    secret = _chosen_secret(engine, encrypt=encrypt)
     folder = backup_folder(engine)
     paths = generated_paths(folder, begin, engine.clock())
     if name is not None:
@@ -133,10 +131,7 @@ async def back_up(
             if mode not in without:
                 await _write_store(engine, writer, room, mode=mode, places=places, progress=progress)
 
-    backup = await _write_file(engine, paths, secret, write, progress=progress)
-    if backup is None and name is not None:
-        raise _name_taken(paths[0])
-    return _require(backup)
+    return await _write_file(engine, paths, secret, write, progress=progress)
 
 
 async def back_up_scope(engine: Engine, scope: str, *, agent: str) -> Backup:
@@ -171,9 +166,7 @@ async def _back_up_some(engine: Engine, begin: str, where: Filter) -> Backup:
         writer.end(Totals(export.memories, 0, export.versions, export.links, export.scopes))
 
     paths = generated_paths(backup_folder(engine), begin, engine.clock())
-    return _require(
-        await _write_file(engine, paths, chosen_secret(engine), write, progress=no_backup_progress)
-    )
+    return await _write_file(engine, paths, _chosen_secret(engine), write, progress=no_backup_progress)
 
 
 async def backups(engine: Engine) -> list[BackupFile]:
@@ -181,14 +174,12 @@ async def backups(engine: Engine) -> list[BackupFile]:
     return await asyncio.to_thread(list_backup_files, backup_folder(engine))
 
 
-def chosen_secret(
-    engine: Engine, *, encrypt: bool | None = None, passphrase: str | None = None
-) -> str | None:
+def _chosen_secret(engine: Engine, *, encrypt: bool | None = None) -> str | None:
     """The passphrase to encrypt with; None for no encryption. Raises Refused if there should be one and isn't."""
     rules = engine.settings.backup
     if not (rules.encrypt if encrypt is None else encrypt):
         return None
-    secret = passphrase or rules.read_passphrase()
+    secret = rules.read_passphrase()
     if not secret:
         raise Refused(
             "Backups are to be encrypted, and there is no passphrase: none was made.",
@@ -275,8 +266,8 @@ async def _write_file(
     write: Callable[[BackupWriter, Path], Any],
     *,
     progress: BackupProgress,
-) -> Backup | None:
-    """Write a backup under the first free name and read it back; None if no name is free."""
+) -> Backup:
+    """Write a backup under the first free name and read it back. Raises Conflict if no name is free."""
     now, folder = engine.clock(), paths[0].parent
     with translate_disk_errors(f"The backup {paths[0].name}"), temporary_folder(folder) as room:
         partial = partial_of(paths[0])
@@ -309,7 +300,7 @@ async def _open_writer(partial: Path, head: BackupHead, secret: str | None) -> A
 
 def _verify_and_place(
     partial: Path, paths: Sequence[Path], parts: tuple[BackupPart, ...], secret: str | None, now: datetime
-) -> Backup | None:
+) -> Backup:
     try:
         parts_read = verify_file(partial, secret)[1]
     except MindholdError as error:
@@ -318,13 +309,11 @@ def _verify_and_place(
         raise OSError(errno.EIO, "what was read back is not what was written")
     digest, size = checksum(partial), partial.stat().st_size
     path = place_backup_file(partial, paths, now, digest)
-    return None if path is None else Backup(path, parts, size, digest, now, secret is not None)
-
-
-def _require(backup: Backup | None) -> Backup:
-    if backup is None:
+    if path is None and len(paths) == 1:
+        raise _name_taken(paths[0])
+    if path is None:
         raise Conflict("Too many backups were made in this second.", advice="Wait a moment.")
-    return backup
+    return Backup(path, parts, size, digest, now, secret is not None)
 
 
 def _name_taken(path: Path) -> Conflict:
@@ -377,12 +366,10 @@ class BackupInput(Input):
         default=None,
         description="Encrypt it with the server's passphrase; the setting decides if absent.",
     )
-    without: list[str] = Field(
-        default=[], description="Stores to leave out, by storage mode."
-    )  # stores that projects live in, and that may be left out
+    without: list[str] = Field(default=[], description="Stores to leave out, by storage mode.")
 
 
-class BackupView(Output):
+class BackupView(View):
     """One backup. `file` is its name in the backup folder."""
 
     file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
@@ -407,7 +394,7 @@ class ListBackupsInput(Input):
     """No input."""
 
 
-class BackupFileView(Output):
+class BackupFileView(View):
     """One file in the backup folder."""
 
     file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
@@ -416,14 +403,11 @@ class BackupFileView(Output):
         examples=["/home/me/.mindhold/backups/backup-20261116T103000Z.backup"],
     )
     bytes: int = Field(examples=[48213])
-    # Null if its checksum file is missing.
     sha256: str | None = Field(
         default=None, examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
-    )  # None when the sum beside it is missing
+    )  # null if its checksum file is missing
     created: datetime = Field(description="When it was created.", examples=["2026-11-16T10:30:00Z"])
-    made: str = Field(
-        examples=["daily"]
-    )  # what for: by hand, daily, weekly, before a restore, before a scope was forgotten
+    made: str = Field(examples=["daily"])  # the value of a BackupReason
     encrypted: bool = Field(default=False, examples=[False])
     whole: bool = Field(default=True, examples=[True])  # whether it can replace the whole store
 
@@ -443,17 +427,10 @@ async def _backup(context: Context, request: BackupInput) -> BackupView:
         without=request.without,
         progress=context.progress,
     )
-    totals = backup.totals
-    return BackupView(
+    return BackupView.fill(
+        backup.totals,
         file=backup.path.name,
         path=str(backup.path),
-        memories=totals.memories,
-        links=totals.links,
-        versions=totals.versions,
-        scopes=totals.scopes,
-        vectors=totals.vectors,
-        entries=totals.entries,
-        jobs=totals.jobs,
         encrypted=backup.encrypted,
         bytes=backup.size,
         sha256=backup.sha256,
@@ -466,22 +443,16 @@ BACKUP = operation("backup", _backup, writes=True, owner_only=True)
 
 async def _list_backups(context: Context, _request: ListBackupsInput) -> ListBackupsResult:
     """List the backups."""
-    return ListBackupsResult(backups=[file_view(file) for file in await backups(context.engine)])
+    return ListBackupsResult(backups=[_file_view(file) for file in await backups(context.engine)])
 
 
 LIST_BACKUPS = operation("list_backups", _list_backups, reads=True, owner_only=True)
 
 
-def file_view(file: BackupFile) -> BackupFileView:
-    return BackupFileView(
-        file=file.path.name,
-        path=str(file.path),
-        bytes=file.size,
-        sha256=file.sha256,
-        created=file.created,
-        made=file.made.value,
-        encrypted=file.encrypted,
-        whole=file.whole and not file.earlier,
+def _file_view(file: BackupFile) -> BackupFileView:
+    whole = file.whole and not file.earlier
+    return BackupFileView.fill(
+        file, file=file.path.name, path=str(file.path), bytes=file.size, made=file.made.value, whole=whole
     )
 
 
@@ -504,7 +475,7 @@ async def _drop(context: Context, request: DropBackupInput) -> DropBackupResult:
     file = await asyncio.to_thread(find_backup_file, backup_folder(context.engine), request.file)
     if not await asyncio.to_thread(delete_backup_file, file):
         raise StoreBusy(f"{file.path.name} can't be removed now.", advice="Somebody reads it: try again.")
-    return DropBackupResult(dropped=file_view(file))
+    return DropBackupResult(dropped=_file_view(file))
 
 
 DROP_BACKUP = operation("drop_backup", _drop, destroys=True, owner_only=True)
@@ -553,39 +524,31 @@ def outdated_backups(existing: Sequence[StoredBackup], rules: BackupSettings) ->
     return [backup.name for backup in scheduled if backup.name not in kept_names]
 
 
-async def run_scheduled_backup(
-    engine: Engine, within: StageLimits, *, progress: BackupProgress = no_backup_progress
-) -> StageResult:
+async def run_scheduled_backup(engine: Engine, within: StageLimits) -> StageResult:
     """Make a due backup, then delete outdated ones. A failure is saved for the status and tried again next time."""
-    began = perf_counter()
     rules = engine.settings.backup
     if not rules.schedule:
         return StageResult(BACKUP_STEP, 0, "switched off (backup.schedule)")
     today = engine.clock().astimezone(engine.zone()).date()
-    reason = due_backup(stored_backups(engine, await backups(engine)), today, rules)
+    reason = due_backup(_stored_backups(engine, await backups(engine)), today, rules)
     if within.dry:
         return StageResult(
             BACKUP_STEP, int(reason is not None), f"one would be made: {reason}" if reason else NOTHING
         )
     async with claim(engine, BACKUP_STEP) as acquired:
         if not acquired:
-            return StageResult(BACKUP_STEP, 0, "another process is at it", perf_counter() - began)
+            return StageResult(BACKUP_STEP, 0, "another process is at it")
         # Another process may just have made it.
-        reason = due_backup(stored_backups(engine, await backups(engine)), today, rules)
-        detail = await _make(engine, reason, progress) if reason else ""
+        reason = due_backup(_stored_backups(engine, await backups(engine)), today, rules)
+        detail = await _make(engine, reason) if reason else ""
         deleted = await _delete_outdated(engine, rules)
     details = [detail, f"{deleted} dropped" if deleted else ""]
     changed = int(bool(reason) and not detail.startswith("failed")) + deleted
-    return StageResult(
-        BACKUP_STEP,
-        changed,
-        "; ".join(filter(None, details)) or NOTHING,
-        perf_counter() - began,
-        looked=changed,
-    )
+    detail = "; ".join(filter(None, details)) or NOTHING
+    return StageResult(BACKUP_STEP, changed, detail, looked=changed)
 
 
-def stored_backups(engine: Engine, files: Sequence[BackupFile]) -> list[StoredBackup]:
+def _stored_backups(engine: Engine, files: Sequence[BackupFile]) -> list[StoredBackup]:
     """The files as the schedule sees them."""
     zone = engine.zone()
     return [
@@ -599,7 +562,7 @@ def stored_backups(engine: Engine, files: Sequence[BackupFile]) -> list[StoredBa
     ]
 
 
-async def last_problem(engine: Engine) -> str:
+async def _last_problem(engine: Engine) -> str:
     """Why the last scheduled backup failed; empty if it didn't."""
     cursor = await engine.store.cursor(PROBLEM)
     if cursor is None:
@@ -608,9 +571,9 @@ async def last_problem(engine: Engine) -> str:
     return f"{problem['why']} ({problem['when'][:16].replace('T', ' ')} UTC)"
 
 
-async def _make(engine: Engine, reason: BackupReason, progress: BackupProgress) -> str:
+async def _make(engine: Engine, reason: BackupReason) -> str:
     try:
-        backup = await back_up(engine, begin=_BEGIN[reason], progress=progress)
+        backup = await back_up(engine, begin=_BEGIN[reason])
     except MindholdError as error:
         with suppress(StoreError):  # the caller of a backup sees the error then
             problem = {"when": engine.clock().isoformat(), "why": f"{error.message} {error.advice}".strip()}
@@ -622,7 +585,7 @@ async def _make(engine: Engine, reason: BackupReason, progress: BackupProgress) 
 
 async def _delete_outdated(engine: Engine, rules: BackupSettings) -> int:
     files = await backups(engine)
-    names = set(outdated_backups(stored_backups(engine, files), rules))
+    names = set(outdated_backups(_stored_backups(engine, files), rules))
     outdated = [file for file in files if file.path.name in names]
     return sum([await asyncio.to_thread(delete_backup_file, file) for file in outdated])
 
@@ -653,7 +616,7 @@ async def backup_state(engine: Engine) -> BackupState:
         last=whole[0].created if whole else None,
         file=whole[0].path.name if whole else "",
         count=len(files),
-        problem=await last_problem(engine) or _no_passphrase(engine),
+        problem=await _last_problem(engine) or _no_passphrase(engine),
         old=tuple(old),
     )
 
@@ -676,25 +639,24 @@ async def backup_findings(engine: Engine) -> list[StoreFinding]:
     return findings
 
 
-def last_good(folder: Path) -> BackupFile | None:
-    """The newest complete backup with a correct checksum. Blocks while it reads them."""
-    for file in list_backup_files(folder):
-        if file.whole:
-            with suppress(Refused, OSError):
-                verify_checksum(file)
-                return file
-    return None
-
-
 def offer_restore(folder: Path) -> str:
-    """A sentence that names the backup to restore and the command, for a damaged store. Blocks."""
-    good = last_good(folder)
+    """A sentence that names the backup to restore and the command, for a damaged store. Blocks while it reads them."""
+    good = next(filter(_is_good, list_backup_files(folder)), None)
     if good is None:
         return ""
     when, name = f"{good.created:%Y-%m-%d %H:%M} UTC", good.path.name
     if good.earlier:  # it needs a store to be merged into
         return f"The last good backup is of {when}: after a repair `mindhold restore {name} --merge` brings back what is missing."
     return f"The last good backup is of {when}: `mindhold restore {name}` puts it in its place, and keeps what is there aside."
+
+
+def _is_good(file: BackupFile) -> bool:
+    """Whether it is complete and has a correct checksum."""
+    if file.whole:
+        with suppress(Refused, OSError):
+            verify_checksum(file)
+            return True
+    return False
 
 
 def _no_passphrase(engine: Engine) -> str:

@@ -199,6 +199,7 @@ def _nonce(number: int, *, last: bool) -> bytes:
 
 
 BATCH = 500
+COUNTS = ("memories", "vectors", "versions", "links", "scopes", "jobs", "entries", "cursors")  # of Totals
 _NUMBERS = "<f2"  # as precise as the stores
 _TIMES = {"job": ("created", "due", "lease_until", "finished"), "entry": ("created", "expires")}
 
@@ -210,9 +211,8 @@ class RowCounter:
         self._counts: Counter[str] = Counter()
         self._content = 0
         self._scopes: set[str] = set()
-        self._records: dict[
-            str, tuple[int, bool]
-        ] = {}  # by id: its number in the content sum, and whether it has a vector
+        # By id: its number in the content sum, and whether it has a vector.
+        self._records: dict[str, tuple[int, bool]] = {}
 
     def add(self, items: Iterable[SnapshotItem]) -> None:
         """Add rows in the order of the snapshot."""

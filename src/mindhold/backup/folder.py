@@ -32,7 +32,6 @@ _STALE_SECONDS = 86_400.0  # older temporary files were left by a process that d
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)  # no files on Windows
 _STAMP = re.compile(r"\d{8}T\d{6}Z(?:-\d+)?")
-_CHUNK = 1 << 20
 
 
 @contextmanager
@@ -108,9 +107,7 @@ def generated_paths(folder: Path, begin: str, now: datetime) -> list[Path]:
 
 def named_path(folder: Path, name: str) -> Path:
     """The path of a chosen name. Raises InvalidInput for an invalid one."""
-    stem = name.strip()
-    for ending in ENDINGS:
-        stem = stem.removesuffix(ending)
+    stem = _stem(name.strip())
     reserved = stem.casefold().startswith((SAFETY, PART, PRUNED, DAILY, WEEKLY))
     if not _NAME.fullmatch(stem) or _DEVICE.fullmatch(stem) or reserved:
         raise InvalidInput(
@@ -123,9 +120,8 @@ def named_path(folder: Path, name: str) -> Path:
 
 def is_stamped(name: str, begin: str) -> bool:
     """Whether it is a generated name with this beginning."""
-    for ending in ENDINGS:
-        name = name.removesuffix(ending)
-    return name.startswith(begin) and bool(_STAMP.fullmatch(name.removeprefix(begin)))
+    stem = _stem(name)
+    return stem.startswith(begin) and bool(_STAMP.fullmatch(stem.removeprefix(begin)))
 
 
 def list_backup_files(folder: Path) -> list[BackupFile]:
@@ -174,11 +170,8 @@ def verify_checksum(file: BackupFile) -> None:
 
 def checksum(path: Path) -> str:
     """The SHA-256 of a file. Raises OSError."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def place_backup_file(partial: Path, paths: Sequence[Path], now: datetime, digest: str) -> Path | None:
@@ -197,9 +190,9 @@ def place_backup_file(partial: Path, paths: Sequence[Path], now: datetime, diges
 
 def is_taken(path: Path) -> bool:
     """Whether the name exists, in any case: some file systems ignore case."""
-    stem = _stem(path).casefold()
+    stem = _stem(path.name).casefold()
     return any(
-        _stem(other).casefold() == stem for ending in ENDINGS for other in path.parent.glob(f"*{ending}")
+        _stem(other.name).casefold() == stem for ending in ENDINGS for other in path.parent.glob(f"*{ending}")
     )
 
 
@@ -249,8 +242,7 @@ def _claim_name(partial: Path, path: Path) -> bool:
     return True
 
 
-def _stem(path: Path) -> str:
-    name = path.name
+def _stem(name: str) -> str:
     for ending in ENDINGS:
         name = name.removesuffix(ending)
     return name

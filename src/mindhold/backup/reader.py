@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -24,6 +24,7 @@ from mindhold.ports.store import Capability, Change, Connect, Enqueue, Keep, Put
 PLACES = "places"  # the cursor with the stores of projects; dropped when all are put in one store
 
 
+@dataclass(slots=True)
 class StoreLoader:
     """Fills one store from one or several parts.
 
@@ -31,22 +32,13 @@ class StoreLoader:
     there are loaded.
     """
 
-    def __init__(
-        self,
-        store: Backend,
-        *,
-        zone: ZoneInfo,
-        progress: Callable[[int], None] = lambda _: None,
-        together: bool = False,
-    ) -> None:
-        self._store = store
-        self._zone = zone
-        self._progress = progress
-        self._together = together
-        self._vectors = Capability.VECTORS in store.capabilities
-        self._loaded_ids: set[str] = set()  # loaded ids, with `together`
-        self._loaded_scopes: set[str] = set()  # scopes
-        self._done = 0
+    store: Backend
+    zone: ZoneInfo
+    progress: Callable[[int], None] = lambda _: None
+    together: bool = False
+    _loaded_ids: set[str] = field(default_factory=set)  # with `together`
+    _loaded_scopes: set[str] = field(default_factory=set)
+    _done: int = 0
 
     async def fill(
         self,
@@ -66,7 +58,7 @@ class StoreLoader:
                 scopes = []
                 await self._load(kind, list(run), lives, elsewhere)
             self._done += len(batch)
-            self._progress(self._done)
+            self.progress(self._done)
         await self._put_scopes(scopes)
 
     async def _load(
@@ -80,10 +72,10 @@ class StoreLoader:
             records = [item for item in run if _lives_here(item.memory.scope, lives, elsewhere)]
             await self._put_records(records)
         elif kind is SnapshotRemoval:
-            await self._store.erase([item.memory_id for item in run if item.memory_id], references=False)
+            await self.store.erase([item.memory_id for item in run if item.memory_id], references=False)
             for item in run:
                 if item.scope:
-                    await self._store.drop_scope(item.scope)
+                    await self.store.drop_scope(item.scope)
         elif kind is Version:
             await self._apply(Keep(item) for item in self._of_loaded(run, lambda item: (item.memory_id,)))
         elif kind is Link:
@@ -94,18 +86,18 @@ class StoreLoader:
             await self._apply(Enqueue(item) for item in run)
         elif kind is Entry:
             for entry in run:
-                await self._store.put_entry(entry)
+                await self.store.put_entry(entry)
         elif kind is Cursor:
             for cursor in run:
-                if not (self._together and cursor.name == PLACES):
-                    await self._store.set_cursor(cursor.name, cursor.value)
+                if not (self.together and cursor.name == PLACES):
+                    await self.store.set_cursor(cursor.name, cursor.value)
 
     async def _put_scopes(self, scopes: Sequence[Scope]) -> None:
         """Put parents before their children; skip scopes that another part brought."""
         waiting = {
             scope.name: scope
             for scope in scopes
-            if not self._together or scope.name not in self._loaded_scopes
+            if not self.together or scope.name not in self._loaded_scopes
         }
         self._loaded_scopes.update(waiting)
         while waiting:
@@ -113,33 +105,33 @@ class StoreLoader:
                 scope for scope in waiting.values() if scope.parent is None or scope.parent not in waiting
             ]
             for scope in ready or list(waiting.values()):  # a cycle, which no store makes, is cut
-                await self._store.put_scope(scope if ready else replace(scope, parent=None))
+                await self.store.put_scope(scope if ready else replace(scope, parent=None))
                 del waiting[scope.name]
 
     async def _put_records(self, records: Sequence[Record]) -> None:
         if not records:
             return
-        if self._together:
+        if self.together:
             self._loaded_ids.update(record.memory.id for record in records)
         puts = await asyncio.to_thread(lambda: [self._put(record) for record in records])
-        await self._store.apply(puts)
+        await self.store.apply(puts)
 
     def _put(self, record: Record) -> Put:
-        vector = record.vector if self._vectors else None
-        return index_memory(record.memory, self._zone).put(vector, record.memory.embedded_by)
+        vector = record.vector if Capability.VECTORS in self.store.capabilities else None
+        return index_memory(record.memory, self.zone).put(vector, record.memory.embedded_by)
 
     def _of_loaded(self, items: Iterable[Any], ends: Callable[[Any], tuple[str, ...]]) -> Iterable[Any]:
         """The items whose memories were loaded."""
         return (
             [item for item in items if all(end in self._loaded_ids for end in ends(item))]
-            if self._together
+            if self.together
             else items
         )
 
     async def _apply(self, changes: Iterable[Change]) -> None:
         pending = list(changes)
         if pending:
-            await self._store.apply(pending)
+            await self.store.apply(pending)
 
 
 def _lives_here(scope: str, lives: Collection[str] | None, elsewhere: Collection[str]) -> bool:

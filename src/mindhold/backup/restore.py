@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from mindhold.aio import run_uncancelled
-from mindhold.backup.create import Backup, BackupProgress, back_up, backup_folder, no_backup_progress
+from mindhold.backup.create import BackupProgress, back_up, backup_folder, no_backup_progress
 from mindhold.backup.file_format import EXPORT, BackupHead, BackupPart, split_lines, verify_file
 from mindhold.backup.folder import (
     SAFETY,
@@ -29,6 +29,7 @@ from mindhold.backup.verify import differences
 from mindhold.engine import Engine
 from mindhold.memories.export import export_stream
 from mindhold.memories.importer import Imported, import_lines
+from mindhold.memories.views import View
 from mindhold.model.errors import InvalidInput, Refused
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
@@ -37,37 +38,6 @@ from mindhold.ports.backend import Backend, BackendSite, BackendSites, ReplacedS
 from mindhold.ports.store import Capability
 
 CountProgress = Callable[[int], None]
-
-
-async def restore(
-    engine: Engine,
-    file: str | None = None,
-    *,
-    passphrase: str | None = None,
-    on_count: CountProgress = lambda _: None,
-    progress: BackupProgress = no_backup_progress,
-) -> tuple[BackupFile, Imported, Backup]:
-    """Merge one backup, by default the newest, into the store. A safety backup is made first.
-
-    Raises NotFound, or Refused for a changed file or without its passphrase.
-    """
-    backup_file = await asyncio.to_thread(find_backup_file, backup_folder(engine), file)
-    await asyncio.to_thread(verify_checksum, backup_file)
-    secret = passphrase or engine.settings.backup.read_passphrase()
-    if not backup_file.earlier:
-        await run_uncancelled(asyncio.to_thread(verify_file, backup_file.path, secret))
-    safety = await back_up(engine, begin=SAFETY, passphrase=passphrase, progress=progress)
-    if backup_file.earlier:
-        return backup_file, await _merge_export(engine, backup_file, on_count), safety
-    imported = Imported()
-    with (
-        translate_disk_errors(f"The restore of {backup_file.path.name}"),
-        temporary_folder(backup_folder(engine)) as folder,
-    ):
-        context = ReaderContext(engine.backend_sites, folder, engine.zone(), engine.clock())
-        async for part in read_parts(backup_file.path, secret, context):
-            imported = _sum(imported, await _merge_part(engine, part, folder, on_count))
-    return backup_file, imported, safety
 
 
 async def _merge_export(engine: Engine, file: BackupFile, progress: CountProgress) -> Imported:
@@ -122,7 +92,7 @@ class RestoreInput(Input):
     )
 
 
-class RestoreResult(Output):
+class RestoreResult(View):
     """What was restored. `skipped` existed already; `safety` is the backup made before."""
 
     file: str = Field(description="Its file.", examples=["backup-20261116T103000Z.backup"])
@@ -136,25 +106,34 @@ class RestoreResult(Output):
 
 
 async def _restore(context: Context, request: RestoreInput) -> RestoreResult:
-    """Restore what a backup contains and the store lacks."""
-    file, imported, safety = await restore(
-        context.engine,
-        request.file,
-        on_count=lambda count: context.progress("restore", count, None),
-        progress=context.progress,
-    )
-    return RestoreResult(
-        file=file.path.name,
-        memories=imported.memories,
-        skipped=imported.skipped,
-        links=imported.links,
-        versions=imported.versions,
-        scopes=imported.scopes,
-        safety=safety.path.name,
-        note="What is here already stays as it is, also if it was forgotten since."
-        if imported.skipped
-        else "",
-    )
+    """Restore what a backup contains and the store lacks.
+
+    A safety backup is made first. Raises NotFound, or Refused for a changed file or without its passphrase.
+    """
+    engine = context.engine
+    file = await asyncio.to_thread(find_backup_file, backup_folder(engine), request.file)
+    await asyncio.to_thread(verify_checksum, file)
+    secret = engine.settings.backup.read_passphrase()
+    if not file.earlier:
+        await run_uncancelled(asyncio.to_thread(verify_file, file.path, secret))
+    safety = await back_up(engine, begin=SAFETY, progress=context.progress)
+
+    def on_count(count: int) -> None:
+        context.progress("restore", count, None)
+
+    if file.earlier:
+        imported = await _merge_export(engine, file, on_count)
+    else:
+        imported = Imported()
+        with (
+            translate_disk_errors(f"The restore of {file.path.name}"),
+            temporary_folder(backup_folder(engine)) as folder,
+        ):
+            place = ReaderContext(engine.backend_sites, folder, engine.zone(), engine.clock())
+            async for part in read_parts(file.path, secret, place):
+                imported = _sum(imported, await _merge_part(engine, part, folder, on_count))
+    note = "What is here already stays as it is, also if it was forgotten since." if imported.skipped else ""
+    return RestoreResult.fill(imported, file=file.path.name, safety=safety.path.name, note=note)
 
 
 RESTORE = operation("restore", _restore, writes=True, owner_only=True)
@@ -238,12 +217,12 @@ async def _load_separately(
         mode = work.home if len(table) == 1 else part.mode
         site = work.sites.site(mode)
         raw = await part.to_file() if part.form == site.raw_form else None
-        await _prepare(site, mode, stamp, prepared, raw)
+        await run_uncancelled(site.prepare(stamp, raw))
+        prepared[mode] = site
         async with site.beside(stamp) as store:
             if raw is None:
-                await StoreLoader(store, zone=work.zone, progress=_count_progress(work, mode)).fill(
-                    part.rows()
-                )
+                loader = StoreLoader(store, zone=work.zone, progress=_count_progress(work, mode))
+                await loader.fill(part.rows())
             notes += await _check(work, store, mode, summary.totals)
     return notes
 
@@ -257,20 +236,14 @@ async def _load_together(
 ) -> list[str]:
     """Restore all parts to the current main store, which is another than at the time of the backup."""
     site, number = work.sites.site(work.home), 0
-    await _prepare(site, work.home, stamp, prepared)
+    await run_uncancelled(site.prepare(stamp, None))
+    prepared[work.home] = site
     async with site.beside(stamp) as store:
         loader = StoreLoader(store, zone=work.zone, progress=_count_progress(work, work.home), together=True)
         async for part in parts:
             summary, number = table[number], number + 1
             await loader.fill(part.rows(), lives=summary.lives or None, elsewhere=summary.elsewhere)
         return await _check(work, store, work.home, None)
-
-
-async def _prepare(
-    site: BackendSite, mode: str, stamp: str, prepared: Sites, raw: Path | None = None
-) -> None:
-    await run_uncancelled(site.prepare(stamp, raw))
-    prepared[mode] = site
 
 
 def _count_progress(work: RestoreContext, mode: str) -> Callable[[int], None]:

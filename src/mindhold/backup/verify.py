@@ -6,117 +6,18 @@ import asyncio
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from pydantic import Field
 
 from mindhold.aio import run_uncancelled
-from mindhold.backup.create import BackupProgress, backup_folder, backups, no_backup_progress
-from mindhold.backup.file_format import EXPORT, BackupPart, split_lines
+from mindhold.backup.create import backup_folder, backups
+from mindhold.backup.file_format import COUNTS, EXPORT, BackupPart, split_lines
 from mindhold.backup.folder import BackupFile, find_backup_file, is_full, temporary_folder, verify_checksum
 from mindhold.backup.reader import PartReader, ReaderContext, read_parts
-from mindhold.engine import Engine
 from mindhold.model.errors import InvalidInput, Refused, SchemaTooNew, StoreDamaged, StoreFull
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.backend import Totals
-
-
-@dataclass(frozen=True, slots=True)
-class BackupProof:
-    """The result of a verification; `problem` says what is wrong and is empty if nothing is."""
-
-    file: BackupFile
-    parts: tuple[BackupPart, ...] = ()
-    problem: str = ""
-
-    @property
-    def good(self) -> bool:
-        """Whether it can be restored."""
-        return not self.problem
-
-
-async def verify(
-    engine: Engine,
-    files: Sequence[BackupFile],
-    *,
-    passphrase: str | None = None,
-    progress: BackupProgress = no_backup_progress,
-) -> list[BackupProof]:
-    """Verify each file. Raises StoreFull if there is no room for a temporary store."""
-    proofs = []
-    for number, file in enumerate(files):
-        progress(f"verify {file.path.name}", number, len(files))
-        proofs.append(
-            await _verify_one(engine, file, passphrase or engine.settings.backup.read_passphrase(), progress)
-        )
-    return proofs
-
-
-async def _verify_one(engine: Engine, file: BackupFile, secret: str, progress: BackupProgress) -> BackupProof:
-    parts: list[BackupPart] = []
-    try:
-        await run_uncancelled(asyncio.to_thread(verify_checksum, file))
-        if file.earlier:
-            await run_uncancelled(asyncio.to_thread(_read_export, file))
-            return BackupProof(file)
-        with temporary_folder(backup_folder(engine)) as folder:
-            context = ReaderContext(engine.backend_sites, folder, engine.zone(), engine.clock())
-            async for part in read_parts(file.path, secret, context):
-                progress(f"verify {file.path.name}: {part.mode}", len(parts), None)
-                problem = await _find_problem(part)
-                parts.append(part.summary)
-                if problem:
-                    return BackupProof(file, tuple(parts), f"{part.mode}: {problem}")
-    except (Refused, StoreDamaged, SchemaTooNew) as error:
-        return BackupProof(file, tuple(parts), error.message)
-    except OSError as error:
-        if is_full(error):
-            raise StoreFull(
-                f"There is no room to restore {file.path.name} to a temporary place.", advice="Make room."
-            ) from error
-        return BackupProof(file, tuple(parts), f"It can't be read: {error.strerror or error}.")
-    return BackupProof(file, tuple(parts))
-
-
-async def _find_problem(part: PartReader) -> str:
-    """What is wrong with a part; empty if it can be restored as it was backed up."""
-    if part.form == EXPORT:
-        counts = await run_uncancelled(asyncio.to_thread(_count_types, split_lines(part.blocks)))
-        expected = part.summary.totals
-        return "" if counts["memory"] == expected.memories else "not all of its memories are in it"
-    async with part.as_store() as store:
-        actual = await store.totals()
-        unhealthy = [finding.detail for finding in await store.check() if not finding.healthy]
-    if differing := differences(part.summary.totals, actual):
-        return f"restored it is another: {differing}"
-    return "; ".join(unhealthy)
-
-
-def differences(expected: Totals, actual: Totals) -> str:
-    """A text about differing totals; empty if all are equal."""
-    names = ("memories", "vectors", "versions", "links", "scopes", "jobs", "entries", "cursors")
-    parts = [
-        f"{getattr(actual, name)} of {getattr(expected, name)} {name}"
-        for name in names
-        if getattr(actual, name) != getattr(expected, name)
-    ]
-    return ", ".join(parts) or ("" if actual.content == expected.content else "other texts")
-
-
-def _read_export(file: BackupFile) -> None:
-    try:
-        with gzip.open(file.path, "rt", encoding="utf-8", newline="\n") as lines:
-            _count_types(lines)
-    except (EOFError, UnicodeDecodeError) as error:
-        raise Refused(f"{file.path.name} can't be read: {error}.") from error
-
-
-def _count_types(lines: Iterable[str]) -> Counter[str]:
-    try:
-        return Counter(json.loads(line).get("type", "head") for line in lines)
-    except ValueError as error:
-        raise Refused(f"A line of it is none: {error}.") from error
 
 
 class VerifyBackupsInput(Input):
@@ -157,21 +58,92 @@ async def _verify(context: Context, request: VerifyBackupsInput) -> VerifyBackup
         files = await backups(engine)
     else:
         files = [await asyncio.to_thread(find_backup_file, backup_folder(engine), request.file)]
-    proofs = await verify(engine, files, progress=context.progress)
-    return VerifyBackupsResult(
-        good=all(proof.good for proof in proofs),
-        backups=[
+    secret = engine.settings.backup.read_passphrase()
+    proofs = []
+    for number, file in enumerate(files):
+        context.progress(f"verify {file.path.name}", number, len(files))
+        parts: list[BackupPart] = []
+        problem = await _problem_of(context, file, secret, parts)
+        proofs.append(
             ProofView(
-                file=proof.file.path.name,
-                good=proof.good,
-                problem=proof.problem,
-                memories=sum(part.totals.memories for part in proof.parts),
-                vectors=sum(part.totals.vectors for part in proof.parts),
-                encrypted=proof.file.encrypted,
+                file=file.path.name,
+                good=not problem,
+                problem=problem,
+                memories=sum(part.totals.memories for part in parts),
+                vectors=sum(part.totals.vectors for part in parts),
+                encrypted=file.encrypted,
             )
-            for proof in proofs
-        ],
-    )
+        )
+    return VerifyBackupsResult(good=all(proof.good for proof in proofs), backups=proofs)
 
 
 VERIFY_BACKUPS = operation("verify_backups", _verify, reads=True, owner_only=True)
+
+
+async def _problem_of(context: Context, file: BackupFile, secret: str, parts: list[BackupPart]) -> str:
+    """What is wrong with a file; empty if nothing is. Adds to `parts` what was read.
+
+    Raises StoreFull if there is no room for a temporary store.
+    """
+    engine = context.engine
+    try:
+        await run_uncancelled(asyncio.to_thread(verify_checksum, file))
+        if file.earlier:
+            await run_uncancelled(asyncio.to_thread(_read_export, file))
+            return ""
+        with temporary_folder(backup_folder(engine)) as folder:
+            place = ReaderContext(engine.backend_sites, folder, engine.zone(), engine.clock())
+            async for part in read_parts(file.path, secret, place):
+                context.progress(f"verify {file.path.name}: {part.mode}", len(parts), None)
+                problem = await _find_problem(part)
+                parts.append(part.summary)
+                if problem:
+                    return f"{part.mode}: {problem}"
+    except (Refused, StoreDamaged, SchemaTooNew) as error:
+        return error.message
+    except OSError as error:
+        if is_full(error):
+            raise StoreFull(
+                f"There is no room to restore {file.path.name} to a temporary place.", advice="Make room."
+            ) from error
+        return f"It can't be read: {error.strerror or error}."
+    return ""
+
+
+async def _find_problem(part: PartReader) -> str:
+    """What is wrong with a part; empty if it can be restored as it was backed up."""
+    if part.form == EXPORT:
+        counts = await run_uncancelled(asyncio.to_thread(_count_types, split_lines(part.blocks)))
+        expected = part.summary.totals
+        return "" if counts["memory"] == expected.memories else "not all of its memories are in it"
+    async with part.as_store() as store:
+        actual = await store.totals()
+        unhealthy = [finding.detail for finding in await store.check() if not finding.healthy]
+    if differing := differences(part.summary.totals, actual):
+        return f"restored it is another: {differing}"
+    return "; ".join(unhealthy)
+
+
+def differences(expected: Totals, actual: Totals) -> str:
+    """A text about differing totals; empty if all are equal."""
+    parts = [
+        f"{getattr(actual, name)} of {getattr(expected, name)} {name}"
+        for name in COUNTS
+        if getattr(actual, name) != getattr(expected, name)
+    ]
+    return ", ".join(parts) or ("" if actual.content == expected.content else "other texts")
+
+
+def _read_export(file: BackupFile) -> None:
+    try:
+        with gzip.open(file.path, "rt", encoding="utf-8", newline="\n") as lines:
+            _count_types(lines)
+    except (EOFError, UnicodeDecodeError) as error:
+        raise Refused(f"{file.path.name} can't be read: {error}.") from error
+
+
+def _count_types(lines: Iterable[str]) -> Counter[str]:
+    try:
+        return Counter(json.loads(line).get("type", "head") for line in lines)
+    except ValueError as error:
+        raise Refused(f"A line of it is none: {error}.") from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from math import isclose
 
@@ -23,6 +24,7 @@ from mindhold.lifecycle.audit import (
     write_audit_record,
 )
 from mindhold.lifecycle.stages import StageExample
+from mindhold.memories.views import Notice
 from mindhold.model.errors import Conflict, MemoryNotFound, StoreFull, StoreReadOnly
 from mindhold.model.lifecycle import Fate, fate_of, is_being_erased, may_be_erased, next_review
 from mindhold.model.memory import Memory, Status, Tier
@@ -32,6 +34,17 @@ from mindhold.projects.scope_operations import RETIRED, revive_scope
 
 TRIES = 3
 ERASE_BATCH = 100  # memories erased at a time
+_AMENDABLE = (
+    "content_hash",
+    "kind",
+    "topic",
+    "tags",
+    "keywords",
+    "anchor",
+    "occurred",
+    "metadata",
+    "provenance",
+)
 log = logging.getLogger(__name__)
 
 
@@ -64,6 +77,11 @@ async def archive(
     ]
     await engine.store.apply(reviews)
     return archived.keys() - touched
+
+
+def archived_copy(memory: Memory, now: datetime) -> Memory:
+    """The memory as it is in the archive."""
+    return replace(memory, status=Status.ARCHIVED, previous_status=memory.status, updated=now)
 
 
 async def erase(engine: Engine, ids: Sequence[str]) -> set[str]:
@@ -113,24 +131,15 @@ async def _erase_batch(engine: Engine, ids: Sequence[str]) -> set[str]:
     await apply_to_existing(engine, marks)
     marked = await engine.store.get_many(list(expired), viewer="system")
     going = [memory for memory in marked.values() if is_being_erased(memory)]
-    spared = [
-        memory
-        for memory in going
-        if not may_be_erased(memory) or _is_touched_in_archive(expired[memory.id], memory)
-    ]
-    restored = [
-        Mark(
-            memory.id,
-            Status.ARCHIVED,
-            _status_before_archive(expired[memory.id]),
-            now,
-            only_from=Status.FORGOTTEN,
-        )
-        for memory in spared
-    ]
-    await apply_to_existing(engine, restored)
-    spared_ids = {memory.id for memory in spared}
-    final_ids = [memory.id for memory in going if memory.id not in spared_ids]
+    spared: dict[str, Mark] = {}
+    for memory in going:
+        before = expired[memory.id]
+        was_archived = before.status is Status.ARCHIVED
+        if not may_be_erased(memory) or (was_archived and _is_touched(before, before, memory)):
+            previous = before.previous_status if was_archived else Status.ACTIVE
+            spared[memory.id] = Mark(memory.id, Status.ARCHIVED, previous, now, only_from=Status.FORGOTTEN)
+    await apply_to_existing(engine, list(spared.values()))
+    final_ids = [memory.id for memory in going if memory.id not in spared]
     return set((await engine.store.erase(final_ids)).ids) if final_ids else set()
 
 
@@ -148,11 +157,10 @@ async def apply_to_existing(engine: Engine, marks: Sequence[Mark]) -> None:
 async def _bring_back(engine: Engine, before: Memory, tended: Memory, now: Memory) -> None:
     """Make a memory active again. One that was amended gets the current time, since the time of its amendment is lost."""
     updated = engine.clock() if _is_amended(before, tended, now) else before.updated
-    mark = Mark(now.id, Status.ACTIVE, None, updated, only_from=Status.ARCHIVED)
-    try:
-        await apply_to_existing(engine, [mark])
-    except Conflict:  # the same content was stored again
-        return
+    with suppress(Conflict):  # the same content was stored again
+        await apply_to_existing(
+            engine, [Mark(now.id, Status.ACTIVE, None, updated, only_from=Status.ARCHIVED)]
+        )
 
 
 def _is_touched(before: Memory, tended: Memory, now: Memory) -> bool:
@@ -160,14 +168,6 @@ def _is_touched(before: Memory, tended: Memory, now: Memory) -> bool:
     same_counts = (before.uses, before.shown) == (now.uses, now.shown)
     rated = not _is_close(now.usefulness, tended.usefulness)
     return not same_counts or rated or _is_amended(before, tended, now)
-
-
-def _status_before_archive(memory: Memory) -> Status | None:
-    return memory.previous_status if memory.status is Status.ARCHIVED else Status.ACTIVE
-
-
-def _is_touched_in_archive(before: Memory, now: Memory) -> bool:
-    return before.status is Status.ARCHIVED and _is_touched(before, before, now)
 
 
 def _is_amended(before: Memory, tended: Memory, now: Memory) -> bool:
@@ -178,18 +178,7 @@ def _is_amended(before: Memory, tended: Memory, now: Memory) -> bool:
         return True
     if not _is_close(now.confidence, before.confidence) or not _is_close(now.trust, before.trust):
         return True
-    compared = (
-        "content_hash",
-        "kind",
-        "topic",
-        "tags",
-        "keywords",
-        "anchor",
-        "occurred",
-        "metadata",
-        "provenance",
-    )
-    return any(getattr(before, name) != getattr(now, name) for name in compared)
+    return any(getattr(before, name) != getattr(now, name) for name in _AMENDABLE)
 
 
 def _is_close(first: float, second: float) -> bool:
@@ -199,38 +188,6 @@ def _is_close(first: float, second: float) -> bool:
 
 UNDO_BATCH = 500
 RESTORED_REASON = "brought back"
-
-
-@dataclass(frozen=True, slots=True)
-class UndoResult:
-    """The memories that were restored. `passed_over` counts those that left the archive or were stored again."""
-
-    record: AuditRecord
-    back: tuple[Memory, ...]
-    passed_over: int
-    note: str = ""
-
-
-async def undo_run(engine: Engine, record_id: str, *, agent: str) -> UndoResult:
-    """Restore what a run archived, or reactivate the scope that it retired. A second call does nothing.
-
-    Erased memories can be restored from the files that the record names. Raises NotFound, InvalidInput.
-    """
-    record = await find_audit_record(engine, record_id)
-    if record.what == RETIREMENT and RETIRED in record.counts:
-        await revive_scope(engine, record.scope, agent=agent)
-        await mark_undone(engine, record)
-        return UndoResult(record, (), 0, f"The scope {record.scope} is switched on again.")
-    ids = record.archived()
-    restored: list[Memory] = []
-    for start in range(0, len(ids), UNDO_BATCH):
-        restored += await _restore_archived(engine, ids[start : start + UNDO_BATCH])
-    if restored:
-        examples = [StageExample(memory.id, RESTORED_REASON, "") for memory in restored]
-        summary = f"brought back {len(restored)} of those that {record.what} {record.id} had archived"
-        await write_audit_record(engine, UNDO, who=agent, operations=(summary,), memories=examples)
-        await mark_undone(engine, record)
-    return UndoResult(record, tuple(restored), len(ids) - len(restored), _note(record))
 
 
 def _note(record: AuditRecord) -> str:
@@ -247,26 +204,24 @@ def _note(record: AuditRecord) -> str:
 async def _restore_archived(engine: Engine, ids: Sequence[str]) -> list[Memory]:
     memories = await engine.store.get_many(ids, viewer="system")
     archived = [memory for memory in memories.values() if memory.status is Status.ARCHIVED]
-    marks = [_restoring_mark(engine, memory) for memory in archived]
+    marks = [
+        Mark(
+            memory.id,
+            memory.previous_status or Status.ACTIVE,
+            None,
+            engine.clock(),
+            only_from=Status.ARCHIVED,
+        )
+        for memory in archived
+    ]
     try:
         await apply_to_existing(engine, marks)
     except Conflict:  # one of them was stored again: restore the others one by one
         for mark in marks:
-            await _restore_one(engine, mark)
+            with suppress(Conflict):
+                await apply_to_existing(engine, [mark])
     current = await engine.store.get_many([memory.id for memory in archived], viewer="system")
     return [memory for memory in current.values() if memory.status is not Status.ARCHIVED]
-
-
-async def _restore_one(engine: Engine, mark: Mark) -> None:
-    try:
-        await apply_to_existing(engine, [mark])
-    except Conflict:
-        return
-
-
-def _restoring_mark(engine: Engine, memory: Memory) -> Mark:
-    status = memory.previous_status or Status.ACTIVE
-    return Mark(memory.id, status, None, engine.clock(), only_from=Status.ARCHIVED)
 
 
 class UndoAuditResult(Output):
@@ -277,21 +232,39 @@ class UndoAuditResult(Output):
     count: int = Field(description="Number of items in this answer.", examples=[1])
     passed_over: int = Field(examples=[0])
     note: str = Field(default="", description="A note about it.")
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # of documents that couldn't be written
+    notice: Notice = ""  # of documents that couldn't be written
 
 
 async def _undo(context: Context, request: AuditInput) -> UndoAuditResult:
-    """Restore the memories that a maintenance run archived."""
-    result = await undo_run(context.engine, request.id, agent=context.agent)
-    notice = await update_documents(context.engine, result.back) if result.back else ""
+    """Restore the memories that a maintenance run archived.
+
+    A scope that it retired is switched on again. A second call does nothing. Erased memories can be restored from the files
+    that the record names. Raises NotFound, InvalidInput.
+    """
+    engine = context.engine
+    record = await find_audit_record(engine, request.id)
+    if record.what == RETIREMENT and RETIRED in record.counts:
+        await revive_scope(engine, record.scope, agent=context.agent)
+        await mark_undone(engine, record)
+        note = f"The scope {record.scope} is switched on again."
+        return UndoAuditResult(id=record.id, restored=[], count=0, passed_over=0, note=note)
+    ids = record.archived()
+    restored: list[Memory] = []
+    for start in range(0, len(ids), UNDO_BATCH):
+        restored += await _restore_archived(engine, ids[start : start + UNDO_BATCH])
+    notice = ""
+    if restored:
+        examples = [StageExample(memory.id, RESTORED_REASON, "") for memory in restored]
+        summary = f"brought back {len(restored)} of those that {record.what} {record.id} had archived"
+        await write_audit_record(engine, UNDO, who=context.agent, operations=(summary,), memories=examples)
+        await mark_undone(engine, record)
+        notice = await update_documents(engine, restored)
     return UndoAuditResult(
-        id=result.record.id,
-        restored=[memory.id for memory in result.back],
-        count=len(result.back),
-        passed_over=result.passed_over,
-        note=result.note,
+        id=record.id,
+        restored=[memory.id for memory in restored],
+        count=len(restored),
+        passed_over=len(ids) - len(restored),
+        note=_note(record),
         notice=notice,
     )
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -17,10 +17,12 @@ from mindhold.lifecycle.stages import (
     KEPT,
     MAX_REMOVALS,
     REPORT_NAMESPACE,
-    ConsolidationReport,
     StageExample,
+    example_values,
+    examples_of,
     report_of,
 )
+from mindhold.memories.views import View
 from mindhold.model.errors import InvalidInput, NotFound
 from mindhold.model.job import Entry
 from mindhold.model.lifecycle import Fate
@@ -130,14 +132,7 @@ class AuditJournal:
     async def before(self, leaving: Sequence[StageExample]) -> None:
         """Record that these are removed next."""
         self._planned |= {example.memory_id: example for example in leaving}
-        await write_audit_record(
-            self._engine,
-            self._what,
-            who=self._who,
-            operations=(UNDER_WAY,),
-            memories=tuple(self._planned.values()),
-            key=self._key,
-        )
+        await self._write(tuple(self._planned.values()), operations=(UNDER_WAY,))
 
     @property
     def full(self) -> bool:
@@ -149,17 +144,26 @@ class AuditJournal:
     ) -> None:
         """Save the final record; a run that did nothing leaves none."""
         if operations:
-            await write_audit_record(
-                self._engine,
-                self._what,
-                who=self._who,
-                operations=operations,
-                counts=counts,
-                memories=memories,
-                key=self._key,
-            )
+            await self._write(memories, operations=operations, counts=counts)
         elif self._planned:
             await self._engine.store.drop_entry(AUDIT_NAMESPACE, self._key)
+
+    async def _write(
+        self,
+        memories: Sequence[StageExample],
+        *,
+        operations: Sequence[str],
+        counts: Mapping[str, int] | None = None,
+    ) -> None:
+        await write_audit_record(
+            self._engine,
+            self._what,
+            who=self._who,
+            operations=operations,
+            counts=counts,
+            memories=memories,
+            key=self._key,
+        )
 
 
 async def _put(engine: Engine, record: AuditRecord) -> None:
@@ -169,9 +173,7 @@ async def _put(engine: Engine, record: AuditRecord) -> None:
         "who": record.who,
         "operations": list(record.operations),
         "counts": dict(record.counts),
-        "memories": [
-            {"id": example.memory_id, "what": example.what, "why": example.why} for example in record.memories
-        ],
+        "memories": example_values(record.memories),
         "scope": record.scope,
         "files": list(record.files),
         "undone": record.undone.isoformat() if record.undone else None,
@@ -193,21 +195,15 @@ def _record(entry: Entry) -> AuditRecord:
         who=value["who"] or SYSTEM,
         operations=tuple(value.get("operations") or ()),
         counts=value.get("counts") or {},
-        memories=_parse_examples(value.get("memories")),
+        memories=examples_of(value.get("memories")),
         scope=value.get("scope") or "",
         files=tuple(value.get("files") or ()),
         undone=datetime.fromisoformat(value["undone"]) if value.get("undone") else None,
     )
 
 
-def _parse_examples(values: Any) -> tuple[StageExample, ...]:
-    return tuple(
-        StageExample(value["id"], value["what"], value["why"]) for value in values or () if "id" in value
-    )
-
-
 def _record_of_report(entry: Entry) -> AuditRecord:
-    report: ConsolidationReport = report_of(entry.value)
+    report = report_of(entry.value)
     return AuditRecord(
         entry.key,
         report.started,
@@ -223,16 +219,12 @@ async def _with_files(engine: Engine, records: Sequence[AuditRecord]) -> list[Au
     if not any(record.counts.get(Fate.ERASED) for record in records):
         return list(records)
     pruned = [backup.path.name for backup in await backups(engine) if backup.path.name.startswith(PRUNED)]
-    return [
-        replace(record, files=(*record.files, *_files_of(record, pruned)))
-        if record.counts.get(Fate.ERASED)
-        else record
-        for record in records
-    ]
 
+    def with_files(record: AuditRecord) -> AuditRecord:
+        day = f"{PRUNED}{record.when:%Y%m%d}"
+        return replace(record, files=(*record.files, *(name for name in pruned if name.startswith(day))))
 
-def _files_of(record: AuditRecord, pruned: Sequence[str]) -> list[str]:
-    return [name for name in pruned if name.startswith(f"{PRUNED}{record.when:%Y%m%d}")]
+    return [with_files(record) if record.counts.get(Fate.ERASED) else record for record in records]
 
 
 MOST_NAMED = 1_000  # memories of one record in an answer
@@ -254,7 +246,7 @@ class AuditInput(Input):
     )
 
 
-class AuditView(Output):
+class AuditView(View):
     """One maintenance run: its operations, counts, who started it, and how to undo it."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
@@ -263,27 +255,16 @@ class AuditView(Output):
     who: str = Field(examples=["system"])
     operations: list[str] = Field(examples=[["archived 20 messages that summaries stand for"]])
     counts: dict[str, int] = Field(examples=[{"archived": 20}])
-    back: str = Field(
-        examples=["mindhold audit undo 01m7gv42a3fzcy3gb19vmek4q7"]
-    )  # how to get back what went; empty where nothing did
+    # How to get back what went; empty where nothing did.
+    back: str = Field(examples=["mindhold audit undo 01m7gv42a3fzcy3gb19vmek4q7"])
     scope: str = Field(default="", description="Its scope.")
     files: list[str] = []  # in the folder of backups
     undone: datetime | None = None
 
     @classmethod
-    def of(cls, record: AuditRecord) -> AuditView:
-        return cls(
-            id=record.id,
-            when=record.when,
-            what=record.what,
-            who=record.who,
-            operations=list(record.operations),
-            counts=dict(record.counts),
-            back=_undo_commands(record),
-            scope=record.scope,
-            files=list(record.files),
-            undone=record.undone,
-        )
+    def of(cls, record: AuditRecord, **values: Any) -> Self:
+        """The view of a record; `values` are the fields that it doesn't have."""
+        return cls.fill(record, back=_undo_commands(record), **values)
 
 
 class TouchedView(Output):
@@ -336,7 +317,7 @@ async def _show(context: Context, request: AuditInput) -> ShowAuditResult:
         for example in record.memories[:MOST_NAMED]
     ]
     more = len(record.memories) - len(memories)
-    return ShowAuditResult(**dict(AuditView.of(record)), memories=memories, more=more)
+    return ShowAuditResult.of(record, memories=memories, more=more)
 
 
 SHOW_AUDIT = operation("show_audit", _show, reads=True, owner_only=True)

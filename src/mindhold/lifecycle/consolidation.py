@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from time import monotonic, perf_counter
 
 from mindhold.engine import Engine
+from mindhold.lifecycle.duplicates import DUPLICATES_STAGE, run_duplicates
 from mindhold.lifecycle.stages import (
     NOTHING,
     ArchiveNotes,
-    ConsolidationReport,
+    RunReport,
     StageLimits,
     StageResult,
     combine_stages,
     save_report,
     share_of_limits,
 )
-from mindhold.lifecycle.sweep import OPTIMISED
+from mindhold.lifecycle.sweep import (
+    EMBEDDINGS_STAGE,
+    OPTIMISED,
+    RULES,
+    report_feedback,
+    run_embeddings,
+    sweep,
+    sweep_by,
+    tidy_index,
+)
 from mindhold.locks import claim
 from mindhold.model.errors import InvalidInput, ModelError
 
@@ -38,9 +47,7 @@ STAGES = (
 )
 Run = Callable[[Engine, StageLimits], Awaitable[StageResult]]
 Tell = Callable[[str, int, int], None]
-_SWEPT_STAGES = frozenset(
-    {"tiers", "decay", "expiry", "duplicates", "utility", "anchors", "feedback", "index"}
-)
+_SWEPT_STAGES = RULES.keys() | {DUPLICATES_STAGE}
 
 
 async def run_consolidation(
@@ -50,7 +57,7 @@ async def run_consolidation(
     seconds: float | None = None,
     stages: Sequence[str] = (),
     tell: Tell = lambda _name, _done, _total: None,
-) -> ConsolidationReport:
+) -> RunReport:
     """Run all stages, or those that are named. If another consolidation runs, the report says so. Raises InvalidInput."""
     unknown = [name for name in stages if name not in STAGES]
     if unknown:
@@ -61,13 +68,13 @@ async def run_consolidation(
     within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.settings.life.batch)
     if dry:
         results = await _run_stages(engine, within, names, tell)
-        return ConsolidationReport(started, perf_counter() - began, dry=True, stages=tuple(results))
+        return RunReport(started, perf_counter() - began, dry=True, stages=tuple(results))
     async with claim(engine, CONSOLIDATION_JOB) as acquired:
         if not acquired:
-            return ConsolidationReport(started, 0.0, notice="Another consolidation is under way.")
+            return RunReport(started, 0.0, notice="Another consolidation is under way.")
         notes = ArchiveNotes(engine, engine.new_id(), started)
         results = await _run_stages(engine, replace(within, before=notes.before), names, tell)
-        report = ConsolidationReport(started, perf_counter() - began, stages=tuple(results))
+        report = RunReport(started, perf_counter() - began, stages=tuple(results))
         await save_report(engine, report, key=notes.key)
     return report
 
@@ -77,67 +84,49 @@ async def _run_stages(
 ) -> list[StageResult]:
     """Run the stages in the order of STAGES."""
     results: dict[str, StageResult] = {}
+    remaining = list(names)
     if set(names) >= _SWEPT_STAGES:
         tell(names[0], 0, len(names))
-        results = {
-            stage.name: stage
-            for stage in await _run_sweep(engine, within, share=len(_SWEPT_STAGES) / len(names))
-        }
-    runs = {name: run for name in names if (run := _find_stage_run(name, swept=name in results)) is not None}
-    for number, (name, stage_run) in enumerate(runs.items()):
-        tell(name, len(names) - len(runs) + number, len(names))
-        stage = await _run(name, stage_run, engine, share_of_limits(within, 1 / (len(runs) - number)))
+        swept = await sweep(engine, share_of_limits(within, len(_SWEPT_STAGES) / len(names)))
+        results = {stage.name: stage for stage in swept}
+        remaining = [name for name in names if name not in results or name in _AFTER_SWEEP]
+    for number, name in enumerate(remaining):
+        tell(name, len(names) - len(remaining) + number, len(names))
+        limits = share_of_limits(within, 1 / (len(remaining) - number))
+        stage = await _run_stage(engine, limits, name, swept=name in results)
         results[name] = combine_stages(results[name], stage) if name in results else stage
     return [results[name] for name in names]
 
 
-async def _run_sweep(engine: Engine, within: StageLimits, *, share: float) -> list[StageResult]:
-    from mindhold.lifecycle import sweep
-
-    rules = [
-        sweep.TIERS_RULE,
-        sweep.DECAY_RULE,
-        sweep.EXPIRY_RULE,
-        sweep.UTILITY_RULE,
-        sweep.ANCHORS_RULE,
-        sweep.FEEDBACK_RULE,
-        sweep.INDEX_RULE,
-    ]
-    return await sweep.sweep(engine, share_of_limits(within, share), rules, whole=True)
+_AFTER_SWEEP: Mapping[str, Run] = {"feedback": report_feedback, "index": tidy_index}
 
 
-_STAGE_RUNS = {
-    "tiers": "sweep:run_tiers",
-    "decay": "sweep:run_decay",
-    "expiry": "sweep:run_expiry",
-    "utility": "sweep:run_utility",
-    "anchors": "sweep:run_anchors",
-    "feedback": "sweep:run_feedback",
-    "index": "sweep:run_index",
-    "embeddings": "sweep:run_embeddings",
-    "duplicates": "duplicates:run_duplicates",
-    "contradictions": "contradiction_stages:run_contradictions",
-    "pending": "contradiction_stages:run_pending",
-}
-_AFTER_SWEEP = {"feedback": "sweep:report_feedback", "index": "sweep:tidy_index"}
-
-
-async def _run(name: str, stage_run: Run, engine: Engine, within: StageLimits) -> StageResult:
-    """Run one stage. A model that fails doesn't stop the other stages."""
+async def _run_stage(engine: Engine, within: StageLimits, name: str, *, swept: bool) -> StageResult:
+    """Run one stage; after the sweep only its remaining work. A model that fails doesn't stop the other stages."""
+    began = perf_counter()
     try:
-        return await stage_run(engine, within)
+        if swept:
+            stage = await _AFTER_SWEEP[name](engine, within)
+        elif name in RULES:
+            stage = await sweep_by(engine, within, name)
+            if name in _AFTER_SWEEP:
+                stage = combine_stages(stage, await _AFTER_SWEEP[name](engine, within))
+        else:
+            stage = await _other_stage(name)(engine, within)
     except ModelError as error:
         return StageResult(name, 0, f"failed: {error.message}")  # the next run tries again
+    return replace(stage, seconds=perf_counter() - began)
 
 
-def _find_stage_run(name: str, *, swept: bool) -> Run | None:
-    """The function of a stage; after the sweep only its remaining work."""
-    target = _AFTER_SWEEP.get(name) if swept else _STAGE_RUNS[name]
-    if target is None:
-        return None
-    module, function = target.split(":")
-    stage_run: Run = getattr(import_module(f"mindhold.lifecycle.{module}"), function)
-    return stage_run
+def _other_stage(name: str) -> Run:
+    from mindhold.lifecycle.contradiction_stages import run_contradictions, run_pending
+
+    return {
+        DUPLICATES_STAGE: run_duplicates,
+        EMBEDDINGS_STAGE: run_embeddings,
+        "contradictions": run_contradictions,
+        "pending": run_pending,
+    }[name]
 
 
 SHORTEST_SECONDS = 0.1  # also when the time is up: the run then stops after its first batch
@@ -145,7 +134,6 @@ SHORTEST_SECONDS = 0.1  # also when the time is up: the run then stops after its
 
 async def run_consolidation_step(engine: Engine, within: StageLimits) -> StageResult:
     """Run a consolidation as one step of maintenance; it still saves its own report."""
-    began = perf_counter()
     if not within.dry:  # a later step of the same run optimises the files
         await engine.store.set_cursor(OPTIMISED, engine.clock().isoformat())
     seconds = max(SHORTEST_SECONDS, within.deadline - within.ticks())
@@ -155,7 +143,6 @@ async def run_consolidation_step(engine: Engine, within: StageLimits) -> StageRe
         "consolidate",
         report.changed,
         report.notice or "; ".join(details) or NOTHING,
-        perf_counter() - began,
         more=report.more or bool(report.notice),
         looked=max((stage.looked for stage in report.stages), default=0),
         examples=tuple(example for stage in report.stages for example in stage.examples),

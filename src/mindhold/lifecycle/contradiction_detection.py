@@ -15,6 +15,7 @@ from mindhold.memories.model_costs import CONTRADICTIONS, Metered, metered
 from mindhold.model.errors import ModelError
 from mindhold.model.lifecycle import is_part, is_working
 from mindhold.model.memory import Memory, Relation, Status
+from mindhold.model.prompt_markup import quote_as_json
 from mindhold.model.query import Filter
 from mindhold.ports.llm import Classifier, Judgement
 
@@ -22,7 +23,7 @@ SURE = 0.8  # from this probability on a judgement counts by itself
 LONGEST = 2_000  # characters; longer texts make many statements
 INLINE_PAIRS = 10
 RULES = "rules"
-UNSURE_JUDGEMENT = Judgement(0.25, 0.65, 0.1)  # the rules can't tell
+UNSURE_JUDGEMENT = Judgement(0.25, 0.65, 0.1, by=RULES)  # the rules can't tell
 
 
 class RuleClassifier:
@@ -37,9 +38,11 @@ class RuleClassifier:
 
     async def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
         """One judgement per pair (earlier text, later text), in order. Many pairs are judged in a thread."""
-        if len(pairs) <= INLINE_PAIRS:
-            return _judge_pairs(pairs)
-        return await asyncio.to_thread(_judge_pairs, pairs)
+
+        def judge_all() -> list[Judgement]:
+            return [judge_by_rules(old, new) for old, new in pairs]
+
+        return judge_all() if len(pairs) <= INLINE_PAIRS else await asyncio.to_thread(judge_all)
 
 
 class LayeredClassifier:
@@ -69,16 +72,8 @@ def is_sure(judgement: Judgement) -> bool:
     return max(judgement.entailment, judgement.neutral, judgement.contradiction) >= SURE
 
 
-def _judge_pairs(pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
-    return [judge_by_rules(old, new) for old, new in pairs]
-
-
 def judge_by_rules(old: str, new: str) -> Judgement:
     """The rules' judgement of two texts, the later one second."""
-    return replace(_apply_rules(old, new), by=RULES)
-
-
-def _apply_rules(old: str, new: str) -> Judgement:
     if max(len(old), len(new)) > LONGEST:
         return UNSURE_JUDGEMENT
     # Imported here: it loads large word lists.
@@ -87,14 +82,12 @@ def _apply_rules(old: str, new: str) -> Judgement:
     result = compare_statements(old, new)
     sure, rest = result.confidence, round(1.0 - result.confidence, 4)
     match result.relation:
-        case StatementRelation.OPPOSED:
-            return Judgement(0.0, rest, sure)
-        case StatementRelation.DOUBTFUL:
-            return Judgement(0.0, rest, sure)
+        case StatementRelation.OPPOSED | StatementRelation.DOUBTFUL:
+            return Judgement(0.0, rest, sure, by=RULES)
         case StatementRelation.SAME:
-            return Judgement(sure, rest, 0.0)
+            return Judgement(sure, rest, 0.0, by=RULES)
         case StatementRelation.APART:
-            return Judgement(0.0, max(sure, SURE), min(rest, round(1.0 - SURE, 4)))
+            return Judgement(0.0, max(sure, SURE), min(rest, round(1.0 - SURE, 4)), by=RULES)
         case StatementRelation.UNKNOWN:
             return UNSURE_JUDGEMENT
 
@@ -325,4 +318,4 @@ def _quote(which: str, memory: Memory) -> str:
         "topic": memory.topic,
         "text": memory.content,
     }
-    return json.dumps(note, ensure_ascii=False).replace("<", "\\u003c")
+    return quote_as_json(note)

@@ -152,19 +152,8 @@ async def save_pair_record(engine: Engine, kind: str, record: PairRecord) -> Non
     if await engine.ledger.entry(REGISTER, namespace.name, now=engine.clock()) is None:
         owner = {"kind": namespace.kind, "agent": namespace.agent}
         await engine.ledger.put_entry(Entry(REGISTER, namespace.name, owner, engine.clock()))
-    value: dict[str, Any] = {
-        "older": record.older,
-        "newer": record.newer,
-        "texts": record.texts,
-        "by": record.by,
-        "confidence": record.confidence,
-        "similarity": record.similarity,
-        "importance": record.importance,
-        "lowered_to": record.lowered_to,
-        "lowered": record.lowered.isoformat() if record.lowered else "",
-        "applied": record.applied,
-        "tried": record.tried,
-    }
+    lowered = record.lowered.isoformat() if record.lowered else ""
+    value = {**_plain_values(record), "lowered": lowered, "applied": record.applied}
     await engine.ledger.put_entry(Entry(namespace.name, record.key, value, record.created))
 
 
@@ -190,16 +179,33 @@ def paired_ids(records: Sequence[PairRecord]) -> list[str]:
     return list({end for record in records for end in (record.older, record.newer) if end})
 
 
+def current_pair(record: PairRecord, memories: Mapping[str, Memory]) -> MemoryPair | None:
+    """The pair of a record; None if one memory is gone or has another text now."""
+    older, newer = memories.get(record.older), memories.get(record.newer)
+    if older is None or newer is None:
+        return None
+    pair = MemoryPair(older, newer, record.similarity)
+    return pair if record.is_of(pair) else None
+
+
+_TEXTS = ("older", "newer", "texts", "by", "tried")
+_SHARES = ("confidence", "similarity", "importance", "lowered_to")
+_OPTIONAL = ("importance", "lowered_to", "lowered")
+_TIMES = ("created", "lowered")
+
+
+def _plain_values(record: PairRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in (*_TEXTS, *_SHARES)}
+
+
 def _parse_record(entry: Entry, agent: str) -> PairRecord:
     value = entry.value
+    texts = {name: str(value.get(name) or "") for name in _TEXTS}
     lowered = str(value.get("lowered") or "")
     return PairRecord(
         key=entry.key,
         agent=agent,
-        older=str(value.get("older") or ""),
-        newer=str(value.get("newer") or ""),
-        texts=str(value.get("texts") or ""),
-        by=str(value.get("by") or ""),
+        **texts,
         confidence=float(value.get("confidence") or 0.0),
         similarity=float(value.get("similarity") or 0.0),
         created=entry.created,
@@ -207,7 +213,6 @@ def _parse_record(entry: Entry, agent: str) -> PairRecord:
         lowered_to=value.get("lowered_to"),
         lowered=datetime.fromisoformat(lowered) if lowered else None,
         applied=bool(value.get("applied")),
-        tried=str(value.get("tried") or ""),
     )
 
 
@@ -215,10 +220,6 @@ TYPE = "contradiction"
 STATES = {"found": FOUND, "pending": PENDING, "settled": SETTLED}
 _STATE_NAMES = {kind: state for state, kind in STATES.items()}
 _CONTRADICTION_RELATIONS = (Relation.CONTRADICTS, Relation.SUPERSEDED_BY)
-_TEXTS = ("older", "newer", "texts", "by", "tried")
-_SHARES = ("confidence", "similarity", "importance", "lowered_to")
-_OPTIONAL = ("importance", "lowered_to", "lowered")
-_TIMES = ("created", "lowered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,19 +275,17 @@ async def import_pairs(
     `new` are the memories of the same import. The importance of an older memory that is not new is lowered by the next
     review.
     """
-    memories = (
-        await engine.store.get_many(paired_ids([item.record for item in items]), viewer=agent)
-        if items
-        else {}
-    )
+    if not items:
+        return 0
+    memories = await engine.store.get_many(paired_ids([item.record for item in items]), viewer=agent)
     imported = 0
     for item in items:
-        older, newer = memories.get(item.record.older), memories.get(item.record.newer)
-        if older is None or newer is None or older.agent != newer.agent or older.scope != newer.scope:
+        pair = current_pair(item.record, memories)
+        if pair is None or (pair.older.agent, pair.older.scope) != (pair.newer.agent, pair.newer.scope):
             continue
-        pair = MemoryPair(older, newer, item.record.similarity)
-        if not item.record.is_of(pair) or await is_known(engine, pair):
+        if await is_known(engine, pair):
             continue
+        older = pair.older
         record = replace(item.record, agent=older.agent)
         already_lowered = older.id in new or (
             record.lowered_to is not None and older.importance <= record.lowered_to
@@ -301,12 +300,7 @@ async def import_pairs(
 async def is_dismissed_link(engine: Engine, link: Link, memories: Mapping[str, Memory]) -> bool:
     """Whether the link was drawn for a contradiction that somebody here dismissed."""
     origin, target = memories.get(link.origin), memories.get(link.target)
-    if (
-        not link.automatic
-        or link.relation not in _CONTRADICTION_RELATIONS
-        or origin is None
-        or target is None
-    ):
+    if not link.automatic or link.relation not in _CONTRADICTION_RELATIONS or not origin or not target:
         return False
     pair = MemoryPair(target, origin) if link.relation is Relation.CONTRADICTS else MemoryPair(origin, target)
     record = await find_pair_record(engine, SETTLED, pair)
@@ -314,10 +308,10 @@ async def is_dismissed_link(engine: Engine, link: Link, memories: Mapping[str, M
 
 
 def _document(kind: str, record: PairRecord) -> dict[str, Any]:
-    values = {name: getattr(record, name) for name in (*_TEXTS, *_SHARES)}
     times = {name: getattr(record, name) for name in _TIMES}
     formatted = {name: time.astimezone(UTC).isoformat() if time else None for name, time in times.items()}
-    return {"type": TYPE, "state": _STATE_NAMES[kind], "applied": record.applied, **values, **formatted}
+    state = {"type": TYPE, "state": _STATE_NAMES[kind], "applied": record.applied}
+    return {**state, **_plain_values(record), **formatted}
 
 
 def _check_share(name: str, value: Any) -> None:

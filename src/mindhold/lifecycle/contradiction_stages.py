@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from time import perf_counter
 
 from mindhold.engine import Engine
 from mindhold.lifecycle.contradiction_detection import (
@@ -28,6 +27,7 @@ from mindhold.lifecycle.contradiction_records import (
     MemoryPair,
     PairNamespace,
     PairRecord,
+    current_pair,
     delete_pair_record,
     find_pair_record,
     ordered_pair,
@@ -40,6 +40,7 @@ from mindhold.lifecycle.contradiction_records import (
 from mindhold.lifecycle.contradictions import (
     Contradiction,
     apply,
+    has_link,
     links_of,
     resolve,
     settle,
@@ -61,12 +62,9 @@ MOST_STEPS = 10  # along a chain of superseded memories
 
 async def review_contradictions(engine: Engine, within: StageLimits) -> int:
     """Review records in turn and return how many changed."""
-    namespaces = await pair_namespaces(engine)
-    names = [namespace.name for namespace in namespaces]
-    start = bisect_right(names, await engine.store.cursor(REVIEW_CURSOR) or "")
     changed = reviewed = 0
     last = ""
-    for namespace in (*namespaces[start:], *namespaces[:start]):
+    for namespace in await _in_turn(engine, "", cursor=REVIEW_CURSOR):
         if reviewed >= REVIEW_RECORDS or within.over:
             break
         records = await pair_records(engine, namespace)
@@ -83,45 +81,45 @@ async def review_contradictions(engine: Engine, within: StageLimits) -> int:
     return changed
 
 
+async def _in_turn(engine: Engine, kind: str, *, cursor: str) -> list[PairNamespace]:
+    """The namespaces, those first that follow the one at which the last run stopped."""
+    namespaces = await pair_namespaces(engine, kind)
+    names = [namespace.name for namespace in namespaces]
+    start = bisect_right(names, await engine.store.cursor(cursor) or "")
+    return [*namespaces[start:], *namespaces[:start]]
+
+
 async def _review_batch(
     engine: Engine, namespace: PairNamespace, records: list[PairRecord], *, dry: bool
 ) -> int:
     memories = await engine.store.get_many(paired_ids(records), viewer=EVERYONE)
     if namespace.kind == FOUND:
         return sum([await _review_found(engine, record, memories, dry=dry) for record in records])
-    obsolete = [
-        record for record in records if not _is_needed(namespace, _current_pair(record, memories), record)
-    ]
-    for record in obsolete if not dry else ():
-        await delete_pair_record(engine, namespace.kind, record)
-    return len(obsolete)
+    obsolete = 0
+    for record in records:
+        pair = current_pair(record, memories)
+        # A pending pair is not needed once one side is superseded.
+        if pair is None or (namespace.kind == PENDING and _is_superseded(pair)):
+            obsolete += 1
+            if not dry:
+                await delete_pair_record(engine, namespace.kind, record)
+    return obsolete
 
 
-def _current_pair(record: PairRecord, memories: Mapping[str, Memory]) -> MemoryPair | None:
-    older, newer = memories.get(record.older), memories.get(record.newer)
-    if older is None or newer is None:
-        return None
-    pair = MemoryPair(older, newer, record.similarity)
-    return pair if record.is_of(pair) else None
-
-
-def _is_needed(namespace: PairNamespace, pair: MemoryPair | None, record: PairRecord) -> bool:
-    """Whether the record is still needed. A pending pair is not once one side is superseded."""
-    if pair is None:
-        return False
-    return namespace.kind != PENDING or Status.SUPERSEDED not in (pair.older.status, pair.newer.status)
+def _is_superseded(pair: MemoryPair) -> bool:
+    return Status.SUPERSEDED in (pair.older.status, pair.newer.status)
 
 
 async def _review_found(
     engine: Engine, record: PairRecord, memories: Mapping[str, Memory], *, dry: bool
 ) -> bool:
-    pair = _current_pair(record, memories)
+    pair = current_pair(record, memories)
     if pair is None:
         if not dry:
             await withdraw(engine, record)
             await delete_pair_record(engine, FOUND, record)
         return True
-    if Status.SUPERSEDED in (pair.older.status, pair.newer.status):
+    if _is_superseded(pair):
         return await _follow_successors(engine, record, pair, dry=dry)
     return await _update_links(engine, record, pair, dry=dry)
 
@@ -145,19 +143,21 @@ async def _follow_successors(engine: Engine, record: PairRecord, pair: MemoryPai
     """Move the record to the successors of its memories, unless they clearly don't contradict each other."""
     older = await _successor(engine, pair.older, besides=pair.newer.id)
     newer = await _successor(engine, pair.newer, besides=pair.older.id)
-    if older is not None and older.id != pair.older.id and not await _has_link(engine, newer, older):
-        older = pair.older  # its successor was written anew and is judged by itself
     if newer is None:  # unknown successor: treat it like a forgotten memory
         if record.applied and not dry:
             await _suspend(engine, record)
         return record.applied
-    older = older or pair.older
+    # Without the link, which a merge carries over, the successor was written anew and is judged by itself.
+    if older is None or (older.id != pair.older.id and not await has_link(engine, older.id, newer.id)):
+        older = pair.older
     if (older.id, newer.id) == (record.older, record.newer):
         return await _update_links(engine, record, pair, dry=dry)
     if dry:
         return True
     moved = ordered_pair(older, newer, record.similarity)
-    agrees = older.id == newer.id or moved.older.id != older.id or _is_compatible(moved)
+    judgement = judge_by_rules(moved.older.content, moved.newer.content)
+    is_compatible = max(judgement.entailment, judgement.neutral) >= SURE
+    agrees = older.id == newer.id or moved.older.id != older.id or is_compatible
     if await find_pair_record(engine, FOUND, moved) is not None:
         await withdraw(engine, record)
     elif agrees or newer.status is not Status.ACTIVE:
@@ -198,19 +198,6 @@ async def _unlink(engine: Engine, older: str, newer: str) -> None:
     )
 
 
-def _is_compatible(pair: MemoryPair) -> bool:
-    judgement = judge_by_rules(pair.older.content, pair.newer.content)
-    return max(judgement.entailment, judgement.neutral) >= SURE
-
-
-async def _has_link(engine: Engine, newer: Memory | None, older: Memory) -> bool:
-    """Whether a merge carried the automatic link over."""
-    if newer is None:
-        return False
-    links = await engine.store.links_of([older.id], relations=(Relation.CONTRADICTS,), viewer=EVERYONE)
-    return any(link.automatic and (link.origin, link.target) == (newer.id, older.id) for link in links)
-
-
 async def _successor(engine: Engine, memory: Memory, *, besides: str) -> Memory | None:
     """The active successor of a memory, the memory itself if it has none; None if it can't be determined."""
     current = memory
@@ -241,14 +228,11 @@ DETECTION_CONCURRENCY = 10  # pairs per call of the classifier, or those of one 
 
 async def run_contradictions(engine: Engine, within: StageLimits) -> StageResult:
     """Compare memories that were not examined yet, until the time is up. A memory is compared again only after a change."""
-    began = perf_counter()
     if engine.classifier is None:
         return StageResult(CONTRADICTIONS_STAGE, 0, "nothing here tells contradictions")
     corrected = await review_contradictions(engine, within)
     if engine.vector_source.model is None or Capability.VECTORS not in engine.store.capabilities:
-        return StageResult(
-            CONTRADICTIONS_STAGE, corrected, "without vectors no neighbours are found", perf_counter() - began
-        )
+        return StageResult(CONTRADICTIONS_STAGE, corrected, "without vectors no neighbours are found")
     judge, outcome = ContradictionJudge(engine, dry=within.dry, over=lambda: within.over), JudgedPairs()
     seen: set[str] = set()
     looked, more = 0, False
@@ -278,9 +262,7 @@ async def run_contradictions(engine: Engine, within: StageLimits) -> StageResult
     if outcome.pending and not within.dry:
         await trim_pair_records(engine, {pair.older.agent for pair in outcome.pending})
     failed = "" if within.dry else await note_failure(engine, judge)
-    return _detection_result(
-        outcome, corrected, looked=looked, seconds=perf_counter() - began, more=more, failed=failed
-    )
+    return _detection_result(outcome, corrected, looked=looked, more=more, failed=failed)
 
 
 def _groups(
@@ -319,7 +301,7 @@ async def _unexamined(engine: Engine, limit: int) -> AsyncIterator[list[Memory]]
 
 
 def _detection_result(
-    outcome: JudgedPairs, corrected: int, *, looked: int, seconds: float, more: bool, failed: str
+    outcome: JudgedPairs, corrected: int, *, looked: int, more: bool, failed: str
 ) -> StageResult:
     parts = [
         f"{len(outcome.resolved)} contradicted" if outcome.resolved else "",
@@ -334,7 +316,6 @@ def _detection_result(
         CONTRADICTIONS_STAGE,
         changed=len(outcome.resolved) + len(outcome.pending) + corrected,
         detail=", ".join(filter(None, parts)) or NOTHING,
-        seconds=seconds,
         more=more,
         looked=looked,
         examples=tuple(examples),
@@ -354,10 +335,9 @@ PENDING_CURSOR = "contradictions:drained"
 
 async def run_pending(engine: Engine, within: StageLimits) -> StageResult:
     """Judge pending pairs, the least recently tried first. Without a model they keep waiting."""
-    began = perf_counter()
     pending = await _pending_records(engine, within)
     if not pending:
-        return StageResult(PENDING_STAGE, 0, NOTHING, perf_counter() - began)
+        return StageResult(PENDING_STAGE, 0, NOTHING)
     judge = ContradictionJudge(engine, over=lambda: within.over)
     examples: list[StageExample] = []
     looked, more, failed = 0, False, ""
@@ -387,7 +367,6 @@ async def run_pending(engine: Engine, within: StageLimits) -> StageResult:
         PENDING_STAGE,
         changed=len(examples),
         detail=", ".join(filter(None, (detail, failed))),
-        seconds=perf_counter() - began,
         looked=looked,
         more=more,
         examples=tuple(examples[:MAX_EXAMPLES]),
@@ -396,13 +375,10 @@ async def run_pending(engine: Engine, within: StageLimits) -> StageResult:
 
 async def _pending_records(engine: Engine, within: StageLimits) -> list[PairRecord]:
     """The pending records of some agents; the next run continues with the others."""
-    namespaces = await pair_namespaces(engine, PENDING)
-    start = bisect_right(
-        [namespace.name for namespace in namespaces], await engine.store.cursor(PENDING_CURSOR) or ""
-    )
+    namespaces = await _in_turn(engine, PENDING, cursor=PENDING_CURSOR)
     pending: list[PairRecord] = []
     last = ""
-    for namespace in (*namespaces[start:], *namespaces[:start]):
+    for namespace in namespaces:
         pending += await pair_records(engine, namespace, limit=MOST_PENDING)
         last = namespace.name
         if len(pending) >= PENDING_RECORDS or within.over:

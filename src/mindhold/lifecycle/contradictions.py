@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -18,6 +17,7 @@ from mindhold.lifecycle.contradiction_records import (
     SHARD_CHARS,
     MemoryPair,
     PairRecord,
+    current_pair,
     delete_pair_record,
     new_pair_record,
     pair_namespace,
@@ -68,30 +68,6 @@ async def settle(engine: Engine, pair: MemoryPair, *, by: str) -> None:
     await delete_pair_record(engine, PENDING, record)
 
 
-async def undo_contradiction(engine: Engine, key: str, *, agent: str) -> Contradiction:
-    """Remove the links, restore the importance, and never find the pair again. Raises NotFound."""
-    contradiction = await _find(engine, FOUND, key, agent=agent)
-    await settle(engine, contradiction.pair, by=agent)
-    await withdraw(engine, contradiction.record)
-    await delete_pair_record(engine, FOUND, contradiction.record)
-    return contradiction
-
-
-async def confirm_contradiction(engine: Engine, key: str, *, agent: str) -> Contradiction:
-    """Confirm a pending contradiction. Raises NotFound."""
-    contradiction = await _find(engine, PENDING, key, agent=agent)
-    if not await resolve(engine, contradiction.pair, by=agent, confidence=1.0):
-        raise MemoryNotFound(contradiction.pair.older.id)
-    return contradiction
-
-
-async def dismiss_contradiction(engine: Engine, key: str, *, agent: str) -> Contradiction:
-    """Dismiss a pending contradiction. Raises NotFound."""
-    contradiction = await _find(engine, PENDING, key, agent=agent)
-    await settle(engine, contradiction.pair, by=agent)
-    return contradiction
-
-
 async def list_contradictions(
     engine: Engine, *, agent: str, pending: bool, limit: int | None = None
 ) -> list[Contradiction]:
@@ -116,8 +92,13 @@ async def with_memories(
 ) -> list[Contradiction]:
     """The records whose memories exist, are visible to the agent, and have unchanged texts."""
     memories = await engine.store.get_many(paired_ids(records), viewer=agent)
-    contradictions = (_to_contradiction(record, memories, pending=pending) for record in records)
-    return [contradiction for contradiction in contradictions if contradiction is not None]
+    return [
+        Contradiction(record, pair, pending)
+        for record in records
+        if (pair := current_pair(record, memories))
+        and pair.older.status is not Status.FORGOTTEN
+        and pair.newer.status is Status.ACTIVE
+    ]
 
 
 async def apply(engine: Engine, record: PairRecord) -> bool:
@@ -126,17 +107,23 @@ async def apply(engine: Engine, record: PairRecord) -> bool:
     The previous importance is saved first. An interrupted call is continued and never applied twice, since links and
     importance change in one step.
     """
-    if record.lowered is not None and await has_link(engine, record):
+    if record.lowered is not None and await has_link(engine, record.older, record.newer):
         await save_pair_record(engine, FOUND, replace(record, applied=True))
         return True
     for _ in range(TRIES):
         older = await _memory(engine, record.older)
         if older is None:
             return False
-        record = _with_lowered_importance(engine, record, older)
+        now = engine.clock()
+        importance = None if is_kept_for_good(older) else older.importance
+        lowered_to = None if importance is None else importance * OUTDATED_FACTOR
+        record = replace(record, importance=importance, lowered_to=lowered_to, lowered=now, applied=False)
         await save_pair_record(engine, FOUND, record)
+        changes: list[Change] = [*links_of(record)]
+        if lowered_to is not None:
+            changes.append(Tend(older.id, importance=lowered_to, review=now, unless_since=now))
         try:
-            await engine.store.apply([*links_of(record), *_lowering_changes(record)])
+            await engine.store.apply(changes)
         except MemoryNotFound:
             return False
         after = await _memory(engine, record.older)
@@ -149,7 +136,7 @@ async def apply(engine: Engine, record: PairRecord) -> bool:
 
 async def withdraw(engine: Engine, record: PairRecord) -> None:
     """Undo `apply`. The importance is raised by the same factor, since it may have decayed; a value set by a person stays."""
-    if not record.applied and not await has_link(engine, record):
+    if not record.applied and not await has_link(engine, record.older, record.newer):
         return
     changes: list[Change] = [
         Disconnect(link.origin, link.target, link.relation)
@@ -180,29 +167,12 @@ def links_of(record: PairRecord) -> list[Connect]:
     return [Connect(link) for link in links]
 
 
-async def has_link(engine: Engine, record: PairRecord) -> bool:
+async def has_link(engine: Engine, older: str, newer: str) -> bool:
     """Whether the automatic link exists."""
-    if not record.newer or not record.older:
+    if not older or not newer:
         return False
-    links = await engine.store.links_of([record.newer], relations=(Relation.CONTRADICTS,), viewer=EVERYONE)
-    ours = (record.newer, record.older)
-    return any(link.automatic and (link.origin, link.target) == ours for link in links)
-
-
-def _with_lowered_importance(engine: Engine, record: PairRecord, older: Memory) -> PairRecord:
-    importance = None if is_kept_for_good(older) else older.importance
-    lowered_to = None if importance is None else importance * OUTDATED_FACTOR
-    return replace(
-        record, importance=importance, lowered_to=lowered_to, lowered=engine.clock(), applied=False
-    )
-
-
-def _lowering_changes(record: PairRecord) -> list[Change]:
-    if record.importance is None or record.lowered is None:
-        return []
-    return [
-        Tend(record.older, importance=record.lowered_to, review=record.lowered, unless_since=record.lowered)
-    ]
+    links = await engine.store.links_of([newer], relations=(Relation.CONTRADICTS,), viewer=EVERYONE)
+    return any(link.automatic and (link.origin, link.target) == (newer, older) for link in links)
 
 
 async def _is_importance_unchanged(engine: Engine, older: Memory, record: PairRecord) -> bool:
@@ -217,36 +187,6 @@ async def _is_importance_unchanged(engine: Engine, older: Memory, record: PairRe
 
 async def _memory(engine: Engine, memory_id: str) -> Memory | None:
     return (await engine.store.get_many([memory_id], viewer=EVERYONE)).get(memory_id) if memory_id else None
-
-
-async def _find(engine: Engine, kind: str, key: str, *, agent: str) -> Contradiction:
-    prefix = key.strip().lower()
-    if not prefix:
-        raise InvalidInput("An id is empty.", advice="`mindhold contradictions` shows them.")
-    matches: list[Contradiction] = []
-    for namespace in await pair_namespaces(engine, kind, agents=visible_agents(agent)):
-        if len(prefix) < SHARD_CHARS or namespace == pair_namespace(kind, namespace.agent, prefix):
-            records = [
-                record for record in await pair_records(engine, namespace) if record.key.startswith(prefix)
-            ]
-            matches += await with_memories(engine, records, agent=agent, pending=kind == PENDING)
-    if len(matches) > 1:
-        raise InvalidInput(f"{prefix!r} begins several ids.", advice="Give more of it.")
-    if not matches:
-        what = "pending contradiction" if kind == PENDING else "contradiction"
-        raise NotFound(f"There is no {what} {prefix!r}.", advice="`mindhold contradictions` shows them.")
-    return matches[0]
-
-
-def _to_contradiction(
-    record: PairRecord, memories: Mapping[str, Memory], *, pending: bool
-) -> Contradiction | None:
-    older, newer = memories.get(record.older), memories.get(record.newer)
-    if older is None or newer is None:
-        return None
-    pair = MemoryPair(older, newer, record.similarity)
-    visible = older.status is not Status.FORGOTTEN and newer.status is Status.ACTIVE
-    return Contradiction(record, pair, pending) if visible and record.is_of(pair) else None
 
 
 LONGEST = 400  # characters shown of each text
@@ -329,10 +269,15 @@ LIST_CONTRADICTIONS = operation("list_contradictions", _list, reads=True)
 
 
 async def _undo(context: Context, request: ContradictionInput) -> ContradictionResult:
-    """Undo a contradiction; it isn't found again."""
-    return ContradictionResult(
-        contradiction=_view(await undo_contradiction(context.engine, request.id, agent=context.agent))
-    )
+    """Undo a contradiction; it isn't found again.
+
+    The links are removed and the importance is restored. Raises NotFound.
+    """
+    contradiction = await _find(context, FOUND, request)
+    await settle(context.engine, contradiction.pair, by=context.agent)
+    await withdraw(context.engine, contradiction.record)
+    await delete_pair_record(context.engine, FOUND, contradiction.record)
+    return ContradictionResult(contradiction=_view(contradiction))
 
 
 UNDO_CONTRADICTION = operation("undo_contradiction", _undo, writes=True)
@@ -340,9 +285,10 @@ UNDO_CONTRADICTION = operation("undo_contradiction", _undo, writes=True)
 
 async def _confirm(context: Context, request: ContradictionInput) -> ContradictionResult:
     """Confirm a pending contradiction: the later memory supersedes the earlier one."""
-    return ContradictionResult(
-        contradiction=_view(await confirm_contradiction(context.engine, request.id, agent=context.agent))
-    )
+    contradiction = await _find(context, PENDING, request)
+    if not await resolve(context.engine, contradiction.pair, by=context.agent, confidence=1.0):
+        raise MemoryNotFound(contradiction.pair.older.id)
+    return ContradictionResult(contradiction=_view(contradiction))
 
 
 CONFIRM_CONTRADICTION = operation("confirm_contradiction", _confirm, writes=True)
@@ -350,12 +296,31 @@ CONFIRM_CONTRADICTION = operation("confirm_contradiction", _confirm, writes=True
 
 async def _dismiss(context: Context, request: ContradictionInput) -> ContradictionResult:
     """Dismiss a pending contradiction; it isn't raised again."""
-    return ContradictionResult(
-        contradiction=_view(await dismiss_contradiction(context.engine, request.id, agent=context.agent))
-    )
+    contradiction = await _find(context, PENDING, request)
+    await settle(context.engine, contradiction.pair, by=context.agent)
+    return ContradictionResult(contradiction=_view(contradiction))
 
 
 DISMISS_CONTRADICTION = operation("dismiss_contradiction", _dismiss, writes=True)
+
+
+async def _find(context: Context, kind: str, request: ContradictionInput) -> Contradiction:
+    engine, agent, prefix = context.engine, context.agent, request.id.strip().lower()
+    if not prefix:
+        raise InvalidInput("An id is empty.", advice="`mindhold contradictions` shows them.")
+    matches: list[Contradiction] = []
+    for namespace in await pair_namespaces(engine, kind, agents=visible_agents(agent)):
+        if len(prefix) < SHARD_CHARS or namespace == pair_namespace(kind, namespace.agent, prefix):
+            records = [
+                record for record in await pair_records(engine, namespace) if record.key.startswith(prefix)
+            ]
+            matches += await with_memories(engine, records, agent=agent, pending=kind == PENDING)
+    if len(matches) > 1:
+        raise InvalidInput(f"{prefix!r} begins several ids.", advice="Give more of it.")
+    if not matches:
+        what = "pending contradiction" if kind == PENDING else "contradiction"
+        raise NotFound(f"There is no {what} {prefix!r}.", advice="`mindhold contradictions` shows them.")
+    return matches[0]
 
 
 def _view(contradiction: Contradiction) -> ContradictionView:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from time import perf_counter
 
 from mindhold.engine import Engine
 from mindhold.lifecycle.archive import TRIES, apply_to_existing
@@ -36,7 +35,6 @@ class MergedDuplicates:
 
 async def run_duplicates(engine: Engine, within: StageLimits) -> StageResult:
     """Run this stage alone; memories stay due for the other stages."""
-    began = perf_counter()
     pages = DuePages(engine, within, moving=False)
     examples: list[StageExample] = []
     retired: set[str] = set()
@@ -50,7 +48,6 @@ async def run_duplicates(engine: Engine, within: StageLimits) -> StageResult:
         DUPLICATES_STAGE,
         changed=len(examples),
         detail=f"{len(examples)} merged" if examples else NOTHING,
-        seconds=perf_counter() - began,
         more=pages.more,
         looked=pages.looked,
         examples=tuple(examples[:MAX_EXAMPLES]),
@@ -82,7 +79,7 @@ async def merge_duplicates(
             )
             if not duplicates:
                 continue
-            survivor, retired = choose_survivor([memory, *duplicates])
+            survivor, retired = _choose_survivor([memory, *duplicates])
             if retired and not dry:
                 retired = await _retire(engine, survivor, retired, read=read)
             if retired:
@@ -94,19 +91,13 @@ async def merge_duplicates(
     return merged
 
 
-def choose_survivor(memories: Sequence[Memory]) -> tuple[Memory, list[Memory]]:
+def _choose_survivor(memories: Sequence[Memory]) -> tuple[Memory, list[Memory]]:
     """The memory that survives and those merged into it; never an anchor, a permanent or a marked one."""
-    ranked = sorted(
-        memories,
-        key=lambda memory: (
-            not _is_protected(memory),
-            -memory.importance,
-            -memory.uses,
-            memory.created,
-            memory.id,
-        ),
-    )
-    survivor, *others = ranked
+
+    def rank(memory: Memory) -> tuple[bool, float, int, datetime, str]:
+        return not _is_protected(memory), -memory.importance, -memory.uses, memory.created, memory.id
+
+    survivor, *others = sorted(memories, key=rank)
     return survivor, [memory for memory in others if not _is_protected(memory)]
 
 
@@ -152,7 +143,13 @@ async def _retire(engine: Engine, survivor: Memory, old: Sequence[Memory], *, re
             return []
         links = await transferred_links(engine, current_survivor, old)
         try:
-            await engine.store.apply(_merge_changes(current_survivor, old, links, now=read))
+            await engine.store.apply(
+                [
+                    *superseding(current_survivor, old, now=read),
+                    *map(Connect, links),
+                    inheritance(current_survivor, old),
+                ]
+            )
             break
         except MemoryNotFound:  # one of them was erased meanwhile
             continue
@@ -166,14 +163,14 @@ async def _correct_races(
 ) -> list[Memory]:
     """Return the retired memories, after undoing the merge of those that changed in between."""
     current = await engine.store.get_many([survivor.id, *(memory.id for memory in old)], viewer="system")
-    retired = [memory for memory in old if memory.id in current and _retired_at(current[memory.id], read)]
+    retired = [
+        memory
+        for memory in old
+        if (now := current.get(memory.id)) and now.status is Status.SUPERSEDED and now.updated == read
+    ]
     invalid = [memory for memory in retired if current[memory.id].content_hash != memory.content_hash]
     current_survivor = current.get(survivor.id)
-    if (
-        current_survivor is None
-        or current_survivor.status is not Status.ACTIVE
-        or current_survivor.content_hash != survivor.content_hash
-    ):
+    if not _is_unchanged(survivor, current_survivor):
         invalid = list(retired)
     for memory in invalid:
         await _bring_back(engine, memory, survivor)
@@ -196,20 +193,8 @@ async def _correct_races(
     return merged
 
 
-def _merge_changes(
-    survivor: Memory, old: Sequence[Memory], links: Sequence[Link], *, now: datetime
-) -> list[Change]:
-    """Supersede the duplicates and give the survivor their uses and links."""
-    connects = (Connect(link) for link in links)
-    return [*superseding(survivor, old, now=now), *connects, inheritance(survivor, old)]
-
-
 def _is_unchanged(before: Memory, now: Memory | None) -> bool:
     return now is not None and now.status is Status.ACTIVE and now.content_hash == before.content_hash
-
-
-def _retired_at(memory: Memory, moment: datetime) -> bool:
-    return memory.status is Status.SUPERSEDED and memory.updated == moment
 
 
 async def transferred_links(engine: Engine, survivor: Memory, old: Sequence[Memory]) -> list[Link]:

@@ -14,7 +14,15 @@ from mindhold.conversations.endings import queue_sweep
 from mindhold.engine import Engine
 from mindhold.jobs.progress import Progress, is_to_stop, note_progress
 from mindhold.lifecycle.audit import write_audit_record
-from mindhold.lifecycle.stages import NOTHING, StageLimits, StageResult, combine_stages, last_consolidated
+from mindhold.lifecycle.stages import (
+    NOTHING,
+    RunReport,
+    StageLimits,
+    StageResult,
+    combine_stages,
+    last_consolidated,
+    share_of_limits,
+)
 from mindhold.lifecycle.sweep import OPTIMISED
 from mindhold.locks import claim
 from mindhold.model.errors import InvalidInput, MindholdError, StoreDamaged
@@ -42,31 +50,6 @@ Tell = Callable[[str, int, int], None]
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """What a step did, or why it failed."""
-
-    stage: StageResult
-    code: str = ""
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MaintenanceReport:
-    """The steps of a run. `notice` says why nothing ran."""
-
-    started: datetime
-    seconds: float
-    dry: bool = False
-    steps: tuple[StepResult, ...] = ()
-    notice: str = ""
-
-    @property
-    def failed(self) -> list[str]:
-        """The names of the steps that failed."""
-        return [step.stage.name for step in self.steps if step.error]
-
-
 async def run_maintenance(
     engine: Engine,
     *,
@@ -75,26 +58,26 @@ async def run_maintenance(
     steps: Sequence[str] = (),
     besides: Sequence[str] = (),
     tell: Tell = lambda _name, _done, _total: None,
-) -> MaintenanceReport:
+) -> RunReport:
     """Run all steps or the named ones, without `besides`. Raises InvalidInput, and the store's errors outside of steps."""
-    names = [name for name in chosen_steps(steps) if name not in besides]
+    names = [name for name in _chosen_steps(steps) if name not in besides]
     started, began = engine.clock(), perf_counter()
     limit = engine.settings.maintenance.seconds if seconds is None else seconds
     within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.settings.life.batch)
     if dry:
         results = await _run_steps(engine, within, names, tell)
-        return MaintenanceReport(started, perf_counter() - began, dry=True, steps=tuple(results))
+        return RunReport(started, perf_counter() - began, dry=True, stages=tuple(results))
     async with claim(engine, MAINTENANCE_JOB) as acquired:
         if not acquired:
-            return MaintenanceReport(started, 0.0, notice=ALREADY_RUNNING)
+            return RunReport(started, 0.0, notice=ALREADY_RUNNING)
         await engine.use_counter.flush()
         results = await _run_steps(engine, within, names, tell)
-        report = MaintenanceReport(started, perf_counter() - began, steps=tuple(results))
-        await save_maintenance_report(engine, report, whole=not steps)
+        report = RunReport(started, perf_counter() - began, stages=tuple(results))
+        await _save_report(engine, report, whole=not steps)
     return report
 
 
-def chosen_steps(steps: Sequence[str]) -> list[str]:
+def _chosen_steps(steps: Sequence[str]) -> list[str]:
     """The named steps in order; all if none is named. Raises InvalidInput."""
     unknown = [name for name in steps if name not in STEPS]
     if unknown:
@@ -102,69 +85,64 @@ def chosen_steps(steps: Sequence[str]) -> list[str]:
     return [name for name in STEPS if not steps or name in steps]
 
 
-async def scheduled_steps(engine: Engine) -> list[str]:
+async def _scheduled_steps(engine: Engine) -> list[str]:
     """The steps of a nightly run. It consolidates only as often as life.consolidate_hours says."""
     hours, last = engine.settings.life.consolidate_hours, await last_consolidated(engine)
     due = hours > 0 and (last is None or engine.clock() - last >= timedelta(hours=hours) - EARLY)
     return [name for name in STEPS if name != CONSOLIDATE or due]
 
 
-async def save_maintenance_report(engine: Engine, report: MaintenanceReport, *, whole: bool) -> None:
+async def _save_report(engine: Engine, report: RunReport, *, whole: bool) -> None:
     """Save when the run was and write its audit record and log line."""
     if whole:
         now = engine.clock().isoformat()
         await engine.store.set_cursor(MAINTAINED, now)
         await engine.store.set_cursor(SCHEDULE, now)
     operations = [
-        f"{step.stage.name} failed: {step.code}" if step.error else f"{step.stage.name}: {step.stage.detail}"
-        for step in report.steps
-        if step.error or step.stage.changed
+        f"{step.name} failed: {step.code}" if step.error else f"{step.name}: {step.detail}"
+        for step in report.stages
+        if step.error or step.changed
     ]
-    counts = {step.stage.name: step.stage.changed for step in report.steps if step.stage.changed}
+    counts = {step.name: step.changed for step in report.stages if step.changed}
     if operations:
         await write_audit_record(engine, MAINTENANCE_JOB, operations=operations, counts=counts)
     changed = sum(counts.values())
     log.info(
         "maintenance ended: %d steps, %d changes, %.1f s, failed: %s",
-        len(report.steps),
+        len(report.stages),
         changed,
         report.seconds,
         ", ".join(report.failed) or "none",
     )
 
 
-async def run_step(engine: Engine, name: str, within: StageLimits) -> StepResult:
+async def _run_step(engine: Engine, name: str, within: StageLimits) -> StageResult:
     """Run one step and catch every failure. The log contains no memory content."""
+    module, _, function = STEPS[name].partition(":")
+    began = perf_counter()
     try:
-        stage = await _load_step(name)(engine, within)
+        run: Run = getattr(import_module(module), function)
+        stage = replace(await run(engine, within), name=name, seconds=perf_counter() - began)
     except MindholdError as error:
         log.warning("maintenance: %s failed, %s", name, error.code)
-        return StepResult(StageResult(name, 0, ""), error.code, error.message)
+        return StageResult(name, 0, "", code=error.code, error=error.message)
     except Exception as error:  # a step may fail in any way; the others still run
         log.exception("maintenance: %s failed", name)
-        return StepResult(StageResult(name, 0, ""), "INTERNAL", f"{type(error).__name__}: {error}")
+        return StageResult(name, 0, "", code="INTERNAL", error=f"{type(error).__name__}: {error}")
     verb = "would change" if within.dry else "changed"
     more = ", more is left" if stage.more else ""
     log.info("maintenance: %s %s %d, %.1f s%s", name, verb, stage.changed, stage.seconds, more)
-    return StepResult(replace(stage, name=name))
+    return stage
 
 
 async def _run_steps(
     engine: Engine, within: StageLimits, names: Sequence[str], tell: Tell
-) -> list[StepResult]:
-    results: list[StepResult] = []
+) -> list[StageResult]:
+    results: list[StageResult] = []
     for number, name in enumerate(names):
         tell(name, number, len(names))
-        seconds = max(0.0, within.deadline - within.ticks())
-        share = replace(within, deadline=within.ticks() + seconds / (len(names) - number))
-        results.append(await run_step(engine, name, share))
+        results.append(await _run_step(engine, name, share_of_limits(within, 1 / (len(names) - number))))
     return results
-
-
-def _load_step(name: str) -> Run:
-    module, _, attribute = STEPS[name].partition(":")
-    run: Run = getattr(import_module(module), attribute)
-    return run
 
 
 TURN_SECONDS = 10.0
@@ -185,7 +163,7 @@ class NightlyTurn:
 async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
     """Run one step or a part of it. A step that used its share of the time continues the next night."""
     so_far = job.result or {
-        REMAINING: await scheduled_steps(engine),
+        REMAINING: await _scheduled_steps(engine),
         FINISHED: {},
         STARTED: engine.clock().isoformat(),
     }
@@ -201,16 +179,19 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
             name, began = remaining[0], perf_counter()
             before = results.get(name)
             share = engine.settings.maintenance.seconds / (len(remaining) + len(results) - (name in results))
-            spent = before.stage.seconds if before else 0.0
-            step = await run_step(engine, name, _turn_limits(engine, max(0.0, share - spent)))
+            spent = before.seconds if before else 0.0
+            step = await _run_step(engine, name, _turn_limits(engine, max(0.0, share - spent)))
             results[name] = step = _add_turn(before, step, seconds=perf_counter() - began)
-            if not step.stage.more or step.stage.seconds >= share:
+            if not step.more or step.seconds >= share:
                 del remaining[0]
         await note_progress(
             engine, job.id, Progress(len(results) - bool(remaining), len(results) + len(remaining))
         )
         if not remaining:
-            await save_maintenance_report(engine, _report(engine, so_far, results), whole=True)
+            seconds = sum(step.seconds for step in results.values())
+            started = datetime.fromisoformat(so_far[STARTED])
+            report = RunReport(started, seconds, stages=tuple(results.values()))
+            await _save_report(engine, report, whole=True)
     return NightlyTurn(_job_result(so_far, remaining, results), finished=not remaining)
 
 
@@ -220,39 +201,25 @@ def _turn_limits(engine: Engine, seconds: float) -> StageLimits:
     return StageLimits(deadline=monotonic() + turn, batch=engine.settings.life.batch)
 
 
-def _add_turn(before: StepResult | None, step: StepResult, *, seconds: float) -> StepResult:
-    """The result of a step over this turn and the earlier ones."""
-    earlier = StageResult(step.stage.name, 0, "") if before is None else before.stage
-    stage = combine_stages(earlier, step.stage)
-    counts = {what: earlier.counts.get(what, 0) + step.stage.counts.get(what, 0) for what in stage.counts}
-    total = StageResult(
-        stage.name,
-        stage.changed,
-        step.stage.detail,
-        earlier.seconds + seconds,
-        more=step.stage.more,
-        counts=counts,
+def _add_turn(before: StageResult | None, step: StageResult, *, seconds: float) -> StageResult:
+    """The result of a step over this turn and the earlier ones; of its text, the latest."""
+    turn = replace(step, seconds=seconds)
+    whole = combine_stages(before, turn) if before else turn
+    return replace(
+        step, changed=whole.changed, seconds=whole.seconds, counts=whole.counts, examples=(), looked=0
     )
-    return StepResult(total, step.code, step.error)
-
-
-def _report(
-    engine: Engine, so_far: Mapping[str, Any], results: Mapping[str, StepResult]
-) -> MaintenanceReport:
-    seconds = sum(step.stage.seconds for step in results.values())
-    return MaintenanceReport(datetime.fromisoformat(so_far[STARTED]), seconds, steps=tuple(results.values()))
 
 
 def _job_result(
-    so_far: Mapping[str, Any], remaining: list[str], results: Mapping[str, StepResult]
+    so_far: Mapping[str, Any], remaining: list[str], results: Mapping[str, StageResult]
 ) -> dict[str, Any]:
     values = {
         name: {
-            "changed": step.stage.changed,
-            "detail": step.stage.detail,
-            "seconds": round(step.stage.seconds, 3),
-            "more": step.stage.more,
-            "counts": dict(step.stage.counts),
+            "changed": step.changed,
+            "detail": step.detail,
+            "seconds": round(step.seconds, 3),
+            "more": step.more,
+            "counts": dict(step.counts),
             "code": step.code,
             "error": step.error,
         }
@@ -261,16 +228,17 @@ def _job_result(
     return {STARTED: so_far[STARTED], REMAINING: remaining, FINISHED: values}
 
 
-def _parse_step(name: str, value: Mapping[str, Any]) -> StepResult:
-    stage = StageResult(
+def _parse_step(name: str, value: Mapping[str, Any]) -> StageResult:
+    return StageResult(
         name,
         int(value["changed"]),
         value["detail"],
         float(value["seconds"]),
         more=bool(value["more"]),
         counts=value["counts"] or {},
+        code=value["code"],
+        error=value["error"],
     )
-    return StepResult(stage, value["code"], value["error"])
 
 
 JOB_RETENTION = timedelta(days=14)
@@ -288,12 +256,11 @@ async def tidy(engine: Engine) -> Mapping[str, int]:
 
 async def run_tidy_step(engine: Engine, within: StageLimits) -> StageResult:
     """Tidy as a step of maintenance."""
-    began = perf_counter()
     dropped = {"dropped": await _count_old_jobs(engine)} if within.dry else await tidy(engine)
     words = {"dropped": "old jobs dropped", "entries": "expired notes dropped"}
     counts = {words[what]: count for what, count in dropped.items() if count}
     detail = ", ".join(f"{count} {what}" for what, count in counts.items()) or NOTHING
-    return StageResult("tidy", sum(counts.values()), detail, perf_counter() - began, counts=counts)
+    return StageResult("tidy", sum(counts.values()), detail, counts=counts)
 
 
 async def _count_old_jobs(engine: Engine) -> int:
@@ -309,11 +276,10 @@ WHAT_TO_DO = "`mindhold doctor` says what is wrong and what to do."
 
 async def run_optimise_step(engine: Engine, within: StageLimits) -> StageResult:
     """Check and optimise the store as a step of maintenance. Raises StoreDamaged if records may be lost."""
-    began = perf_counter()
     repairable = await _find_repairable(engine)
     if within.dry:
         detail = f"to be made anew: {_format_findings(repairable)}" if repairable else NOTHING
-        return StageResult(OPTIMISE_STEP, len(repairable), detail, perf_counter() - began)
+        return StageResult(OPTIMISE_STEP, len(repairable), detail)
     repaired = await engine.store.repair() if repairable else []
     if repaired and (remaining := await _find_repairable(engine)):
         raise StoreDamaged(f"What is derived stays wrong: {_format_findings(remaining)}.", advice=WHAT_TO_DO)
@@ -322,7 +288,7 @@ async def run_optimise_step(engine: Engine, within: StageLimits) -> StageResult:
     counts = {what: count for what, count in (("repaired", len(repaired)), ("bytes freed", freed)) if count}
     detail = "; ".join([*repaired, *([f"{freed:,} bytes freed"] if freed else [])])
     changed = len(repaired) + bool(freed)
-    return StageResult(OPTIMISE_STEP, changed, detail or "in order", perf_counter() - began, counts=counts)
+    return StageResult(OPTIMISE_STEP, changed, detail or "in order", counts=counts)
 
 
 async def _find_repairable(engine: Engine) -> list[StoreFinding]:

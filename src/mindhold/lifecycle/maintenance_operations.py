@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import monotonic, perf_counter
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,18 +18,17 @@ from mindhold.lifecycle.consolidation import CONSOLIDATION_JOB, STAGES, run_cons
 from mindhold.lifecycle.maintenance import (
     BACKUP,
     MAINTENANCE_JOB,
-    MaintenanceReport,
-    StepResult,
     run_maintenance,
 )
 from mindhold.lifecycle.stages import (
     STALE,
-    ConsolidationReport,
+    RunReport,
     StageExample,
     StageLimits,
     StageResult,
     list_reports,
 )
+from mindhold.memories.views import Notice, View
 from mindhold.model.job import JobState
 from mindhold.model.lifecycle import Fate
 from mindhold.operations import Context, Input, Output, operation
@@ -49,6 +49,7 @@ _EFFECT_TEXTS = {
     "tidy-jobs dropped": "{} old jobs dropped",
     "tidy-jobs entries": "{} expired notes dropped",
 }
+TimeLimit = Annotated[float | None, Field(gt=0, le=86_400, description="Time limit in seconds.")]
 MOST_NAMED = 50  # memories in each list of a result; the report has more
 
 
@@ -57,12 +58,10 @@ class ConsolidateInput(Input):
 
     dry_run: bool = Field(default=False, description="Only report what would be done.", examples=[True])
     stages: tuple[str, ...] = Field(default=(), description="Only these stages.")
-    seconds: float | None = Field(
-        default=None, gt=0, le=86_400, description="Time limit in seconds."
-    )  # as life.seconds has it
+    seconds: TimeLimit = None  # as life.seconds has it
 
 
-class StageView(Output):
+class StageView(View):
     """What one stage did. `more`: it stopped at a limit and continues the next time.
 
     `looked` is the number of memories examined; `counts` has the changes by name.
@@ -75,18 +74,6 @@ class StageView(Output):
     more: bool = False
     looked: int = Field(default=0, examples=[1523])
     counts: dict[str, int] = {}
-
-    @classmethod
-    def of(cls, stage: StageResult) -> StageView:
-        return cls(
-            stage=stage.name,
-            changed=stage.changed,
-            detail=stage.detail,
-            seconds=round(stage.seconds, 3),
-            more=stage.more,
-            looked=stage.looked,
-            counts=dict(stage.counts),
-        )
 
 
 class ToldView(Output):
@@ -121,9 +108,7 @@ class ConsolidateResult(Output):
     others: list[OtherView] = []
     counts: dict[str, int] = Field(default={}, examples=[{"archived": 1}])
     dry_run: bool = Field(default=False, description="Only report what would be done.")
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # why nothing was done
+    notice: Notice = ""  # why nothing was done
 
 
 class ReportsInput(Input):
@@ -194,10 +179,10 @@ CONSOLIDATION_REPORTS = operation("consolidation_reports", _reports, reads=True,
 
 
 def _consolidate_result(
-    report: ConsolidationReport, stages: Sequence[StageResult], *, seconds: float, most: int | None = None
+    report: RunReport, stages: Sequence[StageResult], *, seconds: float, most: int | None = None
 ) -> ConsolidateResult:
     return ConsolidateResult(
-        stages=[StageView.of(stage) for stage in stages],
+        stages=[StageView.fill(stage, stage=stage.name, seconds=round(stage.seconds, 3)) for stage in stages],
         operations=[f"{stage.name}: {stage.detail}" for stage in stages if stage.changed],
         seconds=round(seconds, 3),
         archived=[ToldView.of(example) for example in report.examples_of(Fate.ARCHIVED)[:most]],
@@ -275,12 +260,10 @@ class MaintainInput(Input):
     backup: bool = Field(
         default=True, description="Whether to make a backup first if one is due.", examples=[False]
     )
-    seconds: float | None = Field(
-        default=None, gt=0, le=86_400, description="Time limit in seconds."
-    )  # as maintenance.seconds has it
+    seconds: TimeLimit = None  # as maintenance.seconds has it
 
 
-class StepView(Output):
+class StepView(View):
     """What one step did. `more`: it stopped at a limit and continues the next time. `error`: why it failed."""
 
     step: str = Field(examples=["consolidate"])
@@ -292,20 +275,6 @@ class StepView(Output):
     code: str = ""
     error: str = ""
 
-    @classmethod
-    def of(cls, step: StepResult) -> StepView:
-        stage = step.stage
-        return cls(
-            step=stage.name,
-            changed=stage.changed,
-            detail=stage.detail,
-            seconds=round(stage.seconds, 3),
-            more=stage.more,
-            counts=dict(stage.counts),
-            code=step.code,
-            error=step.error,
-        )
-
 
 class MaintainResult(Output):
     """Every step that ran. `operations` names the changes; it is empty when there was nothing to do."""
@@ -315,9 +284,7 @@ class MaintainResult(Output):
     failed: list[str] = Field(default=[], description="What failed.")
     seconds: float = Field(description="How many seconds it took.", examples=[0.6])
     dry_run: bool = Field(default=False, description="Only report what would be done.", examples=[True])
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # why nothing was done
+    notice: Notice = ""  # why nothing was done
 
 
 async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:
@@ -334,32 +301,25 @@ async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:
         besides=() if request.backup else (BACKUP,),
         tell=lambda name, done, total: context.progress(name, done, total + with_jobs),
     )
-    steps = list(report.steps)
+    steps = list(report.stages)
     if with_jobs and not report.notice:
         context.progress(JOBS, len(steps), len(steps) + 1)
-        steps.append(StepResult(await run_due_jobs(context, until=until)))
-    return _maintain_result(report, steps, seconds=perf_counter() - began)
-
-
-MAINTAIN = operation("maintain", _maintain, writes=True, owner_only=True, erases=True)
-
-
-def _maintain_result(
-    report: MaintenanceReport, steps: Sequence[StepResult], *, seconds: float
-) -> MaintainResult:
+        steps.append(await run_due_jobs(context, until=until))
     return MaintainResult(
-        steps=[StepView.of(step) for step in steps],
-        operations=[operation_name for step in steps for operation_name in _operation_names(step)],
+        steps=[StepView.fill(step, step=step.name, seconds=round(step.seconds, 3)) for step in steps],
+        operations=[name for step in steps for name in _operation_names(step)],
         failed=report.failed,
-        seconds=round(seconds, 3),
+        seconds=round(perf_counter() - began, 3),
         dry_run=report.dry,
         notice=report.notice,
     )
 
 
-def _operation_names(step: StepResult) -> Iterator[str]:
+MAINTAIN = operation("maintain", _maintain, writes=True, owner_only=True, erases=True)
+
+
+def _operation_names(stage: StageResult) -> Iterator[str]:
     """Names such as `removed_20_duplicate_entries` and `compacted_db`; the step's name if it has no counts."""
-    stage = step.stage
     counts = {what: number for what, number in stage.counts.items() if number and what not in _FINDINGS}
     for what, number in counts.items():
         default = f"{what}_{number}"

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import nsmallest
 from time import perf_counter
 from typing import Any, Protocol
 
 from mindhold.engine import Engine
-from mindhold.lifecycle import duplicates, sweep
-from mindhold.lifecycle.archive import archive
+from mindhold.lifecycle.archive import archive, archived_copy
 from mindhold.lifecycle.audit import RETENTION, AuditJournal
+from mindhold.lifecycle.duplicates import run_duplicates
 from mindhold.lifecycle.stages import (
     MAX_REMOVALS,
     NOTHING,
     StageExample,
     StageLimits,
     StageResult,
+    combine_stages,
     share_of_limits,
 )
+from mindhold.lifecycle.sweep import sweep_by
 from mindhold.locks import claim
 from mindhold.model.errors import Changed, ModelError, StoreAway
 from mindhold.model.lifecycle import (
@@ -32,21 +33,14 @@ from mindhold.model.lifecycle import (
     Fate,
     StorageUsage,
     is_message,
-    is_summary_of_others,
     may_be_pruned,
     may_be_removed_alone,
     retention_key,
 )
-from mindhold.model.memory import ANY_STATUS, PART_KEY, Kind, Memory, Status
+from mindhold.model.memory import ANY_STATUS, PART_KEY, Kind, Memory
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.ports.store import StoreFinding
 from mindhold.text.noise import is_noise
-
-
-class CoveredMessages(Protocol):
-    """Returns which of the given messages an active recap covers."""
-
-    def __call__(self, engine: Engine, ids: Sequence[str], /) -> Awaitable[AbstractSet[str]]: ...
 
 
 class RecapWriter(Protocol):
@@ -59,28 +53,8 @@ class RecapWriter(Protocol):
 class RecapPort:
     """The recap functions that retention uses. Without a writer, existing recaps still count."""
 
-    covering: CoveredMessages
+    covering: Callable[[Engine, Sequence[str]], Awaitable[AbstractSet[str]]]  # those with an active recap
     recap: RecapWriter | None = None
-
-
-def default_recaps() -> RecapPort:
-    """The functions of the conversations feature."""
-    from mindhold.conversations.recap_creation import covered_messages, recap_conversation
-
-    return RecapPort(covered_messages, recap_conversation)
-
-
-async def covered_by_lineage(engine: Engine, ids: Sequence[str], /) -> set[str]:
-    """The messages that recaps name as their sources."""
-    requested = set(ids)
-    recaps = await engine.store.derived_from(list(ids)) if ids else []
-    return {
-        source
-        for recap in recaps
-        if recap.status is Status.ACTIVE and is_summary_of_others(recap)
-        for source in recap.merged_from
-        if source in requested
-    }
 
 
 MEGABYTE = 1_000_000
@@ -142,7 +116,7 @@ async def archive_by_rule(
     engine: Engine, memories: Sequence[Memory], *, why: str, within: StageLimits, read: datetime
 ) -> list[StageExample]:
     """Archive memories and return an example for each. What somebody used or changed meanwhile stays."""
-    leaving = {memory.id: (memory, _archived_copy(memory, read)) for memory in memories}
+    leaving = {memory.id: (memory, archived_copy(memory, read)) for memory in memories}
     examples = [StageExample(memory_id, Fate.ARCHIVED, why) for memory_id in leaving]
     if within.dry or not examples:
         return examples
@@ -164,7 +138,7 @@ async def with_parts(engine: Engine, messages: Sequence[Memory], *, now: datetim
 def staged(
     examples: Sequence[StageExample], detail: str, *, looked: int = 0, more: bool = False
 ) -> StageResult:
-    """The result of a step, described by `words`."""
+    """The result of a step, described by `detail` if anything was archived."""
     counts = {str(Fate.ARCHIVED): len(examples)} if examples else {}
     return StageResult(
         RETENTION_STAGE,
@@ -192,21 +166,12 @@ async def _parts(engine: Engine, message: Memory) -> list[Memory]:
     return [memory for memory in memories if PART_KEY in memory.metadata and memory.agent == message.agent]
 
 
-def _archived_copy(memory: Memory, read: datetime) -> Memory:
-    return replace(memory, status=Status.ARCHIVED, previous_status=memory.status, updated=read)
-
-
 REPEATED_REASON = "an acknowledgement that says nothing"
-
-
-def says_nothing(message: Memory) -> bool:
-    """Whether a message is a mere "ok" or "thanks", which needs no recap before it goes."""
-    return is_noise(message.content)
 
 
 async def merge_repeated(engine: Engine, within: StageLimits, _recaps: RecapPort) -> StageResult:
     """Merge duplicates as a consolidation does. A different number, name, date or negation makes a different fact."""
-    stage = await duplicates.run_duplicates(engine, within)
+    stage = await run_duplicates(engine, within)
     count = stage.changed
     return replace(stage, detail=f"merged {count} that said the same" if count else NOTHING)
 
@@ -218,20 +183,15 @@ COVERED_REASON = "older than {days} days, and a summary stands for it"
 
 async def archive_old_messages(engine: Engine, within: StageLimits, recaps: RecapPort) -> StageResult:
     """Archive old messages, oldest first. Conversations without a recap get one before."""
-    old_messages = OldMessages(
-        engine, within, recaps, after=engine.settings.retention.message_window, goes_on=True
-    )
+    window = engine.settings.retention.message_window
+    old_messages = _OldMessages(engine, within, recaps, window, goes_on=not within.dry)
     examples = [example async for batch in old_messages.leaving() for example in batch]
     empty = sum(example.why == REPEATED_REASON for example in examples)
-    detail = ", ".join(
-        filter(
-            None,
-            (
-                _count_text(len(examples) - empty, "that summaries stand for"),
-                _count_text(empty, "that say nothing" if empty > 1 else "that says nothing"),
-            ),
-        )
+    details = (
+        _count_text(len(examples) - empty, "that summaries stand for"),
+        _count_text(empty, "that say nothing" if empty > 1 else "that says nothing"),
     )
+    detail = ", ".join(filter(None, details))
     return staged(examples, detail, looked=old_messages.looked, more=old_messages.more)
 
 
@@ -239,52 +199,46 @@ def _count_text(count: int, which: str) -> str:
     return f"archived {count} message{'s' if count > 1 else ''} {which}" if count else ""
 
 
-class OldMessages:
-    """Archives messages that are older than `after`, oldest first, in batches, up to about `most` messages.
+@dataclass(slots=True)
+class _OldMessages:
+    """Archives messages that are older than `after`, oldest first, in batches, up to about `left` messages.
 
     With `goes_on` it starts where the last run stopped.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        within: StageLimits,
-        recaps: RecapPort,
-        *,
-        after: timedelta,
-        most: int = MAX_REMOVALS,
-        goes_on: bool = False,
-    ) -> None:
-        self._engine = engine
-        self._within = within
-        self._recaps = recaps
-        self._after = after
-        self._left = most
-        self._goes_on = goes_on and not within.dry
-        self._requested: set[tuple[str, str, str]] = set()  # conversations a recap was requested for
-        self.looked = 0
-        self.more = False
+    engine: Engine
+    within: StageLimits
+    recaps: RecapPort
+    after: timedelta
+    left: int = MAX_REMOVALS
+    goes_on: bool = False
+    requested: set[tuple[str, str, str]] = field(
+        default_factory=set
+    )  # conversations a recap was requested for
+    looked: int = 0
+    more: bool = False
 
     async def leaving(self) -> AsyncIterator[list[StageExample]]:
         """Archive batch by batch and yield the archived ones."""
         async for page, ended in self._pages():
-            now = self._engine.clock()
-            ready = [message for message in page if may_be_pruned(message, now, after=self._after)]
-            empty = [message for message in ready if says_nothing(message)][: self._left]
+            now = self.engine.clock()
+            ready = [message for message in page if may_be_pruned(message, now, after=self.after)]
+            # A mere "ok" or "thanks" needs no recap before it goes.
+            empty = [message for message in ready if is_noise(message.content)]
             examples = await archive_by_rule(
-                self._engine, empty, why=REPEATED_REASON, within=self._within, read=now
+                self.engine, empty[: self.left], why=REPEATED_REASON, within=self.within, read=now
             )
-            rest = [message for message in ready if not says_nothing(message)]
+            rest = [message for message in ready if not is_noise(message.content)]
             covered = await self._covered(rest)
             archivable = [message for message in rest if message.id in covered][
-                : max(0, self._left - len(examples))
+                : max(0, self.left - len(examples))
             ]
-            whole = await with_parts(self._engine, archivable, now=now)
-            why = COVERED_REASON.format(days=self._after.days)
-            examples += await archive_by_rule(self._engine, whole, why=why, within=self._within, read=now)
+            whole = await with_parts(self.engine, archivable, now=now)
+            why = COVERED_REASON.format(days=self.after.days)
+            examples += await archive_by_rule(self.engine, whole, why=why, within=self.within, read=now)
             yield examples
-            self._left -= len(examples)
-            if self._left <= 0 or self._within.over:
+            self.left -= len(examples)
+            if self.left <= 0 or self.within.over:
                 self.more = True
                 await self._save_position(ended)
                 return
@@ -292,10 +246,10 @@ class OldMessages:
 
     async def _pages(self) -> AsyncIterator[tuple[list[Memory], PagePosition]]:
         """Pages of first parts of messages, and the position of the page's end."""
-        where = Filter(viewer="system", kinds=(Kind.EPISODE,), until=self._engine.clock() - self._after)
-        after = _parse_position(await self._engine.store.cursor(POSITION_CURSOR)) if self._goes_on else None
-        while page := await self._engine.store.find(
-            where, order=Order.OLDEST, limit=self._within.batch, after=after
+        where = Filter(viewer="system", kinds=(Kind.EPISODE,), until=self.engine.clock() - self.after)
+        after = _parse_position(await self.engine.store.cursor(POSITION_CURSOR)) if self.goes_on else None
+        while page := await self.engine.store.find(
+            where, order=Order.OLDEST, limit=self.within.batch, after=after
         ):
             after = PagePosition.of(page[-1], Order.OLDEST)
             self.looked += len(page)
@@ -305,43 +259,41 @@ class OldMessages:
             )
 
     async def _save_position(self, ended: PagePosition | None) -> None:
-        if self._goes_on:
-            position = (
-                f"{ended.value.isoformat()} {ended.id}"
-                if ended and isinstance(ended.value, datetime)
-                else None
-            )
-            await self._engine.store.set_cursor(POSITION_CURSOR, position)
+        if self.goes_on:
+            position = None
+            if ended and isinstance(ended.value, datetime):
+                position = f"{ended.value.isoformat()} {ended.id}"
+            await self.engine.store.set_cursor(POSITION_CURSOR, position)
 
     async def _covered(self, messages: Sequence[Memory]) -> set[str]:
         ids = [message.id for message in messages]
-        covered = set(await self._recaps.covering(self._engine, ids)) if ids else set()
+        covered = set(await self.recaps.covering(self.engine, ids)) if ids else set()
         uncovered = [message for message in messages if message.id not in covered]
         if not uncovered or not await self._request_recaps(uncovered):
             return covered
-        return set(await self._recaps.covering(self._engine, ids))
+        return set(await self.recaps.covering(self.engine, ids))
 
     async def _request_recaps(self, messages: Sequence[Memory]) -> bool:
         """Whether a recap was requested: once per conversation that is old enough, and not in a dry run.
 
         Conversations that are too short never get one and are not requested again every day.
         """
-        if self._recaps.recap is None or self._within.dry:
+        if self.recaps.recap is None or self.within.dry:
             return False
-        cursor = await self._engine.store.cursor(RECAPS_REQUESTED)
+        cursor = await self.engine.store.cursor(RECAPS_REQUESTED)
         since = datetime.fromisoformat(cursor) if cursor else None
         fresh = [message for message in messages if since is None or message.occurred > since]
         for message in fresh:
             key = (message.scope, message.agent, message.provenance.conversation or "")
-            if key in self._requested:
+            if key in self.requested:
                 continue
-            self._requested.add(key)
+            self.requested.add(key)
             scope, agent, conversation = key
             # Somebody took messages away meanwhile: it is written without them another time.
             with suppress(Changed):
-                await self._recaps.recap(self._engine, conversation, scope=scope, agent=agent)
+                await self.recaps.recap(self.engine, conversation, scope=scope, agent=agent)
         if fresh:
-            await self._engine.store.set_cursor(
+            await self.engine.store.set_cursor(
                 RECAPS_REQUESTED, max(message.occurred for message in fresh).isoformat()
             )
         return bool(fresh)
@@ -356,7 +308,7 @@ def _parse_position(cursor: str | None) -> PagePosition | None:
 
 async def archive_unused(engine: Engine, within: StageLimits, _recaps: RecapPort) -> StageResult:
     """Archive due memories that nobody used; nothing is left to do after a consolidation."""
-    stage = await sweep.run_expiry(engine, within)
+    stage = await sweep_by(engine, within, "expiry")
     archived, erased = stage.counts.get(Fate.ARCHIVED, 0), stage.counts.get(Fate.ERASED, 0)
     parts = [f"archived {archived} that nobody used"] if archived else []
     if erased:
@@ -374,13 +326,13 @@ async def make_room(engine: Engine, within: StageLimits, recaps: RecapPort) -> S
     count = room.to_free()
     if not count:
         return staged([], "")
-    old_messages = OldMessages(engine, within, recaps, after=YOUNGEST, most=count)
+    old_messages = _OldMessages(engine, within, recaps, YOUNGEST, left=count)
     examples = [example async for batch in old_messages.leaving() for example in batch]
     least, looked, more = await _archive_least_valuable(
         engine, within, count - len(examples), besides=examples
     )
     examples += least
-    detail = f"archived {len(examples)} to make room ({_fullness(room)})" if examples else ""
+    detail = f"archived {len(examples)} to make room ({room.fullest:.0%} of what is allowed was taken)"
     return staged(examples, detail, looked=old_messages.looked + looked, more=more or within.over)
 
 
@@ -402,7 +354,7 @@ async def _archive_least_valuable(
 
 
 async def _least_valuable(engine: Engine, count: int, *, besides: set[str]) -> tuple[list[Memory], int]:
-    """The least valuable memories that may go. It scans in batches and never holds more than twice `wanted` plus a batch."""
+    """The least valuable memories that may go. It scans in batches and never holds more than `count` plus a batch."""
     least: list[Memory] = []
     looked = 0
     async for batch in engine.store.scan(Filter(viewer="system")):
@@ -417,11 +369,6 @@ async def _least_valuable(engine: Engine, count: int, *, besides: set[str]) -> t
     return least, looked
 
 
-def _fullness(room: StorageUsage) -> str:
-    return f"{room.fullest:.0%} of what is allowed was taken"
-
-
-RETENTION_STEP = RETENTION
 KEEP_ALL_NOTICE = "retention.level is keep-all: nothing goes by itself"
 Step = Callable[[Engine, StageLimits, RecapPort], Awaitable[StageResult]]
 STEPS: tuple[Step, ...] = (archive_old_messages, merge_repeated, archive_unused, make_room)
@@ -438,27 +385,28 @@ async def run_retention(
     store's errors.
     """
     if not engine.settings.retention.prunes:
-        return StageResult(RETENTION_STEP, 0, KEEP_ALL_NOTICE)
-    recap_port = recaps or default_recaps()
+        return StageResult(RETENTION_STAGE, 0, KEEP_ALL_NOTICE)
+    if recaps is None:
+        from mindhold.conversations.recap_creation import covered_messages, recap_conversation
+
+        recaps = RecapPort(covered_messages, recap_conversation)
     steps = [step for step in STEPS if not (consolidated and step in CONSOLIDATION_STEPS)]
     if within.dry:
-        return _combine([await step(engine, within, recap_port) for step in steps])
-    async with claim(engine, RETENTION_STEP) as acquired:
+        return combine_stages(*[await step(engine, within, recaps) for step in steps])
+    async with claim(engine, RETENTION_STAGE) as acquired:
         if not acquired:
-            return StageResult(RETENTION_STEP, 0, "another process is at it")
+            return StageResult(RETENTION_STAGE, 0, "another process is at it")
         journal = AuditJournal(engine, RETENTION)
         results: list[StageResult] = []
         journalled = replace(within, before=journal.before)
         for number, step in enumerate(steps):
             if journal.full:
-                results.append(StageResult(RETENTION_STEP, 0, "", more=True))
+                results.append(StageResult(RETENTION_STAGE, 0, "", more=True))
                 break
             results.append(
-                await _run_step(
-                    step, engine, share_of_limits(journalled, 1 / (len(steps) - number)), recap_port
-                )
+                await _run_step(step, engine, share_of_limits(journalled, 1 / (len(steps) - number)), recaps)
             )
-        whole = _combine(results)
+        whole = combine_stages(*results)
         operations = [stage.detail for stage in results if stage.changed]
         await journal.close(whole.examples, operations=operations, counts=whole.counts)
     return whole
@@ -470,21 +418,5 @@ async def _run_step(step: Step, engine: Engine, within: StageLimits, recaps: Rec
     try:
         stage = await step(engine, within, recaps)
     except ModelError as error:
-        stage = StageResult(RETENTION_STEP, 0, f"failed: {error.message}")
+        stage = StageResult(RETENTION_STAGE, 0, f"failed: {error.message}")
     return replace(stage, seconds=perf_counter() - began)
-
-
-def _combine(results: list[StageResult]) -> StageResult:
-    """One result of all steps; `detail` joins theirs by semicolons."""
-    counts = sum((Counter(stage.counts) for stage in results), Counter[str]())
-    return StageResult(
-        RETENTION_STEP,
-        changed=sum(stage.changed for stage in results),
-        detail="; ".join(stage.detail for stage in results if stage.detail and stage.detail != NOTHING)
-        or NOTHING,
-        seconds=sum(stage.seconds for stage in results),
-        more=any(stage.more for stage in results),
-        looked=sum(stage.looked for stage in results),
-        examples=tuple(example for stage in results for example in stage.examples),
-        counts=dict(counts),
-    )

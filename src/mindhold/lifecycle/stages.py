@@ -66,20 +66,22 @@ class StageResult:
     looked: int = 0  # memories examined
     examples: tuple[StageExample, ...] = ()  # a few of each `what`
     counts: Mapping[str, int] = field(default_factory=dict)  # all of each `what`
+    code: str = ""  # of the error that made it fail
+    error: str = ""
 
 
-def combine_stages(first: StageResult, second: StageResult) -> StageResult:
-    """Combine two parts of the same stage."""
-    details = [part.detail for part in (first, second) if part.detail and part.detail != NOTHING]
+def combine_stages(*stages: StageResult) -> StageResult:
+    """Combine the parts of one stage; `detail` joins theirs by semicolons."""
+    details = [stage.detail for stage in stages if stage.detail and stage.detail != NOTHING]
     return StageResult(
-        first.name,
-        changed=first.changed + second.changed,
+        stages[0].name,
+        changed=sum(stage.changed for stage in stages),
         detail="; ".join(details) or NOTHING,
-        seconds=first.seconds + second.seconds,
-        more=first.more or second.more,
-        looked=first.looked + second.looked,
-        examples=(*first.examples, *second.examples),
-        counts={**first.counts, **second.counts},
+        seconds=sum(stage.seconds for stage in stages),
+        more=any(stage.more for stage in stages),
+        looked=sum(stage.looked for stage in stages),
+        examples=tuple(example for stage in stages for example in stage.examples),
+        counts=sum((Counter(stage.counts) for stage in stages), Counter[str]()),
     )
 
 
@@ -151,8 +153,8 @@ CURSOR = "consolidated"
 
 
 @dataclass(frozen=True, slots=True)
-class ConsolidationReport:
-    """The stages of a run. `notice` says why nothing ran."""
+class RunReport:
+    """The stages of a consolidation, or the steps of maintenance. `notice` says why nothing ran."""
 
     started: datetime
     seconds: float
@@ -164,6 +166,11 @@ class ConsolidationReport:
     def more(self) -> bool:
         """Whether work is left for the next run."""
         return any(stage.more for stage in self.stages)
+
+    @property
+    def failed(self) -> list[str]:
+        """The names of the stages that failed."""
+        return [stage.name for stage in self.stages if stage.error]
 
     @property
     def changed(self) -> int:
@@ -198,10 +205,10 @@ class ArchiveNotes:
             examples=tuple(self.leaving),
             counts={Fate.ARCHIVED: len(self.leaving)},
         )
-        await _put(self.engine, self.key, ConsolidationReport(self.started, 0.0, stages=(stage,)))
+        await _put(self.engine, self.key, RunReport(self.started, 0.0, stages=(stage,)))
 
 
-async def save_report(engine: Engine, report: ConsolidationReport, *, key: str) -> None:
+async def save_report(engine: Engine, report: RunReport, *, key: str) -> None:
     """Save the report if anything changed. An erased memory is named only in the report of its erasure."""
     await engine.store.set_cursor(CURSOR, engine.clock().isoformat())
     if report.changed:
@@ -210,7 +217,7 @@ async def save_report(engine: Engine, report: ConsolidationReport, *, key: str) 
         await engine.store.drop_entry(REPORT_NAMESPACE, key)  # the notes of what was about to go, and stayed
 
 
-async def _put(engine: Engine, key: str, report: ConsolidationReport) -> None:
+async def _put(engine: Engine, key: str, report: RunReport) -> None:
     now = engine.clock()
     value = {
         "started": report.started.isoformat(),
@@ -220,7 +227,7 @@ async def _put(engine: Engine, key: str, report: ConsolidationReport) -> None:
     await engine.store.put_entry(Entry(REPORT_NAMESPACE, key, value, now, now + KEPT))
 
 
-async def list_reports(engine: Engine, *, limit: int) -> list[ConsolidationReport]:
+async def list_reports(engine: Engine, *, limit: int) -> list[RunReport]:
     """The reports of the last year, newest first."""
     now = engine.clock()
     reports = [
@@ -244,15 +251,25 @@ def _stage_value(stage: StageResult) -> dict[str, Any]:
         "more": stage.more,
         "looked": stage.looked,
         "counts": dict(stage.counts),
-        "examples": [
-            {"id": example.memory_id, "what": example.what, "why": example.why} for example in stage.examples
-        ],
+        "examples": example_values(stage.examples),
     }
 
 
-def report_of(value: Mapping[str, Any]) -> ConsolidationReport:
+def example_values(examples: Sequence[StageExample]) -> list[dict[str, str]]:
+    """The examples as they are stored."""
+    return [{"id": example.memory_id, "what": example.what, "why": example.why} for example in examples]
+
+
+def examples_of(values: Sequence[Mapping[str, str]] | None) -> tuple[StageExample, ...]:
+    """Parse stored examples. One without an id was erased since."""
+    return tuple(
+        StageExample(value["id"], value["what"], value["why"]) for value in values or () if "id" in value
+    )
+
+
+def report_of(value: Mapping[str, Any]) -> RunReport:
     """Parse a stored report."""
-    return ConsolidationReport(
+    return RunReport(
         started=datetime.fromisoformat(value["started"]),
         seconds=value["seconds"],
         stages=tuple(_stage(stage) for stage in value["stages"] or ()),
@@ -267,10 +284,6 @@ def _stage(value: Mapping[str, Any]) -> StageResult:
         seconds=value["seconds"],
         more=value["more"],
         looked=value["looked"],
-        examples=tuple(
-            StageExample(example["id"], example["what"], example["why"])
-            for example in value.get("examples") or ()
-            if "id" in example  # without an id: erased since
-        ),
+        examples=examples_of(value.get("examples")),
         counts=value.get("counts") or {},
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,93 +21,20 @@ from mindhold.hooks.files import exposed_paths
 from mindhold.lifecycle.contradiction_detection import RULES, last_failure
 from mindhold.lifecycle.retention import room_finding, room_notice
 from mindhold.memories.embedding import embed_missing
-from mindhold.memories.model_costs import CHECK, EMBEDDING, Metered, ModelSpend, spent_today
+from mindhold.memories.model_costs import CHECK, EMBEDDING, Metered, spent_today
 from mindhold.memories.views import FindingView, ReceiptView
 from mindhold.model.errors import ModelError
 from mindhold.model.job import JobState
 from mindhold.model.memory import ANY_STATUS, Status
 from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, Output, operation
-from mindhold.ports.cache import ActiveConversation, SidecarFacts
-from mindhold.ports.embedder import ModelCard
+from mindhold.ports.cache import SidecarFacts
 from mindhold.ports.llm import ModelLevel, levels_of
-from mindhold.ports.store import Capability, StoreFacts, StoreFinding
+from mindhold.ports.store import Capability, StoreFinding
 from mindhold.projects.storage import OK, StoreState, reachable_scopes, storages, stores_without_vectors
 
 LOW_DISK_BYTES = 200 * 1024 * 1024
 MOST_NAMED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class StatusReport:
-    """The values that `mindhold status` shows."""
-
-    store: StoreFacts
-    memories: int
-    by_status: Mapping[str, int]
-    by_kind: Mapping[str, int]
-    by_scope: Mapping[str, int]
-    embedded: int
-    jobs: Mapping[str, int]
-    dead_jobs: tuple[str, ...]
-    model: str | None
-    models: tuple[ModelCard, ...]
-    level: str  # how recall searches
-    notice: str
-    services: ModelSpend  # calls of embedding services today
-    language_model: str | None  # the configured one
-    fallbacks: tuple[str, ...]  # models used when it fails
-    unready: tuple[str, ...]  # what is missing to use these models
-    asked: ModelSpend  # calls of language models today
-    classifier: str  # the contradiction classifier, and why it fails if it does
-    sidecar: SidecarFacts
-    activity: tuple[ActiveConversation, ...]  # conversations that the sidecar knows
-    storage: tuple[StoreState, ...]  # the stores in use; memories of an unreachable one are not counted
-    reached: tuple[str, ...]  # the scopes that are counted; empty for all
-
-
-async def status(engine: Engine, *, agent: str) -> StatusReport:
-    """Counts, the search level of recall, and jobs that wait or failed."""
-    store = engine.store
-    storage = await storages(engine)
-    reached = await reachable_scopes(engine, storage)
-    active = Filter(viewer=agent, scopes=reached)
-    by_status = await store.tally(replace(active, statuses=ANY_STATUS), "status")
-    vectors = await store.tally(active, "embedded_by")
-    dead = await store.jobs(states=(JobState.DEAD,), limit=10)
-    model = engine.vector_source.model
-    without_vectors = await stores_without_vectors(
-        engine, [store_state.mode for store_state in storage if store_state.state == OK]
-    )
-    missing = without_vectors.pop(engine.store_registry.home, "") or await asyncio.to_thread(
-        _model_notice, engine
-    )
-    return StatusReport(
-        store=await store.facts(),
-        memories=by_status.get(Status.ACTIVE, 0),
-        by_status=by_status,
-        by_kind=await store.tally(active, "kind"),
-        by_scope=await store.tally(active, "scope"),
-        embedded=vectors.get(model, 0) if model else 0,
-        jobs=await store.tally_jobs(),
-        dead_jobs=tuple(f"{job.name} {job.id}: {job.error}" for job in dead),
-        model=model,
-        models=tuple(await asyncio.to_thread(engine.models.installed)),
-        level="full text" if missing else engine.vector_source.rung,
-        notice=" ".join(
-            filter(None, (missing, *(f"{mode}: {why}" for mode, why in without_vectors.items())))
-        ),
-        services=await spent_today(engine, EMBEDDING),
-        language_model=engine.llm.name if engine.llm else None,
-        fallbacks=tuple(level.model.name for level in _llm_levels(engine)[1:]),
-        unready=tuple(level.missing for level in _llm_levels(engine) if level.missing),
-        asked=await spent_today(engine),
-        classifier=await _describe_classifier(engine),
-        sidecar=await engine.sidecar.facts(),
-        activity=tuple(await engine.sidecar.activity.recent(viewer=agent)),
-        storage=tuple(storage),
-        reached=reached,
-    )
 
 
 async def _describe_classifier(engine: Engine) -> str:
@@ -128,7 +55,7 @@ def _model_notice(engine: Engine) -> str:
     return f"The model {name} is not here: `mindhold models pull {name}` fetches it."
 
 
-async def examine(engine: Engine) -> list[StoreFinding]:
+async def _examine(engine: Engine) -> list[StoreFinding]:
     """Examine database, models, folders, disk and jobs."""
     findings = list(await engine.store.check())
     if Capability.VECTORS in engine.store.capabilities:  # else no model helps; the store says why
@@ -158,26 +85,11 @@ async def examine(engine: Engine) -> list[StoreFinding]:
     return findings
 
 
-async def repair_derived(engine: Engine) -> list[str]:
-    """Rebuild derived data: index rows, codes, missing vectors. Returns what was done."""
-    actions = await engine.store.repair()
-    embedded = await embed_missing(engine)
-    return [*actions, f"embedded {embedded} memories that had no vector"] if embedded else actions
-
-
 def _model_findings(engine: Engine) -> list[StoreFinding]:
     installed = engine.models.installed()
-    if not installed and engine.settings.embedding.provider != "local":
-        return []
-    if not installed:
-        return [
-            StoreFinding(
-                "models",
-                False,
-                "no model is pulled: recall goes by full text only",
-                advice="`mindhold models pull` fetches one.",
-            )
-        ]
+    if not installed and engine.settings.embedding.provider == "local":
+        detail = "no model is pulled: recall goes by full text only"
+        return [StoreFinding("models", False, detail, advice="`mindhold models pull` fetches one.")]
     findings: list[StoreFinding] = []
     for card in installed:
         problems = engine.models.verify(card.name)
@@ -238,9 +150,7 @@ async def _sidecar_findings(engine: Engine) -> list[StoreFinding]:
 async def _vector_findings(engine: Engine) -> list[StoreFinding]:
     model, home = engine.vector_source.model, engine.store_registry.home
     storage = await storages(engine)
-    without_vectors = await stores_without_vectors(
-        engine, [store_state.mode for store_state in storage if store_state.state == OK]
-    )
+    without_vectors = await stores_without_vectors(engine, _answering(storage))
     reached = await reachable_scopes(engine, storage)
     findings = [StoreFinding(f"vectors in {mode}", False, why) for mode, why in without_vectors.items()]
     if without_vectors:
@@ -323,10 +233,7 @@ class StatusResult(Output):
     activity: dict[str, int] = {}  # summed over these conversations
     storage: dict[str, dict[str, Any]] = {}  # the stores in use by mode: state, detail, projects, copies
     # The last backup, its file, the number of files, problems, and data that restores replaced.
-    backup: dict[str, Any] = Field(
-        default={},
-        description="State of the backups.",
-    )  # the last one, its file, how many there are, what went wrong, what restores left
+    backup: dict[str, Any] = Field(default={}, description="State of the backups.")
 
 
 class DoctorInput(Input):
@@ -348,18 +255,93 @@ class DoctorResult(Output):
 
 async def _status(context: Context, _request: StatusInput) -> StatusResult:
     """Show the state of the store, models and jobs."""
-    from mindhold import __version__
-
-    report = await status(context.engine, agent=context.agent)
-    result = _to_result(context, report, version=__version__)
+    engine = context.engine
+    result = await status(engine, await storages(engine), agent=context.agent)
     if not context.owner:
-        return result.model_copy(update=_redactions(report))
-    notice = " ".join(filter(None, (result.notice, await room_notice(context.engine))))
-    state = _backup_view(await backup_state(context.engine))
-    return result.model_copy(update={"notice": notice, "backup": state})
+        return result.model_copy(update=_redactions(result))
+    notice = " ".join(filter(None, (result.notice, await room_notice(engine))))
+    backup = _backup_view(await backup_state(engine))
+    return result.model_copy(update={"notice": notice, "backup": backup})
 
 
 STATUS = operation("status", _status, reads=True)
+
+
+async def status(engine: Engine, storage: Sequence[StoreState], *, agent: str) -> StatusResult:
+    """Counts, the search level of recall, and jobs that wait or failed; memories of unreachable stores are not counted."""
+    from mindhold import __version__
+
+    store = engine.store
+    active = Filter(viewer=agent, scopes=await reachable_scopes(engine, storage))
+    by_status = await store.tally(replace(active, statuses=ANY_STATUS), "status")
+    vectors = await store.tally(active, "embedded_by")
+    dead = await store.jobs(states=(JobState.DEAD,), limit=10)
+    model = engine.vector_source.model
+    without_vectors = await stores_without_vectors(engine, _answering(storage))
+    missing = without_vectors.pop(engine.store_registry.home, "") or await asyncio.to_thread(
+        _model_notice, engine
+    )
+    notices = [missing, *(f"{mode}: {why}" for mode, why in without_vectors.items())]
+    services, asked = await spent_today(engine, EMBEDDING), await spent_today(engine)
+    levels = _llm_levels(engine)
+    activity = await engine.sidecar.activity.recent(viewer=agent)
+    facts, sidecar = await store.facts(), await engine.sidecar.facts()
+    return StatusResult(
+        version=__version__,
+        store={
+            "kind": facts.kind,
+            "location": facts.location,
+            "schema": facts.schema_version,
+            "bytes": facts.bytes_used,
+            **facts.details,
+        },
+        memories=by_status.get(Status.ACTIVE, 0),
+        by_status=dict(by_status),
+        by_kind=dict(await store.tally(active, "kind")),
+        by_scope=dict(await store.tally(active, "scope")),
+        embedded=vectors.get(model, 0) if model else 0,
+        model=model,
+        models=[card.name for card in await asyncio.to_thread(engine.models.installed)],
+        rung="full text" if missing else engine.vector_source.rung,
+        jobs=dict(await store.tally_jobs()),
+        dead_jobs=[f"{job.name} {job.id}: {job.error}" for job in dead],
+        notice=" ".join(filter(None, notices)),
+        service_calls=services.calls,
+        service_tokens=services.tokens,
+        service_dollars=round(services.dollars, 9),
+        language_model=engine.llm.name if engine.llm else None,
+        fallback_models=[level.model.name for level in levels[1:]],
+        unready_models=[level.missing for level in levels if level.missing],
+        language_calls=asked.calls,
+        language_tokens=asked.tokens,
+        daily_tokens=engine.settings.llm.daily_tokens,
+        language_dollars=round(asked.dollars, 9),
+        daily_dollars=engine.settings.llm.daily_dollars,
+        classifier=await _describe_classifier(engine),
+        beside=_sidecar_view(sidecar, located=bool(facts.location)),
+        conversations=len(activity),
+        activity=dict(sum((Counter(conversation.counts) for conversation in activity), Counter())),
+        storage={
+            store_state.mode: {
+                "state": store_state.state,
+                "detail": store_state.detail,
+                "projects": list(store_state.projects),
+                "copies": store_state.copies,
+            }
+            for store_state in storage
+        },
+    )
+
+
+def _answering(storage: Sequence[StoreState]) -> list[str]:
+    return [store_state.mode for store_state in storage if store_state.state == OK]
+
+
+def _sidecar_view(facts: SidecarFacts, *, located: bool) -> dict[str, str]:
+    if facts.kind == "none":
+        return {}
+    view = {"kind": facts.kind, "state": facts.state, "keywords": facts.keywords, "detail": facts.detail}
+    return view | {"location": facts.location} if located else view | {"detail": ""}
 
 
 def _backup_view(state: BackupState) -> dict[str, Any]:
@@ -372,85 +354,31 @@ def _backup_view(state: BackupState) -> dict[str, Any]:
     }
 
 
-def _redactions(report: StatusReport) -> dict[str, Any]:
+def _redactions(status: StatusResult) -> dict[str, Any]:
     """The fields to overwrite for a caller who is not the owner: they reveal what others store and do."""
     call_fields = ("service_calls", "service_tokens", "service_dollars", "language_calls", "language_tokens")
-    money = dict.fromkeys((*call_fields, "language_dollars"), 0)
-    sidecar = {name: value for name, value in _sidecar_view(report).items() if name in ("kind", "state")}
-    # The detail may name a server.
-    storage = {mode: {**store_state, "detail": ""} for mode, store_state in _storage_view(report).items()}
-    public = {"store": {"kind": report.store.kind}, "beside": sidecar, "storage": storage}
-    return {**public, "jobs": {}, "dead_jobs": [], **money}
-
-
-def _to_result(context: Context, report: StatusReport, *, version: str) -> StatusResult:
-    facts = report.store
-    return StatusResult(
-        version=version,
-        store={
-            "kind": facts.kind,
-            "location": facts.location,
-            "schema": facts.schema_version,
-            "bytes": facts.bytes_used,
-            **facts.details,
-        },
-        memories=report.memories,
-        by_status=dict(report.by_status),
-        by_kind=dict(report.by_kind),
-        by_scope=dict(report.by_scope),
-        embedded=report.embedded,
-        model=report.model,
-        models=[card.name for card in report.models],
-        rung=report.level,
-        jobs=dict(report.jobs),
-        dead_jobs=list(report.dead_jobs),
-        notice=report.notice,
-        service_calls=report.services.calls,
-        service_tokens=report.services.tokens,
-        service_dollars=round(report.services.dollars, 9),
-        language_model=report.language_model,
-        fallback_models=list(report.fallbacks),
-        unready_models=list(report.unready),
-        language_calls=report.asked.calls,
-        language_tokens=report.asked.tokens,
-        daily_tokens=context.engine.settings.llm.daily_tokens,
-        language_dollars=round(report.asked.dollars, 9),
-        daily_dollars=context.engine.settings.llm.daily_dollars,
-        classifier=report.classifier,
-        beside=_sidecar_view(report),
-        conversations=len(report.activity),
-        activity=dict(sum((Counter(conversation.counts) for conversation in report.activity), Counter())),
-        storage=_storage_view(report),
-    )
-
-
-def _storage_view(report: StatusReport) -> dict[str, dict[str, Any]]:
     return {
-        store_state.mode: {
-            "state": store_state.state,
-            "detail": store_state.detail,
-            "projects": list(store_state.projects),
-            "copies": store_state.copies,
-        }
-        for store_state in report.storage
+        "store": {"kind": status.store["kind"]},
+        "beside": {name: value for name, value in status.beside.items() if name in ("kind", "state")},
+        # The detail may name a server.
+        "storage": {mode: {**store_state, "detail": ""} for mode, store_state in status.storage.items()},
+        "jobs": {},
+        "dead_jobs": [],
+        **dict.fromkeys((*call_fields, "language_dollars"), 0),
     }
-
-
-def _sidecar_view(report: StatusReport) -> dict[str, str]:
-    facts = report.sidecar
-    if facts.kind == "none":
-        return {}
-    view = {"kind": facts.kind, "state": facts.state, "keywords": facts.keywords, "detail": facts.detail}
-    return view | {"location": facts.location} if report.store.location else view | {"detail": ""}
 
 
 async def _doctor(context: Context, request: DoctorInput) -> DoctorResult:
     """Examine the store, repair derived data, and prove erasure."""
-    repaired = await repair_derived(context.engine) if request.repair else []
+    repaired: list[str] = []
+    if request.repair:
+        repaired += await context.engine.store.repair()
+        if embedded := await embed_missing(context.engine):
+            repaired.append(f"embedded {embedded} memories that had no vector")
     scrubbed = await context.engine.store.scrub(request.phrases) if request.scrub else None
     if scrubbed is not None:
         scrubbed = await scrub_hook_caches(context.engine, scrubbed, request.phrases)
-    findings = [FindingView.of(finding) for finding in await examine(context.engine)]
+    findings = [FindingView.of(finding) for finding in await _examine(context.engine)]
     return DoctorResult(
         healthy=all(finding.healthy for finding in findings),
         findings=findings,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from math import isclose
 from time import perf_counter
 
 from mindhold.engine import Engine
-from mindhold.lifecycle.archive import archive, erase
+from mindhold.lifecycle.archive import archive, archived_copy, erase
 from mindhold.lifecycle.duplicates import DUPLICATES_STAGE, merge_duplicates
 from mindhold.lifecycle.stages import (
     MAX_EXAMPLES,
@@ -23,7 +23,6 @@ from mindhold.lifecycle.stages import (
     StageExample,
     StageLimits,
     StageResult,
-    combine_stages,
 )
 from mindhold.memories.embedding import embed_missing
 from mindhold.memories.feedback import feedback_report
@@ -44,13 +43,6 @@ from mindhold.model.memory import Memory, Status
 from mindhold.ports.store import Change, Tend
 
 
-def _apply_tier(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
-    tier = tier_at(memory, now, life)
-    if tier is memory.tier:
-        return RuleVerdict(memory)
-    return RuleVerdict(replace(memory, tier=tier), f"from {memory.tier} to {tier}")
-
-
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
     """What a rule decides: the changed memory (None: erase it), what was done, and why."""
@@ -60,20 +52,11 @@ class RuleVerdict:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SweepRule:
-    """One stage's rule for one memory. It is pure, and applying it again changes nothing."""
-
-    name: str
-    apply: Callable[[Memory, datetime, LifecycleRules], RuleVerdict]
-
-
-TIERS_RULE = SweepRule("tiers", _apply_tier)
-
-
-async def run_tiers(engine: Engine, within: StageLimits) -> StageResult:
-    """Run this stage alone."""
-    return await sweep_by(engine, within, TIERS_RULE)
+def _apply_tier(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
+    tier = tier_at(memory, now, life)
+    if tier is memory.tier:
+        return RuleVerdict(memory)
+    return RuleVerdict(replace(memory, tier=tier), f"from {memory.tier} to {tier}")
 
 
 def _apply_decay(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
@@ -82,30 +65,13 @@ def _apply_decay(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVer
     return RuleVerdict(decayed, "faded" if left != memory.importance else "")
 
 
-DECAY_RULE = SweepRule("decay", _apply_decay)
-
-
-async def run_decay(engine: Engine, within: StageLimits) -> StageResult:
-    """Run this stage alone."""
-    return await sweep_by(engine, within, DECAY_RULE)
-
-
 def _apply_expiry(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
     fate, why = fate_of(memory, now, life)
     if fate is Fate.STAYS:
         return RuleVerdict(memory)
     if fate is Fate.ERASED:
         return RuleVerdict(None, fate, why)
-    archived = replace(memory, status=Status.ARCHIVED, previous_status=memory.status, updated=now)
-    return RuleVerdict(archived, fate, why)
-
-
-EXPIRY_RULE = SweepRule("expiry", _apply_expiry)
-
-
-async def run_expiry(engine: Engine, within: StageLimits) -> StageResult:
-    """Run this stage alone."""
-    return await sweep_by(engine, within, EXPIRY_RULE)
+    return RuleVerdict(archived_copy(memory, now), fate, why)
 
 
 def _apply_utility(memory: Memory, _now: datetime, _life: LifecycleRules) -> RuleVerdict:
@@ -115,27 +81,11 @@ def _apply_utility(memory: Memory, _now: datetime, _life: LifecycleRules) -> Rul
     return RuleVerdict(replace(memory, utility=worth), "worked out anew")
 
 
-UTILITY_RULE = SweepRule("utility", _apply_utility)
-
-
-async def run_utility(engine: Engine, within: StageLimits) -> StageResult:
-    """Run this stage alone."""
-    return await sweep_by(engine, within, UTILITY_RULE)
-
-
 def _apply_anchor(memory: Memory, _now: datetime, life: LifecycleRules) -> RuleVerdict:
     if not earns_anchor(memory, life):
         return RuleVerdict(memory)
     why = f"used {memory.uses} times, importance {memory.importance:.2f}"
     return RuleVerdict(replace(memory, anchor=True), "anchored", why)
-
-
-ANCHORS_RULE = SweepRule("anchors", _apply_anchor)
-
-
-async def run_anchors(engine: Engine, within: StageLimits) -> StageResult:
-    """Run this stage alone."""
-    return await sweep_by(engine, within, ANCHORS_RULE)
 
 
 def _apply_feedback(memory: Memory, _now: datetime, _life: LifecycleRules) -> RuleVerdict:
@@ -145,19 +95,26 @@ def _apply_feedback(memory: Memory, _now: datetime, _life: LifecycleRules) -> Ru
     return RuleVerdict(replace(memory, usefulness=low), "sunk", f"shown {memory.shown} times and never used")
 
 
-FEEDBACK_RULE = SweepRule("feedback", _apply_feedback)
+def _apply_staleness(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
+    if not is_stale(memory, now, life):
+        return RuleVerdict(memory)
+    return RuleVerdict(memory, STALE, f"unused for {(now - unused_since(memory)).days} days")
 
 
-async def run_feedback(engine: Engine, within: StageLimits) -> StageResult:
-    """Run this stage alone."""
-    return combine_stages(
-        await sweep_by(engine, within, FEEDBACK_RULE), await report_feedback(engine, within)
-    )
+# One pure rule per stage, in order; applying it again changes nothing.
+RULES: Mapping[str, Callable[[Memory, datetime, LifecycleRules], RuleVerdict]] = {
+    "tiers": _apply_tier,
+    "decay": _apply_decay,
+    "expiry": _apply_expiry,
+    "utility": _apply_utility,
+    "anchors": _apply_anchor,
+    "feedback": _apply_feedback,
+    "index": _apply_staleness,
+}
 
 
 async def report_feedback(engine: Engine, _within: StageLimits) -> StageResult:
     """Report how useful the results of each tool were."""
-    began = perf_counter()
     report = await feedback_report(engine, agent="system")
     parts = [
         f"{tool} {ratings.whole.relevant} of {ratings.whole.count} relevant, {ratings.whole.sufficient} sufficient"
@@ -165,25 +122,11 @@ async def report_feedback(engine: Engine, _within: StageLimits) -> StageResult:
     ]
     if report.tasks.count:
         parts.append(f"{report.tasks.succeeded} of {report.tasks.count} tasks succeeded")
-    return StageResult(FEEDBACK_RULE.name, 0, "; ".join(parts), perf_counter() - began)
+    return StageResult("feedback", 0, "; ".join(parts))
 
 
 OPTIMISED = "optimised"  # the cursor with the time of the last optimisation
 OPTIMISE_EVERY = timedelta(hours=20)  # less than a day, so that a daily run never just misses it
-
-
-def _apply_staleness(memory: Memory, now: datetime, life: LifecycleRules) -> RuleVerdict:
-    if not is_stale(memory, now, life):
-        return RuleVerdict(memory)
-    return RuleVerdict(memory, STALE, f"unused for {(now - unused_since(memory)).days} days")
-
-
-INDEX_RULE = SweepRule("index", _apply_staleness)
-
-
-async def run_index(engine: Engine, within: StageLimits) -> StageResult:
-    """Run this stage alone."""
-    return combine_stages(await sweep_by(engine, within, INDEX_RULE), await tidy_index(engine, within))
 
 
 async def tidy_index(engine: Engine, within: StageLimits) -> StageResult:
@@ -192,8 +135,7 @@ async def tidy_index(engine: Engine, within: StageLimits) -> StageResult:
     Silent conversations have a job of their own. The keyword sets of the sidecar follow each write.
     """
     if within.dry:
-        return StageResult(INDEX_RULE.name, 0, "")
-    began = perf_counter()
+        return StageResult("index", 0, "")
     results = {
         "expired entries dropped": await engine.store.drop_expired(engine.clock()),
         "bytes freed": await _optimise_daily(engine),
@@ -201,7 +143,7 @@ async def tidy_index(engine: Engine, within: StageLimits) -> StageResult:
     counts = {what: count for what, count in results.items() if count}
     changed = sum(1 if what == "bytes freed" else count for what, count in counts.items())
     detail = ", ".join(f"{count} {what}" for what, count in counts.items())
-    return StageResult(INDEX_RULE.name, changed, detail, perf_counter() - began, counts=counts)
+    return StageResult("index", changed, detail, counts=counts)
 
 
 async def _optimise_daily(engine: Engine) -> int:
@@ -218,7 +160,6 @@ EMBEDDINGS_STAGE = "embeddings"
 
 async def run_embeddings(engine: Engine, within: StageLimits) -> StageResult:
     """Embed memories without a vector until the time is up. A failing model is reported and tried again later."""
-    began = perf_counter()
     model = engine.vector_source.model
     if model is None:
         return StageResult(EMBEDDINGS_STAGE, 0, engine.vector_source.reason or "there is no model")
@@ -226,7 +167,7 @@ async def run_embeddings(engine: Engine, within: StageLimits) -> StageResult:
         lacking = len(await engine.store.unembedded(model, limit=within.batch))
         least = "at least " if lacking == within.batch else ""
         detail = f"{least}{lacking} lack a vector" if lacking else NOTHING
-        return StageResult(EMBEDDINGS_STAGE, lacking, detail, perf_counter() - began, looked=lacking)
+        return StageResult(EMBEDDINGS_STAGE, lacking, detail, looked=lacking)
     embedded = await embed_missing(engine, enough=lambda: within.over)
     more = within.over and bool(await engine.store.unembedded(model, limit=1))
     detail = f"{embedded} got the vector that they lacked" if embedded else NOTHING
@@ -234,7 +175,6 @@ async def run_embeddings(engine: Engine, within: StageLimits) -> StageResult:
         EMBEDDINGS_STAGE,
         embedded,
         engine.vector_source.reason or detail,
-        perf_counter() - began,
         more=more,
         looked=embedded,
     )
@@ -273,26 +213,22 @@ class _PageVerdicts:
     examples: list[tuple[_Count, StageExample]] = field(default_factory=list)
 
 
-async def sweep(
-    engine: Engine, within: StageLimits, rules: Sequence[SweepRule], *, whole: bool
-) -> list[StageResult]:
-    """Apply the rules. `whole`: they are all rules, duplicates included, so that the memories are no longer due."""
-    return await _Sweep(engine, within, rules, whole=whole).run()
+async def sweep(engine: Engine, within: StageLimits) -> list[StageResult]:
+    """Apply all rules and merge duplicates, so that the memories are no longer due."""
+    return await _Sweep(engine, within, RULES, whole=True).run()
 
 
-async def sweep_by(engine: Engine, within: StageLimits, rule: SweepRule) -> StageResult:
+async def sweep_by(engine: Engine, within: StageLimits, rule: str) -> StageResult:
     """Apply one rule alone; memories stay due for the others."""
-    [stage] = await sweep(engine, within, [rule], whole=False)
+    [stage] = await _Sweep(engine, within, [rule], whole=False).run()
     return stage
 
 
 class _Sweep:
-    def __init__(
-        self, engine: Engine, within: StageLimits, rules: Sequence[SweepRule], *, whole: bool
-    ) -> None:
+    def __init__(self, engine: Engine, within: StageLimits, rules: Iterable[str], *, whole: bool) -> None:
         self._engine = engine
         self._within = within
-        self._rules = [(rule, _Count(rule.name)) for rule in rules]
+        self._counts = {rule: _Count(rule) for rule in rules}
         self._whole = whole
         self._duplicates = _Count(DUPLICATES_STAGE)
         self._archived = 0
@@ -332,10 +268,10 @@ class _Sweep:
         life = self._engine.settings.lifecycle_rules
         before = {memory.id: memory for memory in memories}
         verdicts = _PageVerdicts(before, dict(before))
-        for rule, count in self._rules:
+        for rule, count in self._counts.items():
             began = perf_counter()
             for memory in list(verdicts.after.values()):
-                verdict = rule.apply(memory, now, life)
+                verdict = RULES[rule](memory, now, life)
                 if verdict.what:
                     verdicts.examples.append((count, StageExample(memory.id, verdict.what, verdict.why)))
                 if verdict.memory is None:
@@ -381,13 +317,12 @@ class _Sweep:
                 if memory_id not in erased
             ]
             await self._engine.store.apply(list[Change](retries))
-        for rule, count in self._rules:
-            if rule.name == "expiry":
-                count.seconds += perf_counter() - began
+        if "expiry" in self._counts:
+            self._counts["expiry"].seconds += perf_counter() - began
         return erased
 
     def _stages(self, pages: DuePages, seconds: float) -> list[StageResult]:
-        counts = [count for _, count in self._rules]
+        counts = list(self._counts.values())
         if self._whole:
             counts.append(self._duplicates)
         # Time for reading and writing is shared by all stages.

@@ -17,7 +17,7 @@ from mindhold.memories.feedback import feedback_report
 from mindhold.memories.model_costs import EMBEDDING, spent_today
 from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, Output, operation
-from mindhold.projects.storage import unreachable_notice
+from mindhold.projects.storage import reachable_scopes, storages, unreachable_notice
 
 
 class StatsInput(Input):
@@ -102,18 +102,19 @@ async def _stats(context: Context, _given: StatsInput) -> StatsResult:
     """How much is remembered."""
     engine, store = context.engine, context.engine.store
     await write_activity(engine)  # so that the newest conversations count too
-    report = await status(engine, agent=context.agent)
-    active = Filter(viewer=context.agent, scopes=report.reached)
+    storage = await storages(engine)
+    active = Filter(viewer=context.agent, scopes=await reachable_scopes(engine, storage))
+    report = await status(engine, storage, agent=context.agent)
     whole = [item for item in await backups(engine) if item.whole]
     feedback = await feedback_report(engine, agent=context.agent)
     spent, services = await spent_today(engine), await spent_today(engine, EMBEDDING)
-    size = report.store.bytes_used if context.owner else 0  # it includes what others store
+    size = report.store["bytes"] if context.owner else 0  # it includes what others store
     return StatsResult(
         total=report.memories,
-        by_status=dict(report.by_status),
-        by_kind=dict(report.by_kind),
+        by_status=report.by_status,
+        by_kind=report.by_kind,
         by_tier=await store.tally(active, "tier"),
-        by_scope=dict(report.by_scope),
+        by_scope=report.by_scope,
         by_agent=await store.tally(active, "agent"),
         by_source=await by_source(engine, active),
         embedded=report.embedded,
@@ -135,8 +136,8 @@ async def _stats(context: Context, _given: StatsInput) -> StatsResult:
         bytes_used=size,
         megabytes=round(size / 1e6, 2),
         model=report.model,
-        rung=report.level,
-        jobs=dict(report.jobs),
+        rung=report.rung,
+        jobs=report.jobs,
         models_today=SpendView(
             calls=spent.calls,
             failed=spent.failed,
@@ -151,7 +152,7 @@ async def _stats(context: Context, _given: StatsInput) -> StatsResult:
             dollars=round(services.dollars, 9),
             daily_tokens=engine.vector_source.terms.daily_tokens if engine.vector_source.terms else 0,
         ),
-        notice=unreachable_notice(report.storage),
+        notice=unreachable_notice(storage),
     )
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mindhold.memories.recall import Hit
 
 
+Notice = Annotated[str, Field(description="A notice about this answer; usually empty.")]
 LONGEST_METADATA = 1_000
 PLACES = ("dialect", "source", "conversation", "position", "file", "line")  # of provenance, if known
 

@@ -84,12 +84,6 @@ async def profile(engine: Engine, agent: str) -> Profile:
     )
 
 
-async def count_profile(engine: Engine, agent: str) -> dict[str, int]:
-    """The number of entries in each section."""
-    current = await profile(engine, agent)
-    return {section.value: len(current.of(section)) for section in Section}
-
-
 def outline_profile(user_profile: Profile, room: int) -> tuple[str, frozenset[str]]:
     """The profile in a few lines of at most `room` tokens, and the ids of the memories in it. Earlier entries come first."""
     included: list[ProfileEntry] = []

@@ -21,57 +21,13 @@ from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order
 from mindhold.model.scope import LOCAL
 from mindhold.model.tokens import count_tokens, truncate_to_tokens
-from mindhold.operations import Context, Input, Output, operation
+from mindhold.operations import Context, Output, operation
 from mindhold.ports.store import StoreFacts
-from mindhold.projects.placement import mode_of, open_project
+from mindhold.projects.placement import ProjectInput, StorageBackend, mode_of, open_project
 from mindhold.projects.storage import stores_without_vectors
 
 Health = Literal["healthy", "degraded", "rebuilding"]
 INDEXING = frozenset({EMBED, "reindex"})  # jobs that make vectors
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectStats:
-    """Counts of messages, a long one once. `facts` is None for callers that may not know about the store."""
-
-    project: str
-    mode: str
-    total: int
-    indexed: int
-    oldest: datetime | None
-    newest: datetime | None
-    dimensions: int | None
-    health: Health
-    note: str  # why the index isn't healthy
-    facts: StoreFacts | None
-
-
-async def project_stats(engine: Engine, project: str | None, *, agent: str) -> ProjectStats:
-    """Return the statistics of a project; cheap for any number of messages. Raises ScopeNotFound."""
-    name = (await open_project(engine, project)).name
-    where = messages_where(name, viewer=agent)
-    mode = await mode_of(engine, name)
-    counts = await engine.store.tally(where, "embedded_by")
-    model = engine.vector_source.model
-    total, indexed = sum(counts.values()), counts.get(model or "", 0) if model else 0
-    newest = await _end(engine, where, Order.NEWEST)
-    health, note = await _health(engine, mode, unindexed=total - indexed)
-    return ProjectStats(
-        project=name,
-        mode=mode,
-        total=total,
-        indexed=indexed,
-        oldest=moment(await _end(engine, where, Order.OLDEST)),
-        newest=moment(newest),
-        dimensions=await _dimensions(engine, newest),
-        health=health,
-        note=note,
-        facts=await _facts(engine, mode),
-    )
-
-
-def moment(memory: Memory | None) -> datetime | None:
-    return None if memory is None else memory.occurred
 
 
 async def _end(engine: Engine, where: Filter, order: Order) -> Memory | None:
@@ -101,6 +57,7 @@ async def _health(engine: Engine, mode: str, *, unindexed: int) -> tuple[Health,
 
 
 async def _facts(engine: Engine, mode: str) -> StoreFacts | None:
+    """Return the facts about the store; None for callers that may not know them."""
     with suppress(Refused, SettingsError, StoreError):
         store = (
             engine.store if mode == engine.store_registry.home else await engine.store_registry.house(mode)
@@ -114,12 +71,9 @@ LEAST_BUDGET = 300  # an empty answer costs up to that, with a long name
 NOTICES = 40  # tokens that an interface may add: that this is remembered content, and what was left out
 
 
-class ProjectContextInput(Input):
+class ProjectContextInput(ProjectInput):
     """Which project, what it is about now, and how much of it."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
     query: str | None = Field(default=None, description="What to search for, in plain words.")
     recent: int = Field(default=50, ge=0, le=200, description="Number of newest messages.")
     related: int = Field(default=20, ge=0, le=100, description="Number of most relevant messages.")
@@ -161,18 +115,11 @@ class ProjectContextResult(Output):
     tokens: int = Field(description="Number of tokens.", examples=[410])
     token_budget: int = Field(description="Maximum number of tokens of the answer.", examples=[4000])
     left_out: str = Field(default="", examples=[""])
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
 
 
-class ProjectStatsInput(Input):
+class ProjectStatsInput(ProjectInput):
     """Which project."""
-
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
 
 
 class ProjectStatsResult(Output):
@@ -185,10 +132,7 @@ class ProjectStatsResult(Output):
     total_messages: int = Field(description="How many messages there are.", examples=[842])
     indexed_messages: int = Field(description="How many messages have vectors.", examples=[842])
     unindexed_messages: int = Field(description="How many messages are not indexed yet.", examples=[0])
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
     embedding_model: str | None = Field(
         default=None,
         description="The embedding model; null if there is none.",
@@ -217,9 +161,8 @@ class ProjectStatsResult(Output):
     newest_message: datetime | None = Field(
         default=None, description="Time of the newest message.", examples=["2025-11-27T11:00:00Z"]
     )
-    index_health: Literal["healthy", "degraded", "rebuilding"] = Field(
-        description="State of the index: `healthy`, `degraded` or `rebuilding`.",
-        examples=["healthy"],
+    index_health: Health = Field(
+        description="State of the index: `healthy`, `degraded` or `rebuilding`.", examples=["healthy"]
     )
     index_note: str = Field(default="", examples=[""])  # why it is not healthy
 
@@ -279,26 +222,33 @@ PROJECT_CONTEXT = operation("project_context", _context, reads=True)
 
 async def _stats(context: Context, request: ProjectStatsInput) -> ProjectStatsResult:
     """How many messages a project has, and how its index is."""
-    stats = await project_stats(context.engine, request.project, agent=context.agent)
-    collection = stats.facts.collection if stats.facts else None
-    index = stats.facts.vector_index if stats.facts else None
-    local = stats.mode == LOCAL
-    place = stats.facts.location if stats.facts and context.owner else None
+    engine = context.engine
+    name = (await open_project(engine, request.project)).name
+    where = messages_where(name, viewer=context.agent)
+    mode = await mode_of(engine, name)
+    counts = await engine.store.tally(where, "embedded_by")
+    model = engine.vector_source.model
+    total, indexed = sum(counts.values()), counts.get(model, 0) if model else 0
+    oldest, newest = await _end(engine, where, Order.OLDEST), await _end(engine, where, Order.NEWEST)
+    health, note = await _health(engine, mode, unindexed=total - indexed)
+    facts = await _facts(engine, mode)
+    collection, index = (facts.collection, facts.vector_index) if facts else (None, None)
+    local = mode == LOCAL
     return ProjectStatsResult(
-        total_messages=stats.total,
-        indexed_messages=stats.indexed,
-        unindexed_messages=stats.total - stats.indexed,
-        storage_backend=stats.mode,
-        embedding_model=plain_model(context.engine.vector_source.model),
-        embedding_dimensions=stats.dimensions,
+        total_messages=total,
+        indexed_messages=indexed,
+        unindexed_messages=total - indexed,
+        storage_backend=mode,
+        embedding_model=plain_model(model),
+        embedding_dimensions=await _dimensions(engine, newest),
         collection_name=None if local else collection,
         vector_index_name=None if local else index,
         chromadb_collection=index if local else None,
-        chromadb_location=place if local else None,
-        oldest_message=stats.oldest,
-        newest_message=stats.newest,
-        index_health=stats.health,
-        index_note=stats.note,
+        chromadb_location=facts.location if facts and local and context.owner else None,
+        oldest_message=oldest.occurred if oldest else None,
+        newest_message=newest.occurred if newest else None,
+        index_health=health,
+        index_note=note,
     )
 
 

@@ -213,29 +213,23 @@ class _Copy:
     vector: bool
 
 
+@dataclass(slots=True)
 class ProjectCopy:
     """Copies one project between stores. `between` is awaited after each step, and may raise to stop the copy."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        name: str,
-        *,
-        source: Store,
-        target: Store,
-        between: Callable[[], Awaitable[None]],
-        told: CopyProgress,
-    ) -> None:
-        self._engine = engine
-        self._name = name
-        self._source = source
-        self._target = target
-        self._between = between
-        self._told = told
-        self._where = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
-        self._there: set[str] | None = None  # ids in the target
-        self._same: dict[str, _Copy] = {}
-        self._linked: dict[str, tuple[bytes, int]] = {}  # by origin: fingerprint and number
+    engine: Engine
+    name: str
+    source: Store
+    target: Store
+    between: Callable[[], Awaitable[None]]
+    progress: CopyProgress
+    _there: set[str] | None = None  # ids in the target
+    _same: dict[str, _Copy] = field(default_factory=dict)
+    _linked: dict[str, tuple[bytes, int]] = field(default_factory=dict)  # by origin: fingerprint and number
+
+    @property
+    def _where(self) -> Filter:
+        return Filter(viewer=EVERYONE, scopes=(self.name,), statuses=ANY_STATUS)
 
     async def round(self, step: str, *, last: bool = False) -> CopyRound:
         """Copy what differs. The last round also reads back what it copied.
@@ -245,33 +239,33 @@ class ProjectCopy:
         report, ids = CopyRound(), list[str]()
         if self._there is None:
             self._there = await self._found_there()
-        total = await self._source.count(self._where)
-        async for batch in self._source.scan(self._where, batch=BATCH):
+        total = await self.source.count(self._where)
+        async for batch in self.source.scan(self._where, batch=BATCH):
             ids += [memory.id for memory in batch]
             await self._batch(batch, report, again=last)
-            await self._between()
-            self._told(step, len(ids), max(total, len(ids)))
+            await self.between()
+            self.progress(step, len(ids), max(total, len(ids)))
         extra = sorted(self._there - set(ids))
         for start in range(0, len(extra), BATCH):
-            await self._target.erase(extra[start : start + BATCH], references=False)
-            await self._between()
+            await self.target.erase(extra[start : start + BATCH], references=False)
+            await self.between()
         report.erased = len(extra)
         self._there = set(ids)
         await self._links(ids, report, f"{step}: links", again=last)
-        if last and await self._target.count(self._where) != report.target.memories:
+        if last and await self.target.count(self._where) != report.target.memories:
             self._there = None  # read the target again
             report.target.memories = -1
         return report
 
     async def _found_there(self) -> set[str]:
         ids: set[str] = set()
-        async for batch in self._target.scan(self._where, batch=BATCH):
+        async for batch in self.target.scan(self._where, batch=BATCH):
             ids.update(memory.id for memory in batch)
-            await self._between()
+            await self.between()
         return ids
 
     async def _batch(self, batch: Sequence[Memory], done: CopyRound, *, again: bool) -> None:
-        ours = await self._source.versions_among([memory.id for memory in batch])
+        ours = await self.source.versions_among([memory.id for memory in batch])
         prints = {memory.id: _print(memory, ours.get(memory.id)) for memory in batch}
         doubtful = [memory for memory in batch if not self._known(memory.id, prints)]
         stale = await self._compared(doubtful, ours, prints)
@@ -305,12 +299,12 @@ class ProjectCopy:
             return []
         ids = [memory.id for memory in doubtful]
         target_memories, theirs = await asyncio.gather(
-            self._target.get_many(ids, viewer=EVERYONE), self._target.versions_among(ids)
+            self.target.get_many(ids, viewer=EVERYONE), self.target.versions_among(ids)
         )
         stale: list[Memory] = []
         for memory in doubtful:
             other = target_memories.get(memory.id)
-            if other is not None and other.scope != self._name:
+            if other is not None and other.scope != self.name:
                 raise Conflict(
                     f"Memory {memory.id} is in the scope {other.scope!r} of the other store.",
                     advice="Export the project and import it there instead.",
@@ -337,9 +331,9 @@ class ProjectCopy:
 
     def _travels(self, memory: Memory) -> bool:
         """Whether its vector is copied: a vector of another than the present model would be replaced at once."""
-        present = self._engine.vector_source.model
+        present = self.engine.vector_source.model
         current = memory.embedded_by is not None and present in (None, memory.embedded_by)
-        return current and Capability.VECTORS in self._target.capabilities
+        return current and Capability.VECTORS in self.target.capabilities
 
     async def _copy(
         self,
@@ -351,7 +345,7 @@ class ProjectCopy:
         vectors: dict[str, Vector] = {}
         for model in {memory.embedded_by for memory in stale if self._travels(memory)}:
             own = [memory.id for memory in stale if memory.embedded_by == model]
-            vectors |= await self._source.vector_of(own, model=model or "")
+            vectors |= await self.source.vector_of(own, model=model or "")
         # Versions are never overwritten: a copy with other versions is erased and copied again.
         strange = [
             memory.id
@@ -359,7 +353,7 @@ class ProjectCopy:
             if any(version not in ours.get(memory.id, []) for version in theirs.get(memory.id, ()))
         ]
         if strange:
-            await self._target.erase(strange, references=False)
+            await self.target.erase(strange, references=False)
         puts = await asyncio.to_thread(self._puts, stale, vectors)
         existing = there.keys() - set(strange)
         revisions = [Revise(put.memory) for put in puts if put.memory.id in existing]  # a Put keeps the uses
@@ -376,24 +370,24 @@ class ProjectCopy:
         Whoever erased it may not have waited that long for us.
         """
         with suppress(MindholdError):  # the error that is being handled is raised instead
-            remaining = await self._source.get_many(ids, viewer=EVERYONE)
-            await self._target.erase(
+            remaining = await self.source.get_many(ids, viewer=EVERYONE)
+            await self.target.erase(
                 [memory_id for memory_id in ids if memory_id not in remaining], references=False
             )
 
     async def _apply(self, changes: Sequence[Change], stale: Sequence[Memory]) -> None:
         """Write the changes; if another record has the same content, erase that one first: the next round copies it."""
         try:
-            await self._target.apply(changes)
+            await self.target.apply(changes)
         except Conflict:
             for agent in {memory.agent for memory in stale}:
                 hashes = [memory.content_hash for memory in stale if memory.agent == agent]
-                duplicates = await self._target.by_hash(hashes, scope=self._name, agent=agent)
-                await self._target.erase([memory.id for memory in duplicates.values()], references=False)
-            await self._target.apply([change for change in changes if not isinstance(change, Revise)])
+                duplicates = await self.target.by_hash(hashes, scope=self.name, agent=agent)
+                await self.target.erase([memory.id for memory in duplicates.values()], references=False)
+            await self.target.apply([change for change in changes if not isinstance(change, Revise)])
 
     def _puts(self, stale: Sequence[Memory], vectors: Mapping[str, Vector]) -> list[Put]:
-        zone = self._engine.zone()
+        zone = self.engine.zone()
         return [
             index_memory(memory, zone).put(vectors.get(memory.id), memory.embedded_by) for memory in stale
         ]
@@ -402,7 +396,7 @@ class ProjectCopy:
         inside = frozenset(ids)
         for start in range(0, len(ids), BATCH):
             chunk = ids[start : start + BATCH]
-            ours = await self._edges(self._source, chunk)
+            ours = await self._edges(self.source, chunk)
             done.outside |= {
                 edge: link for edge, link in ours.items() if not (edge[0] in inside and edge[1] in inside)
             }
@@ -418,8 +412,8 @@ class ProjectCopy:
                 await self._linked_up(doubtful, by_origin, inside)
             done.source.links += sum(len(by_origin[memory_id]) for memory_id in chunk)
             done.target.links += sum(self._linked.get(memory_id, (b"", 0))[1] for memory_id in chunk)
-            await self._between()
-            self._told(step, start + len(chunk), len(ids))
+            await self.between()
+            self.progress(step, start + len(chunk), len(ids))
 
     async def _linked_up(
         self, doubtful: Sequence[str], wanted: Mapping[str, dict[Edge, Link]], inside: frozenset[str]
@@ -427,7 +421,7 @@ class ProjectCopy:
         """Make the links from these memories equal; return the number of changes. Each link belongs to its origin."""
         if not doubtful:
             return 0
-        in_target = _by_origin(doubtful, await self._edges(self._target, doubtful), inside)
+        in_target = _by_origin(doubtful, await self._edges(self.target, doubtful), inside)
         changes: list[Change] = []
         for memory_id in doubtful:
             source_links, target_links = wanted[memory_id], in_target[memory_id]
@@ -441,7 +435,7 @@ class ProjectCopy:
             ]
         if changes:
             with suppress(MemoryNotFound):  # one end was erased meanwhile: the next round sees that
-                await self._target.apply(changes)
+                await self.target.apply(changes)
         return len(changes)
 
     async def _edges(self, store: Store, ids: Sequence[str]) -> dict[Edge, Link]:

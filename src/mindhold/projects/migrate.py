@@ -10,15 +10,15 @@ from pydantic import Field
 from mindhold.access.keys import follow_scope
 from mindhold.engine import Engine
 from mindhold.memories.embedding import queue_embedding
+from mindhold.memories.views import Notice, View
 from mindhold.model.errors import Conflict, InvalidInput, MindholdError, Refused, ScopeNotFound, StoreBusy
 from mindhold.model.memory import ANY_STATUS, Link
 from mindhold.model.query import Filter
-from mindhold.model.scope import EVERYONE, Scope, StorageMode
-from mindhold.operations import Context, Input, Output, operation
+from mindhold.model.scope import EVERYONE, GLOBAL, Scope, StorageMode
+from mindhold.operations import Context, Input, operation
 from mindhold.ports.backend import Placement
 from mindhold.projects.copy import CopyProgress, CopyRound, ProjectCopy, ProjectLease
-from mindhold.projects.placement import checked_mode, movable
-from mindhold.projects.projects import MOST_SHOWN
+from mindhold.projects.placement import open_project
 from mindhold.projects.scopes import PATHS
 from mindhold.projects.storage import (
     COPY,
@@ -33,10 +33,11 @@ from mindhold.projects.storage import (
 MOST_ROUNDS = 4  # rounds while others write; then writers wait
 FEW = 100  # with at most so many changes left, writers may be stopped
 MOST_LAST_ROUNDS = 6
+MOST_SHOWN = 20  # links that an answer names
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationResult:
+class _Migration:
     """What a migration did. It is verified by equal counts and equal content hashes in both stores."""
 
     project: str
@@ -57,45 +58,9 @@ class MigrationResult:
     embedding: bool = False  # a job makes the vectors that weren't copied
 
 
-async def migrate(
-    engine: Engine,
-    name: str,
-    to: str | None = None,
-    *,
-    drop_source: bool = False,
-    forget_copy: str | None = None,
-    told: CopyProgress = lambda _step, _done, _total: None,
-) -> MigrationResult:
-    """Move a project to another store, continuing an interrupted migration; the source is hidden until `drop_source`.
-
-    Without `to` it stays where it is. `forget_copy` says that the store with a copy is gone for good; for the store that
-    the project lives in, it leaves the project to the other homes that use it.
-
-    Raises InvalidInput, ScopeNotFound, Refused, Conflict, SettingsError, StoreBusy, and the stores' errors.
-    """
-    if to is None and not drop_source and forget_copy is None:
-        raise InvalidInput("Where is it to go?", advice="`--to` names the store.")
-    scope = await movable(engine, name)
-    place = await _place(engine, scope.name)
-    mode = place.mode if to is None else checked_mode(engine, to)
-    result = MigrationResult(scope.name, source=place.mode, target=mode, moved=False)
-    if forget_copy is not None:
-        await _forget_copy(engine, scope.name, place, mode=checked_mode(engine, forget_copy))
-        if forget_copy == place.mode:
-            return result
-    if to == place.mode:
-        await register_tenant(engine, scope.name, mode=mode)  # our registration may have been lost
-    elif place.mode != mode:
-        result = await _moved(engine, scope, place, mode=mode, told=told)
-    if drop_source:
-        dropped, spared = await drop_copies(engine, scope.name, told=told)
-        result = replace(result, dropped=dropped, spared=spared)
-    return replace(result, kept_in=(await _place(engine, scope.name)).copies)
-
-
 async def _moved(
-    engine: Engine, scope: Scope, place: Placement, *, mode: str, told: CopyProgress
-) -> MigrationResult:
+    engine: Engine, scope: Scope, place: Placement, *, mode: str, progress: CopyProgress
+) -> _Migration:
     name = scope.name
     target, source = await engine.store_registry.house(mode), await engine.store_registry.house(place.mode)
     if mode != engine.store_registry.home and mode not in place.copies:
@@ -108,7 +73,7 @@ async def _moved(
     try:
         if mode != engine.store_registry.home:
             await target.put_scope(replace(scope, parent=None))
-        copying = ProjectCopy(engine, name, source=source, target=target, between=hold.keep, told=told)
+        copying = ProjectCopy(engine, name, source, target, between=hold.keep, progress=progress)
         rounds = [await copying.round("copy")]
         while rounds[-1].changes > FEW and len(rounds) < MOST_ROUNDS:
             rounds.append(await copying.round(f"compare {len(rounds)}"))
@@ -127,7 +92,7 @@ async def _moved(
             await register_tenant(engine, name, mode=place.mode)
     embedding = await _queue_missing(engine)
     last = rounds[-1]
-    return MigrationResult(
+    return _Migration(
         project=name,
         source=place.mode,
         target=mode,
@@ -168,7 +133,7 @@ async def _last_round(copying: ProjectCopy, rounds: list[CopyRound]) -> None:
     )
 
 
-async def drop_copies(engine: Engine, name: str, *, told: CopyProgress) -> tuple[int, int]:
+async def _drop_copies(engine: Engine, name: str, *, progress: CopyProgress) -> tuple[int, int]:
     """Erase those memories of hidden copies that the project has; return how many were erased and how many spared.
 
     Raises Conflict while another process moves it, Refused if another home uses the copy.
@@ -182,7 +147,7 @@ async def drop_copies(engine: Engine, name: str, *, told: CopyProgress) -> tuple
     try:
         async with hold.kept():
             for mode in (await _place(engine, name)).copies:
-                erased, remaining = await _drop_copy(engine, name, hold, mode=mode, told=told)
+                erased, remaining = await _drop_copy(engine, name, hold, mode=mode, progress=progress)
                 dropped, spared = dropped + erased, spared + remaining
     finally:
         await hold.let_go()
@@ -190,7 +155,7 @@ async def drop_copies(engine: Engine, name: str, *, told: CopyProgress) -> tuple
 
 
 async def _drop_copy(
-    engine: Engine, name: str, hold: ProjectLease, *, mode: str, told: CopyProgress
+    engine: Engine, name: str, hold: ProjectLease, *, mode: str, progress: CopyProgress
 ) -> tuple[int, int]:
     store = await copy_store(engine, name, mode=mode)
     live = await engine.store_registry.house((await _place(engine, name)).mode)
@@ -205,7 +170,7 @@ async def _drop_copy(
         await hold.check_copy(mode)
         if doubles:
             dropped += len((await store.erase(doubles, references=False)).ids)
-        told(f"drop from {mode}", dropped, max(total, dropped))
+        progress(f"drop from {mode}", dropped, max(total, dropped))
     if spared:
         return dropped, spared
     if mode != engine.store_registry.home:
@@ -316,7 +281,7 @@ class MigrateProjectInput(Input):
     )
 
 
-class MigrateProjectResult(Output):
+class MigrateProjectResult(View):
     """What was moved. Counts and the sum of content hashes were the same in both stores at the end."""
 
     project: str = Field(description="The project's name.", examples=["shop"])
@@ -335,36 +300,39 @@ class MigrateProjectResult(Output):
     kept_in: list[str] = Field(default=[], examples=[["local"]])  # where hidden copies are
     dropped: int = 0
     spared: int = 0  # in copies that were to be dropped: memories that the project doesn't have
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
 
 
 async def _migrate(context: Context, request: MigrateProjectInput) -> MigrateProjectResult:
-    """Move a project to another store, verified."""
-    result = await migrate(
-        context.engine,
-        request.project,
-        request.to,
-        drop_source=request.drop_source,
-        forget_copy=request.forget_copy,
-        told=context.progress,
-    )
-    return MigrateProjectResult(
-        project=result.project,
-        source=result.source,
-        target=result.target,
-        moved=result.moved,
-        memories=result.memories,
-        versions=result.versions,
-        links=result.links,
-        vectors=result.vectors,
-        content_sum=result.content_sum,
-        copied=result.copied,
-        rounds=result.rounds,
+    """Move a project to another store, verified.
+
+    An interrupted migration is continued; the source is hidden until `drop_source`. Raises InvalidInput, ScopeNotFound,
+    Refused, Conflict, SettingsError, StoreBusy, and the stores' errors.
+    """
+    engine, to, forget_copy = context.engine, request.to, request.forget_copy
+    if to is None and not request.drop_source and forget_copy is None:
+        raise InvalidInput("Where is it to go?", advice="`--to` names the store.")
+    scope = await open_project(engine, request.project)
+    if scope.name == GLOBAL:
+        raise Refused("Global lives in the home store, always.", advice="`store.mode` says which that is.")
+    place = await _place(engine, scope.name)
+    mode = to or place.mode
+    result = _Migration(scope.name, source=place.mode, target=mode, moved=False)
+    if forget_copy is not None:
+        await _forget_copy(engine, scope.name, place, mode=forget_copy)
+    if forget_copy != place.mode:
+        if to == place.mode:
+            await register_tenant(engine, scope.name, mode=mode)  # our registration may have been lost
+        elif mode != place.mode:
+            result = await _moved(engine, scope, place, mode=mode, progress=context.progress)
+        if request.drop_source:
+            dropped, spared = await _drop_copies(engine, scope.name, progress=context.progress)
+            result = replace(result, dropped=dropped, spared=spared)
+        result = replace(result, kept_in=(await _place(engine, scope.name)).copies)
+    return MigrateProjectResult.fill(
+        result,
         outside_links=len(result.outside),
         outside=[f"{link.origin} {link.relation} {link.target}" for link in result.outside[:MOST_SHOWN]],
-        kept_in=list(result.kept_in),
-        dropped=result.dropped,
-        spared=result.spared,
         notice=_notice(result),
     )
 
@@ -372,7 +340,7 @@ async def _migrate(context: Context, request: MigrateProjectInput) -> MigratePro
 MIGRATE_PROJECT = operation("migrate_project", _migrate, destroys=True, owner_only=True)
 
 
-def _notice(done: MigrationResult) -> str:
+def _notice(done: _Migration) -> str:
     if done.spared:
         return (
             f"{done.spared} memories in the copy are not in the project, and were spared: somebody wrote them there. "

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from mindhold.engine import Engine
 from mindhold.hooks import project_identity
@@ -22,19 +25,34 @@ from mindhold.model.errors import (
 )
 from mindhold.model.job import Entry
 from mindhold.model.query import Filter
-from mindhold.model.scope import EVERYONE, GLOBAL, MODES, Scope, validate_scope_name
+from mindhold.model.scope import EVERYONE, MODES, Scope, validate_scope_name
+from mindhold.operations import Input
 from mindhold.ports.backend import Placement, Placements
 from mindhold.projects.scopes import (
     PATHS,
-    DroppedScope,
-    change_scope,
     create_scope,
-    delete_scope,
     refuse_clash,
+    scope_called,
 )
 from mindhold.projects.storage import register_tenant
 
 PROJECT = "project"
+ProjectId = Annotated[str, Field(description="The project's id, which is its name.", examples=["proj_123"])]
+StorageBackend = Annotated[
+    str,
+    Field(
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
+    ),
+]
+
+
+class ProjectInput(Input):
+    """What an operation on a project is told first: which one."""
+
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
 
 
 async def open_project(
@@ -45,12 +63,12 @@ async def open_project(
     Raises ScopeNotFound, InvalidInput for an invalid name, and Refused for `writing` or `create` if it is deactivated.
     """
     valid_name = validate_scope_name(engine.settings.scope if name is None else name)
-    scope = await _found(engine, valid_name)
+    scope = scope_called(valid_name, await engine.store.scopes())
     if scope is None and create:
         try:
             return await create_scope(engine, valid_name, kind=kind)
         except Conflict:  # somebody else created it first
-            scope = await _found(engine, valid_name)
+            scope = scope_called(valid_name, await engine.store.scopes())
     if scope is None:
         raise ScopeNotFound(valid_name)
     if (create or writing) and not scope.active:
@@ -59,12 +77,6 @@ async def open_project(
             advice=f"`mindhold scopes activate {scope.name}` opens it again.",
         )
     return scope
-
-
-async def _found(engine: Engine, name: str) -> Scope | None:
-    scopes = await engine.store.scopes()
-    alike = [scope for scope in scopes if scope.name.casefold() == name.casefold()]
-    return next((scope for scope in alike if scope.name == name), alike[0] if alike else None)
 
 
 MOST_PROJECTS = 10_000
@@ -91,8 +103,8 @@ async def create_project(
     Raises InvalidInput, Conflict if the name or the path is taken, SettingsError, and the store's errors.
     """
     cleaned = checked_scope_name(engine, name)
-    valid_mode = checked_mode(engine, mode or engine.store_registry.home)
-    folder = None if path is None else await _free_folder(engine, path)
+    valid_mode = _checked_mode(mode or engine.store_registry.home)
+    folder = None if path is None else await free_folder(engine, path)
     await refuse_clash(engine, cleaned)
     store = await engine.store_registry.house(valid_mode)  # this may take a while
     joined = None
@@ -103,51 +115,6 @@ async def create_project(
     if folder is not None:
         await engine.store.put_entry(Entry(PATHS, cleaned, folder, engine.clock()))
     return await show_project(engine, cleaned, agent=EVERYONE)
-
-
-async def change_project(
-    engine: Engine,
-    name: str,
-    *,
-    agent: str,
-    description: str | None = None,
-    active: bool | None = None,
-    parent: str | None = None,
-    keywords: Sequence[str] | None = None,
-    path: str | None = None,
-) -> PlacedProject:
-    """Change a project; None leaves a setting as it is. `path` is its folder now, an empty one means none.
-
-    Raises InvalidInput, ScopeNotFound, NotFound without such a folder, Conflict if it belongs to another project, and
-    Refused for a path of Global.
-    """
-    scope = await open_project(engine, name)
-    if path is not None and scope.name == GLOBAL:
-        raise Refused("Global has no folder.", advice="Choose a project.")
-    folder = await _free_folder(engine, path, besides=scope.name) if path else None
-    await change_scope(
-        engine, scope.name, description=description, active=active, parent=parent, keywords=keywords
-    )
-    if folder is not None:
-        await engine.store.put_entry(Entry(PATHS, scope.name, folder, engine.clock()))
-    elif path is not None:
-        await engine.store.drop_entry(PATHS, scope.name)
-    return await show_project(engine, scope.name, agent=agent)
-
-
-async def delete_project(engine: Engine, project: PlacedProject, *, confirm: str) -> DroppedScope:
-    """Export all memories of a project, of every agent, then delete it; return what became of them.
-
-    Raises InvalidInput unless `confirm` is its name, Refused for Global and for one that others use too,
-    Conflict for one with child scopes or a running migration, and the stores' errors.
-    """
-    name = project.scope.name
-    if name != GLOBAL and confirm != name:
-        raise InvalidInput(
-            f"Deleting the project {name!r} takes its name once more.",
-            advice=f"Give {name!r} as `confirm`: its memories are exported, then removed for good.",
-        )
-    return await delete_scope(engine, name, agent=EVERYONE, always=True)
 
 
 async def _place_and_make(
@@ -214,19 +181,10 @@ async def mode_of(engine: Engine, scope: str) -> str:
     return engine.store_registry.home if place is None else place.mode
 
 
-def checked_mode(engine: Engine, mode: str) -> str:
-    """Return the mode. Raises InvalidInput."""
+def _checked_mode(mode: str) -> str:
     if mode not in MODES:
         raise InvalidInput(f"There is no storage mode {mode!r}.", advice=f"Choose one of {', '.join(MODES)}.")
     return mode
-
-
-async def movable(engine: Engine, name: str) -> Scope:
-    """Return the scope to move. Raises ScopeNotFound, Refused for Global."""
-    scope = await open_project(engine, name)
-    if scope.name == GLOBAL:
-        raise Refused("Global lives in the home store, always.", advice="`store.mode` says which that is.")
-    return scope
 
 
 def identity_of(path: str) -> str:
@@ -246,7 +204,7 @@ def _real(path: str) -> Path | None:
         return None
 
 
-async def _free_folder(engine: Engine, path: str, *, besides: str | None = None) -> dict[str, str]:
+async def free_folder(engine: Engine, path: str, *, besides: str | None = None) -> dict[str, str]:
     """Return what is stored about a folder. Raises NotFound, Conflict if it belongs to another project."""
     identity = await asyncio.to_thread(identity_of, path)
     for other, value in (await _paths(engine)).items():
@@ -259,18 +217,16 @@ async def _projects(
     engine: Engine, scopes: Sequence[Scope], places: Placements, *, agent: str
 ) -> list[PlacedProject]:
     paths = await _paths(engine)
+    home = Placement(engine.store_registry.home)
+    names_by_mode: dict[str, list[str]] = {}
+    for scope in scopes:
+        names_by_mode.setdefault(places.get(scope.name, home).mode, []).append(scope.name)
     counts: dict[str, int | None] = {}
-    for mode in {places.get(scope.name, Placement(engine.store_registry.home)).mode for scope in scopes}:
-        names = [
-            member.name
-            for member in scopes
-            if places.get(member.name, Placement(engine.store_registry.home)).mode == mode
-        ]
+    for names in names_by_mode.values():
         counts |= await _counts(engine, names, agent=agent)
     projects = []
     for scope in scopes:
-        place = places.get(scope.name, Placement(engine.store_registry.home))
-        folder = paths.get(scope.name, {})
+        place, folder = places.get(scope.name, home), paths.get(scope.name, {})
         projects.append(
             PlacedProject(
                 scope,

@@ -8,22 +8,23 @@ from pydantic import Field
 
 from mindhold.capture.claude_md import document_places, erase_from_deleted_documents
 from mindhold.capture.project_folder import open_folder
-from mindhold.model.errors import InvalidInput
-from mindhold.model.scope import StorageMode
+from mindhold.memories.views import Notice, View
+from mindhold.model.errors import InvalidInput, Refused
+from mindhold.model.job import Entry
+from mindhold.model.scope import EVERYONE, GLOBAL, StorageMode
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import (
     PlacedProject,
-    change_project,
     create_project,
-    delete_project,
+    free_folder,
     list_projects,
+    open_project,
     show_project,
 )
+from mindhold.projects.scopes import PATHS, change_scope, delete_scope
 
-MOST_SHOWN = 20
 
-
-class ProjectSettings(Output):
+class ProjectSettings(View):
     """What can be changed of a project."""
 
     description: str = Field(description="A short description.", examples=["What we sell"])
@@ -35,15 +36,14 @@ class ProjectSettings(Output):
     path: str | None = Field(description="Its folder or file.", examples=["/home/me/src/shop"])
 
 
-class ProjectView(Output):
+class ProjectView(View):
     """One project. Where its folder is, is told to the owner alone."""
 
     id: str = Field(description="Its id.", examples=["shop"])  # its name, which identifies it
     name: str = Field(description="Its name.", examples=["shop"])
     storage_mode: str = Field(description="Where the project's memory is stored.", examples=["local"])
-    memories: int | None = Field(
-        description="Number of memories.", examples=[1523]
-    )  # None if its store doesn't answer
+    # None if its store doesn't answer.
+    memories: int | None = Field(description="Number of memories.", examples=[1523])
     created: datetime = Field(description="When it was created.", examples=["2026-11-02T08:15:00Z"])
     settings: ProjectSettings
     description: str = Field(default="", description="A short description.", examples=["What we sell"])
@@ -53,9 +53,8 @@ class ProjectView(Output):
         examples=[True],
     )
     path: str | None = Field(default=None, description="Its folder or file.", examples=["/home/me/src/shop"])
-    identity: str | None = Field(
-        default=None, examples=["/home/me/src/shop/.git"]
-    )  # the git common directory, or the real path
+    # The git common directory, or the real path.
+    identity: str | None = Field(default=None, examples=["/home/me/src/shop/.git"])
     copies: list[str] = []  # stores with hidden copies of it
     moving_to: str | None = None
 
@@ -63,21 +62,12 @@ class ProjectView(Output):
     def of(cls, project: PlacedProject, *, owner: bool = True) -> ProjectView:
         """Return the project as a view."""
         scope, path = project.scope, project.path if owner else None
-        return cls(
+        return cls.fill(
+            scope,
             id=scope.name,
-            name=scope.name,
             storage_mode=project.mode,
             memories=project.memories,
-            created=scope.created,
-            settings=ProjectSettings(
-                description=scope.description,
-                active=scope.active,
-                parent=scope.parent,
-                keywords=list(scope.keywords),
-                path=path,
-            ),
-            description=scope.description,
-            active=scope.active,
+            settings=ProjectSettings.fill(scope, path=path),
             path=path,
             identity=project.identity if owner else None,
             copies=list(project.copies),
@@ -121,13 +111,12 @@ class ShowProjectInput(Input):
     name: str = Field(description="The project's id, which is its name.", examples=["shop"])
 
 
-class ChangeProjectInput(Input):
+class ChangeProjectInput(ShowProjectInput):
     """What to change of a project; what isn't given stays. Its store is changed by migrating it.
 
     A path says where its folder is now, an empty one that it has none; parent Global lifts it to the top.
     """
 
-    name: str = Field(description="The project's id, which is its name.", examples=["shop"])
     description: str | None = Field(
         default=None, description="A short description.", examples=["What we sell, and where"]
     )
@@ -143,10 +132,9 @@ class ChangeProjectInput(Input):
     )
 
 
-class DeleteProjectInput(Input):
+class DeleteProjectInput(ShowProjectInput):
     """Which project, and its name once more."""
 
-    name: str = Field(description="The project's id, which is its name.", examples=["shop"])
     confirm: str = Field(
         default="",
         description="The project's name again; otherwise nothing is deleted.",
@@ -167,9 +155,7 @@ class DeleteProjectResult(Output):
     export: str = Field(examples=["/home/me/.mindhold/export/scope-shop-20261116T103000Z-4kq7zp.jsonl"])
     removed: dict[str, int] = Field(default={}, examples=[{"memories": 1523, "vectors": 1523}])
     remaining: dict[str, int] = Field(default={}, examples=[{"memories": 0, "vectors": 0}])
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # of documents that couldn't be written
+    notice: Notice = ""  # of documents that couldn't be written
 
 
 async def _create(context: Context, request: CreateProjectInput) -> ProjectView:
@@ -196,7 +182,7 @@ async def _open_folder(context: Context, request: OpenFolderInput) -> ProjectVie
 OPEN_FOLDER = operation("open_folder", _open_folder, writes=True, owner_only=True)
 
 
-async def _list(context: Context, _given: ListProjectsInput) -> ListProjectsResult:
+async def _list(context: Context, _request: ListProjectsInput) -> ListProjectsResult:
     """Every project, and where it lives."""
     projects = await list_projects(context.engine, agent=context.agent)
     registry = context.engine.store_registry
@@ -220,21 +206,44 @@ SHOW_PROJECT = operation("show_project", _show, reads=True)
 
 
 async def _change(context: Context, request: ChangeProjectInput) -> ProjectView:
-    """Change a project's description, folder and other settings."""
-    changes = request.model_dump(exclude={"name"}, exclude_none=True)
-    if not changes:
+    """Change a project's description, folder and other settings.
+
+    Raises InvalidInput, ScopeNotFound, NotFound without such a folder, Conflict if it belongs to another project, and
+    Refused for a path of Global.
+    """
+    engine, path = context.engine, request.path
+    if not request.model_dump(exclude={"name"}, exclude_none=True):
         raise InvalidInput("Nothing was given to change.", advice="Give its description, or another setting.")
-    return ProjectView.of(await change_project(context.engine, request.name, agent=context.agent, **changes))
+    name = (await open_project(engine, request.name)).name
+    if path is not None and name == GLOBAL:
+        raise Refused("Global has no folder.", advice="Choose a project.")
+    folder = await free_folder(engine, path, besides=name) if path else None
+    await change_scope(engine, name, **request.model_dump(exclude={"name", "path"}))
+    if folder is not None:
+        await engine.store.put_entry(Entry(PATHS, name, folder, engine.clock()))
+    elif path is not None:
+        await engine.store.drop_entry(PATHS, name)
+    return ProjectView.of(await show_project(engine, name, agent=context.agent))
 
 
 CHANGE_PROJECT = operation("change_project", _change, writes=True, owner_only=True)
 
 
 async def _delete(context: Context, request: DeleteProjectInput) -> DeleteProjectResult:
-    """Export a project's memories, then remove it and them for good."""
+    """Export a project's memories, then remove it and them for good.
+
+    These are the memories of every agent. Raises InvalidInput unless `confirm` is its name, Refused for Global and for one
+    that others use too, Conflict for one with child scopes or a running migration, and the stores' errors.
+    """
     project = await show_project(context.engine, request.name, agent=context.agent)
-    places = await document_places(context.engine, [project.scope.name])
-    dropped = await delete_project(context.engine, project, confirm=request.confirm)
+    name = project.scope.name
+    places = await document_places(context.engine, [name])
+    if name != GLOBAL and request.confirm != name:
+        raise InvalidInput(
+            f"Deleting the project {name!r} takes its name once more.",
+            advice=f"Give {name!r} as `confirm`: its memories are exported, then removed for good.",
+        )
+    dropped = await delete_scope(context.engine, name, agent=EVERYONE, always=True)
     receipt, notice = await erase_from_deleted_documents(context.engine, dropped.receipt, places)
     return DeleteProjectResult(
         id=dropped.name,

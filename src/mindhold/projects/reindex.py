@@ -7,7 +7,7 @@ import base64
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -29,9 +29,9 @@ from mindhold.model.job import SCOPE_KEY, Entry, Job, JobState
 from mindhold.model.memory import ANY_STATUS, Memory, Status
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.model.scope import EVERYONE
-from mindhold.operations import Context, Input, Output, operation
+from mindhold.operations import Context, Output, operation
 from mindhold.ports.store import Enqueue
-from mindhold.projects.placement import mode_of, open_project
+from mindhold.projects.placement import ProjectInput, mode_of, open_project
 from mindhold.projects.storage import stores_without_vectors
 
 REINDEX = "reindex"
@@ -44,29 +44,6 @@ LATELY = 1.0  # seconds
 PAGE = 512
 ALIVE = tuple(status for status in ANY_STATUS if status is not Status.FORGOTTEN)
 Stage = Literal["waiting", "running", "done", "failed", "cancelled"]
-
-
-@dataclass(frozen=True, slots=True)
-class ReindexStart:
-    """The job, or None if there is nothing to do. Of `messages`, `wanted` get a vector, besides other memories."""
-
-    job: Job | None
-    messages: int
-    wanted: int
-    seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReindexStatus:
-    """The progress of a job."""
-
-    job: Job
-    stage: Stage
-    done: int
-    total: int
-    share: float
-    seconds: int  # estimated seconds that are left
-    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,55 +80,6 @@ class _Work:
         return Filter(viewer=self.viewer, scopes=(self.scope,), statuses=ALIVE)
 
 
-async def begin_reindex(
-    engine: Engine, project: str | None, *, agent: str, owner: bool, force: bool = False
-) -> ReindexStart:
-    """Queue the job, or return the running one. A job with `force` replaces a running one without.
-
-    Raises ScopeNotFound, ModelError, Conflict if one without `force` was queued at the same moment, and the store's errors.
-    """
-    scope = (await open_project(engine, project)).name
-    work = _Work(scope, EVERYONE if owner else agent, force)
-    model = await _usable_model(engine, scope)
-    current = await _current(engine, work)
-    if current is not None and work.force and not _Work.of(current).force:
-        with suppress(Conflict):  # it has ended meanwhile
-            await cancel_job(engine, current, stops=True)
-        current = None
-    if current is None:
-        count = await _count(engine, work, model)
-        if not count:
-            return ReindexStart(None, (await _messages(engine, work, model))[0], 0, 0)
-        current = await _queued(engine, work, Progress(0, count, {"model": model}))
-        engine.urgent_job.set()
-    current_work = _Work.of(current)
-    if work.force and not current_work.force:
-        raise Conflict(
-            f"The job {current.id} was begun at the same moment, which makes only the vectors that are missing.",
-            advice="Ask for `force` again.",
-        )
-    messages, to_embed = await _messages(engine, current_work, model)
-    return ReindexStart(current, messages, to_embed, (await _standing(engine, current)).seconds)
-
-
-async def reindex_status(
-    engine: Engine, project: str | None, job_id: str, *, agent: str, owner: bool
-) -> ReindexStatus:
-    """Return the progress of a job. Raises ScopeNotFound, JobNotFound."""
-    return await _standing(engine, await _job(engine, project, job_id, agent=agent, owner=owner))
-
-
-async def cancel_reindex(
-    engine: Engine, project: str | None, job_id: str, *, agent: str, owner: bool
-) -> ReindexStatus:
-    """Cancel a job; vectors that were made stay. Raises ScopeNotFound, JobNotFound, Conflict if the job has ended."""
-    job = await _job(engine, project, job_id, agent=agent, owner=owner)
-    standing = await _standing(engine, job)
-    if standing.stage == "cancelled":
-        return standing
-    return await _standing(engine, await cancel_job(engine, job, stops=True))
-
-
 async def reindex(engine: Engine, job: Job, *, seconds: float = TURN) -> ReindexTurn:
     """Run one turn of a job. Raises ModelError, and the store's errors; what was done before stays."""
     work = _Work.of(job)
@@ -169,21 +97,20 @@ async def reindex(engine: Engine, job: Job, *, seconds: float = TURN) -> Reindex
     return turned
 
 
+@dataclass(slots=True)
 class _Turn:
     """One running turn."""
 
-    def __init__(self, engine: Engine, job: Job, work: _Work, model: str, progress: Progress) -> None:
-        self._engine = engine
-        self._job = job
-        self._work = work
-        self._model = model
-        self._progress = progress
-        self._ahead: list[Memory] = []
-        self._spot = _read_spot(progress.more.get("spot"))
+    engine: Engine
+    job: Job
+    work: _Work
+    model: str
+    progress: Progress
+    ahead: list[Memory] = field(default_factory=list)
 
     async def run(self, *, until: float) -> ReindexTurn:
         """Embed batches until the time is up, at least one."""
-        may = await sendable(self._engine, self._model)
+        may = await sendable(self.engine, self.model)
         embedded, started = 0, False
         while not started or time.monotonic() < until:
             started = True
@@ -195,7 +122,7 @@ class _Turn:
             to_embed = [memory for memory in batch if self._is_wanted(memory) and may(memory)]
             begun = time.monotonic()
             stored = await self._embed(to_embed) if to_embed else 0
-            if self._engine.vector_source.asked_within(LATELY):
+            if self.engine.vector_source.asked_within(LATELY):
                 await asyncio.sleep(time.monotonic() - begun)
             if to_embed and not stored and not self._walks:  # they changed, or the store takes none
                 return ReindexTurn(embedded, finished=True)
@@ -205,51 +132,53 @@ class _Turn:
 
     @property
     def _size(self) -> int:
-        return min(BATCH, FEW) if self._engine.vector_source.asked_within(LATELY) else BATCH
+        return min(BATCH, FEW) if self.engine.vector_source.asked_within(LATELY) else BATCH
 
     @property
     def _walks(self) -> bool:
         """Whether it goes through the whole project in order, instead of asking for memories without a vector."""
-        return (
-            self._work.force or self._work.viewer != EVERYONE or self._engine.vector_source.terms is not None
-        )
+        return self.work.force or self.work.viewer != EVERYONE or self.engine.vector_source.terms is not None
 
     def _is_wanted(self, memory: Memory) -> bool:
-        return self._work.force or memory.embedded_by != self._model
+        return self.work.force or memory.embedded_by != self.model
 
     async def _next(self) -> Sequence[Memory] | None:
         """Return the next batch; None at the end."""
-        store = self._engine.store
+        store = self.engine.store
         if not self._walks:
-            return await store.unembedded(self._model, limit=self._size, scopes=[self._work.scope]) or None
-        if not self._ahead:
+            return await store.unembedded(self.model, limit=self._size, scopes=[self.work.scope]) or None
+        if not self.ahead:
             # Memories that are saved meanwhile get their vectors anyway.
-            self._ahead = await store.find(self._work.where, order=Order.OLDEST, limit=PAGE, after=self._spot)
-            if not self._ahead:
+            self.ahead = await store.find(
+                self.work.where,
+                order=Order.OLDEST,
+                limit=PAGE,
+                after=_read_spot(self.progress.more.get("spot")),
+            )
+            if not self.ahead:
                 return None
-        batch, self._ahead = self._ahead[: self._size], self._ahead[self._size :]
+        batch, self.ahead = self.ahead[: self._size], self.ahead[self._size :]
         return batch
 
     async def _embed(self, memories: Sequence[Memory]) -> int:
-        matrix = await self._engine.vector_source.embed([memory.content for memory in memories])
+        matrix = await self.engine.vector_source.embed([memory.content for memory in memories])
         if matrix is None:
-            raise ModelError(self._engine.vector_source.reason)
+            raise ModelError(self.engine.vector_source.reason)
         rows = {memory.id: (memory.content_hash, row) for memory, row in zip(memories, matrix, strict=True)}
-        return await self._engine.store.put_vectors(rows, model=self._model)
+        return await self.engine.store.put_vectors(rows, model=self.model)
 
     async def _note(self, batch: Sequence[Memory], count: int) -> None:
-        more: dict[str, Any] = {"model": self._model}
+        more: dict[str, Any] = {"model": self.model}
         if self._walks:
-            self._spot = PagePosition.of(batch[-1], Order.OLDEST)
-            more["spot"] = _written_spot(self._spot)
-        self._progress = Progress(self._progress.done + count, self._progress.total, more)
-        await note_progress(self._engine, self._job.id, self._progress)
+            more["spot"] = _written_spot(PagePosition.of(batch[-1], Order.OLDEST))
+        self.progress = Progress(self.progress.done + count, self.progress.total, more)
+        await note_progress(self.engine, self.job.id, self.progress)
 
     async def _is_given_up(self) -> bool:
-        if await is_to_stop(self._engine, self._job.id):
+        if await is_to_stop(self.engine, self.job.id):
             return True
-        current = await _current(self._engine, self._work)
-        return current is not None and current.id != self._job.id  # two jobs were queued at the same moment
+        current = await _current(self.engine, self.work)
+        return current is not None and current.id != self.job.id  # two jobs were queued at the same moment
 
 
 async def _usable_model(engine: Engine, scope: str) -> str:
@@ -327,35 +256,11 @@ async def _queued(engine: Engine, work: _Work, progress: Progress) -> Job:
     return job
 
 
-async def _job(engine: Engine, project: str | None, job_id: str, *, agent: str, owner: bool) -> Job:
-    scope = (await open_project(engine, project)).name
-    try:
-        job = await engine.store.job(job_id)
-    except JobNotFound:
-        job = None
-    if job is None or job.name != REINDEX or not may_see(job, scope=scope, agent=agent, owner=owner):
-        raise JobNotFound(f"There is no such job {job_id!r} of {scope!r}.", advice="Begin another one.")
-    return job
-
-
 def may_see(job: Job, *, scope: str | None, agent: str, owner: bool) -> bool:
     """Whether the caller may see a job; with a scope, only jobs of that scope."""
     if scope is not None and job.payload.get(SCOPE_KEY) != scope:
         return False
     return owner or (job.name == REINDEX and job.payload.get(VIEWER) == agent)
-
-
-async def _standing(engine: Engine, job: Job) -> ReindexStatus:
-    progress = await progress_of(engine, job.id) or Progress(0, 0)
-    stage = await stage_of(engine, job, progress)
-    if stage == "cancelled" and job.finished is None:  # its turn may still be running
-        job = replace(job, finished=await stopped_at(engine, job.id))
-    share = 1.0 if stage == "done" else progress.share
-    seconds_left = 0
-    if stage in ("waiting", "running"):
-        model = str(progress.more.get("model", ""))
-        seconds_left = await seconds_for(engine, model, max(0, progress.total - progress.done))
-    return ReindexStatus(job, stage, progress.done, progress.total, share, seconds_left, job.error)
 
 
 async def stage_of(engine: Engine, job: Job, progress: Progress | None) -> Stage:
@@ -383,12 +288,9 @@ def _read_spot(written: Any) -> PagePosition | None:
     return PagePosition(datetime.fromisoformat(moment), base64.b64decode(last).decode())
 
 
-class ReindexProjectInput(Input):
+class ReindexProjectInput(ProjectInput):
     """Which project. `force` takes what has a vector of the present model too; else only what lacks one."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
     force: bool = Field(default=False, description="Also index what is indexed already.", examples=[False])
 
 
@@ -409,12 +311,9 @@ class ReindexProjectResult(Output):
     )
 
 
-class ReindexJobInput(Input):
+class ReindexJobInput(ProjectInput):
     """Which job of which project."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
     job_id: str = Field(
         min_length=1,
         max_length=100,
@@ -428,43 +327,56 @@ class ReindexStatusResult(Output):
 
     job_id: str = Field(description="The job's id.", examples=["reindex_01jxq3k5v6w7x8y9z0a1b2c3d4"])
     status: Stage = Field(description="Its status.", examples=["cancelled"])
-    progress: float = Field(description="Progress, from 0 to 1.", examples=[0.4202])  # from 0 to 1
+    progress: float = Field(description="Progress, from 0 to 1.", examples=[0.4202])
     done: int = Field(description="How many are done.", examples=[640])
     total: int = Field(description="Total number.", examples=[1523])
-    estimated_time_seconds: int = Field(
-        description="Estimated duration in seconds.", examples=[0]
-    )  # that are left
+    # That are left.
+    estimated_time_seconds: int = Field(description="Estimated duration in seconds.", examples=[0])
     created: datetime = Field(description="When it was created.", examples=["2026-11-02T08:15:00Z"])
     finished: datetime | None = None
     error: str | None = None
 
-    @classmethod
-    def of(cls, standing: ReindexStatus) -> ReindexStatusResult:
-        """Return the status as a result."""
-        return cls(
-            job_id=standing.job.id,
-            status=standing.stage,
-            progress=round(standing.share, 4),
-            done=standing.done,
-            total=standing.total,
-            estimated_time_seconds=standing.seconds,
-            created=standing.job.created,
-            finished=standing.job.finished,
-            error=standing.error,
-        )
-
 
 async def _begin(context: Context, request: ReindexProjectInput) -> ReindexProjectResult:
-    """Have a project's missing vectors made, or all of them anew."""
-    begun = await begin_reindex(
-        context.engine, request.project, agent=context.agent, owner=context.owner, force=request.force
-    )
+    """Have a project's missing vectors made, or all of them anew.
+
+    A job with `force` replaces a running one without. Raises ScopeNotFound, ModelError, Conflict if one without `force` was
+    queued at the same moment, and the store's errors.
+    """
+    engine, force = context.engine, request.force
+    scope = (await open_project(engine, request.project)).name
+    work = _Work(scope, EVERYONE if context.owner else context.agent, force)
+    model = await _usable_model(engine, scope)
+    job = await _current(engine, work)
+    if job is not None and force and not _Work.of(job).force:
+        with suppress(Conflict):  # it has ended meanwhile
+            await cancel_job(engine, job, stops=True)
+        job = None
+    if job is None:
+        count = await _count(engine, work, model)
+        if not count:
+            messages, _ = await _messages(engine, work, model)
+            return ReindexProjectResult(
+                status="nothing_to_do",
+                total_messages=messages,
+                messages_to_index=0,
+                estimated_time_seconds=0,
+            )
+        job = await _queued(engine, work, Progress(0, count, {"model": model}))
+        engine.urgent_job.set()
+    job_work = _Work.of(job)
+    if force and not job_work.force:
+        raise Conflict(
+            f"The job {job.id} was begun at the same moment, which makes only the vectors that are missing.",
+            advice="Ask for `force` again.",
+        )
+    messages, to_embed = await _messages(engine, job_work, model)
     return ReindexProjectResult(
-        status="nothing_to_do" if begun.job is None else "reindexing_started",
-        total_messages=begun.messages,
-        messages_to_index=begun.wanted,
-        estimated_time_seconds=begun.seconds,
-        job_id=None if begun.job is None else begun.job.id,
+        status="reindexing_started",
+        total_messages=messages,
+        messages_to_index=to_embed,
+        estimated_time_seconds=(await _status(engine, job)).estimated_time_seconds,
+        job_id=job.id,
     )
 
 
@@ -473,21 +385,54 @@ REINDEX_PROJECT = operation("reindex_project", _begin, writes=True)
 
 async def _look(context: Context, request: ReindexJobInput) -> ReindexStatusResult:
     """How far the making of a project's vectors is."""
-    status = await reindex_status(
-        context.engine, request.project, request.job_id, agent=context.agent, owner=context.owner
-    )
-    return ReindexStatusResult.of(status)
+    return await _status(context.engine, await _job(context, request))
 
 
 REINDEX_STATUS = operation("reindex_status", _look, reads=True)
 
 
 async def _cancel(context: Context, request: ReindexJobInput) -> ReindexStatusResult:
-    """Give up the making of a project's vectors, waiting or under way."""
-    status = await cancel_reindex(
-        context.engine, request.project, request.job_id, agent=context.agent, owner=context.owner
-    )
-    return ReindexStatusResult.of(status)
+    """Give up the making of a project's vectors, waiting or under way.
+
+    Vectors that were made stay. Raises Conflict if the job has ended.
+    """
+    job = await _job(context, request)
+    status = await _status(context.engine, job)
+    if status.status == "cancelled":
+        return status
+    return await _status(context.engine, await cancel_job(context.engine, job, stops=True))
 
 
 CANCEL_REINDEX = operation("cancel_reindex", _cancel, writes=True)
+
+
+async def _job(context: Context, request: ReindexJobInput) -> Job:
+    scope = (await open_project(context.engine, request.project)).name
+    with suppress(JobNotFound):
+        job = await context.engine.store.job(request.job_id)
+        if job.name == REINDEX and may_see(job, scope=scope, agent=context.agent, owner=context.owner):
+            return job
+    raise JobNotFound(f"There is no such job {request.job_id!r} of {scope!r}.", advice="Begin another one.")
+
+
+async def _status(engine: Engine, job: Job) -> ReindexStatusResult:
+    progress = await progress_of(engine, job.id) or Progress(0, 0)
+    stage = await stage_of(engine, job, progress)
+    finished = job.finished
+    if stage == "cancelled" and finished is None:  # its turn may still be running
+        finished = await stopped_at(engine, job.id)
+    seconds_left = 0
+    if stage in ("waiting", "running"):
+        model = str(progress.more.get("model", ""))
+        seconds_left = await seconds_for(engine, model, max(0, progress.total - progress.done))
+    return ReindexStatusResult(
+        job_id=job.id,
+        status=stage,
+        progress=1.0 if stage == "done" else round(progress.share, 4),
+        done=progress.done,
+        total=progress.total,
+        estimated_time_seconds=seconds_left,
+        created=job.created,
+        finished=finished,
+        error=job.error,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -13,27 +13,23 @@ from mindhold.capture.claude_md import document_places, erase_from_deleted_docum
 from mindhold.capture.hook_cache_removal import blank_hook_caches
 from mindhold.engine import Engine
 from mindhold.lifecycle.audit import RETIREMENT, write_audit_record
-from mindhold.memories.views import ReceiptView
+from mindhold.memories.views import Notice, ReceiptView, View
 from mindhold.model.errors import Refused
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
-from mindhold.model.scope import GLOBAL
+from mindhold.model.scope import GLOBAL, Scope, lineage
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.scopes import (
-    DroppedScope,
-    ScopeReport,
     change_scope,
     create_scope,
     delete_scope,
     find_scope,
     rename_scope,
-    report_scope,
-    report_scopes,
 )
-from mindhold.projects.storage import refuse_shared
+from mindhold.projects.storage import ask_reachable, refuse_shared
 
 
-class ScopeView(Output):
+class ScopeView(View):
     """One scope."""
 
     name: str = Field(description="Its name.", examples=["work"])
@@ -43,9 +39,8 @@ class ScopeView(Output):
     active: bool = Field(
         description="Whether it is in use. An inactive one keeps its memories.", examples=[True]
     )
-    memories: int | None = Field(
-        description="Number of memories.", examples=[42]
-    )  # None if its store doesn't answer
+    # None if its store doesn't answer.
+    memories: int | None = Field(description="Number of memories.", examples=[42])
     sees: list[str] = Field(examples=[["work", "Global"]])
     children: list[str] = Field(description="Its child scopes.", examples=[["shop"]])
     keywords: list[str] = Field(description="Keywords for search.", examples=[["office"]])
@@ -53,24 +48,6 @@ class ScopeView(Output):
     kinds: dict[str, int] = Field(
         default={}, description="Number of memories by kind.", examples=[{"fact": 30, "decision": 12}]
     )
-
-    @classmethod
-    def of(cls, report: ScopeReport) -> ScopeView:
-        """Return the report as a view."""
-        scope = report.scope
-        return cls(
-            name=scope.name,
-            description=scope.description,
-            kind=scope.kind,
-            parent=scope.parent,
-            active=scope.active,
-            memories=report.memories,
-            sees=list(report.sees),
-            children=list(report.children),
-            keywords=list(scope.keywords),
-            created=scope.created,
-            kinds=report.kinds,
-        )
 
 
 class ListScopesInput(Input):
@@ -81,9 +58,7 @@ class ListScopesResult(Output):
     """Every scope, by name."""
 
     scopes: list[ScopeView]
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # which stores don't answer
+    notice: Notice = ""  # which stores don't answer
 
 
 class ScopeInput(Input):
@@ -92,20 +67,18 @@ class ScopeInput(Input):
     name: str = Field(description="Its name.", examples=["work"])
 
 
-class CreateScopeInput(Input):
+class CreateScopeInput(ScopeInput):
     """A new scope."""
 
-    name: str = Field(description="Its name.", examples=["work"])
     description: str = Field(default="", description="A short description.", examples=["The day job"])
     kind: str = Field(default="general", description="Its kind.")
     parent: str | None = Field(default=None, description="Its parent scope.")
     keywords: list[str] = Field(default=[], description="Keywords for search.")
 
 
-class ChangeScopeInput(Input):
+class ChangeScopeInput(ScopeInput):
     """What to change of a scope; what isn't given stays. Parent Global lifts it to the top."""
 
-    name: str = Field(description="Its name.", examples=["work"])
     description: str | None = Field(
         default=None, description="A short description.", examples=["All about the day job"]
     )
@@ -116,17 +89,15 @@ class ChangeScopeInput(Input):
     keywords: list[str] | None = Field(default=None, description="Keywords for search.")
 
 
-class RenameScopeInput(Input):
+class RenameScopeInput(ScopeInput):
     """Old name, new name."""
 
-    name: str = Field(description="Its name.", examples=["work"])
     new_name: str = Field(description="The new name.", examples=["office"])
 
 
-class DeleteScopeInput(Input):
+class DeleteScopeInput(ScopeInput):
     """Which scope, and where its memories are exported to before they go."""
 
-    name: str = Field(description="Its name.", examples=["work"])
     export: str | None = None
 
 
@@ -139,15 +110,31 @@ class DeleteScopeResult(Output):
         examples=["/home/me/.mindhold/export/scope-shop-20261116T103000Z-4kq7zp.jsonl"]
     )
     receipt: ReceiptView | None
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # of documents that couldn't be written
+    notice: Notice = ""  # of documents that couldn't be written
 
 
-async def _list(context: Context, _given: ListScopesInput) -> ListScopesResult:
+async def _list(context: Context, _request: ListScopesInput) -> ListScopesResult:
     """Every scope with its counts."""
-    reports, notice = await report_scopes(context.engine, agent=context.agent)
-    return ListScopesResult(scopes=[ScopeView.of(report) for report in reports], notice=notice)
+    store = context.engine.store
+    scopes = await store.scopes()
+
+    async def count(names: tuple[str, ...]) -> dict[str, int]:
+        counts = await store.tally(Filter(viewer=context.agent, scopes=names), "scope")
+        return {name: counts.get(name, 0) for name in names or [scope.name for scope in scopes]}
+
+    counts, notice = await ask_reachable(context.engine, count)
+    views = [_view(scope, scopes, memories=counts.get(scope.name), kinds={}) for scope in scopes]
+    return ListScopesResult(scopes=views, notice=notice)
+
+
+def _view(scope: Scope, scopes: Sequence[Scope], *, memories: int | None, kinds: dict[str, int]) -> ScopeView:
+    return ScopeView.fill(
+        scope,
+        memories=memories,
+        sees=list(lineage(scope.name, scopes)),
+        children=[child.name for child in scopes if child.parent == scope.name],
+        kinds=kinds,
+    )
 
 
 LIST_SCOPES = operation("list_scopes", _list, reads=True)
@@ -155,7 +142,13 @@ LIST_SCOPES = operation("list_scopes", _list, reads=True)
 
 async def _show(context: Context, request: ScopeInput) -> ScopeView:
     """One scope, closely."""
-    return ScopeView.of(await report_scope(context.engine, request.name, agent=context.agent))
+    return await _show_scope(context, request.name)
+
+
+async def _show_scope(context: Context, name: str) -> ScopeView:
+    scope = await find_scope(context.engine, name)
+    kinds = await context.engine.store.tally(Filter(viewer=context.agent, scopes=(name,)), "kind")
+    return _view(scope, await context.engine.store.scopes(), memories=sum(kinds.values()), kinds=kinds)
 
 
 SHOW_SCOPE = operation("show_scope", _show, reads=True)
@@ -163,15 +156,8 @@ SHOW_SCOPE = operation("show_scope", _show, reads=True)
 
 async def _create(context: Context, request: CreateScopeInput) -> ScopeView:
     """Make a scope."""
-    scope = await create_scope(
-        context.engine,
-        request.name,
-        description=request.description,
-        kind=request.kind,
-        parent=request.parent,
-        keywords=request.keywords,
-    )
-    return await _show(context, ScopeInput(name=scope.name))
+    scope = await create_scope(context.engine, **dict(request))
+    return await _show_scope(context, scope.name)
 
 
 CREATE_SCOPE = operation("create_scope", _create, writes=True)
@@ -179,15 +165,8 @@ CREATE_SCOPE = operation("create_scope", _create, writes=True)
 
 async def _change(context: Context, request: ChangeScopeInput) -> ScopeView:
     """Describe, nest or switch a scope."""
-    scope = await change_scope(
-        context.engine,
-        request.name,
-        description=request.description,
-        parent=request.parent,
-        active=request.active,
-        keywords=request.keywords,
-    )
-    return await _show(context, ScopeInput(name=scope.name))
+    scope = await change_scope(context.engine, **dict(request))
+    return await _show_scope(context, scope.name)
 
 
 CHANGE_SCOPE = operation("change_scope", _change, writes=True)
@@ -196,7 +175,7 @@ CHANGE_SCOPE = operation("change_scope", _change, writes=True)
 async def _rename(context: Context, request: RenameScopeInput) -> ScopeView:
     """Give a scope another name."""
     scope = await rename_scope(context.engine, request.name, request.new_name)
-    return await _show(context, ScopeInput(name=scope.name))
+    return await _show_scope(context, scope.name)
 
 
 RENAME_SCOPE = operation("rename_scope", _rename, writes=True, owner_only=True)
@@ -223,62 +202,9 @@ DELETE_SCOPE = operation("delete_scope", _delete, destroys=True, owner_only=True
 RETIRED, DELETED, REVIVED = "retired", "deleted", "revived"
 
 
-@dataclass(frozen=True, slots=True)
-class RetiredScope:
-    """What became of a scope. `backup` is a file in the backup folder; `dropped` is set if it was deleted."""
-
-    name: str
-    memories: int
-    backup: str
-    audit: str
-    dropped: DroppedScope | None = None
-
-
-async def retire_scope(engine: Engine, name: str, *, agent: str, delete: bool = False) -> RetiredScope:
-    """Back up a scope, then switch it off, so that it is only found by name. With `delete` it is removed for good.
-
-    Raises ScopeNotFound, Refused for Global, Conflict for deleting one with children, StoreFull.
-    """
-    scope = await find_scope(engine, name)
-    if name == GLOBAL:
-        raise Refused("Global is above every scope and always there.")
-    if delete:
-        await refuse_shared(engine, name, what="deleted")
-    memories = await engine.store.count(Filter(viewer=agent, scopes=(name,), statuses=ANY_STATUS))
-    aside = (await back_up_scope(engine, name, agent=agent)).path.name
-    dropped = await delete_scope(engine, name, agent=agent) if delete else None
-    if dropped is None:
-        await change_scope(engine, name, active=False)
-        await blank_hook_caches(engine)
-    count_text = f"{memories} memor{'y' if memories == 1 else 'ies'}"
-    action = f"deleted with its {count_text}" if delete else f"switched off with its {count_text}"
-    written = await write_audit_record(
-        engine,
-        RETIREMENT,
-        who=agent,
-        operations=(f"the scope {scope.name} was put aside and {action}",),
-        counts={DELETED if delete else RETIRED: memories},
-        scope=name,
-        files=(aside,),
-    )
-    return RetiredScope(name, memories, aside, written.id, dropped)
-
-
-async def revive_scope(engine: Engine, name: str, *, agent: str) -> None:
-    """Switch a scope on again. Raises ScopeNotFound."""
-    if (await find_scope(engine, name)).active:
-        return
-    await change_scope(engine, name, active=True)
-    operations = (f"the scope {name} was switched on again",)
-    await write_audit_record(
-        engine, RETIREMENT, who=agent, operations=operations, counts={REVIVED: 1}, scope=name
-    )
-
-
-class RetireScopeInput(Input):
+class RetireScopeInput(ScopeInput):
     """Which. It is put aside and switched off; `delete` removes it and its memories for good besides."""
 
-    name: str = Field(description="Its name.", examples=["work"])
     delete: bool = Field(default=False, description="Also delete the scope and its memories permanently.")
 
 
@@ -296,37 +222,59 @@ class RetireScopeResult(Output):
     export: str | None = None
     receipt: ReceiptView | None = None
     note: str = Field(description="A note about it.", examples=["Only who names it finds it."])
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
 
 
-class ReviveScopeInput(Input):
+class ReviveScopeInput(ScopeInput):
     """Which."""
-
-    name: str = Field(description="Its name.", examples=["work"])
 
 
 async def _retire(context: Context, request: RetireScopeInput) -> RetireScopeResult:
-    """Put a scope aside and switch it off, or remove it."""
-    places = await document_places(context.engine, [request.name]) if request.delete else []
-    retired = await retire_scope(context.engine, request.name, agent=context.agent, delete=request.delete)
-    receipt, notice = None, ""
-    if retired.dropped is not None:
-        receipt, notice = await erase_from_deleted_documents(context.engine, retired.dropped.receipt, places)
-    back = (
-        f"`mindhold restore {retired.backup} --merge` brings it back."
-        if request.delete
-        else f"Only who names it finds it; `mindhold scopes revive {request.name}` brings it back."
+    """Put a scope aside and switch it off, or remove it.
+
+    It is backed up first. A scope that is switched off is only found by name. Raises ScopeNotFound, Refused for Global,
+    Conflict for deleting one with children, StoreFull.
+    """
+    engine, agent, name = context.engine, context.agent, request.name
+    places = await document_places(engine, [name]) if request.delete else []
+    await find_scope(engine, name)
+    if name == GLOBAL:
+        raise Refused("Global is above every scope and always there.")
+    if request.delete:
+        await refuse_shared(engine, name, what="deleted")
+    memories = await engine.store.count(Filter(viewer=agent, scopes=(name,), statuses=ANY_STATUS))
+    backup = (await back_up_scope(engine, name, agent=agent)).path.name
+    dropped = await delete_scope(engine, name, agent=agent) if request.delete else None
+    if dropped is None:
+        await change_scope(engine, name, active=False)
+        await blank_hook_caches(engine)
+        state, action = RETIRED, "switched off"
+        note = f"Only who names it finds it; `mindhold scopes revive {name}` brings it back."
+    else:
+        state, action = DELETED, "deleted"
+        note = f"`mindhold restore {backup} --merge` brings it back."
+    count_text = f"{memories} memor{'y' if memories == 1 else 'ies'}"
+    audit = await write_audit_record(
+        engine,
+        RETIREMENT,
+        who=agent,
+        operations=(f"the scope {name} was put aside and {action} with its {count_text}",),
+        counts={state: memories},
+        scope=name,
+        files=(backup,),
     )
-    exported = retired.dropped.export if retired.dropped else None
+    receipt, notice = None, ""
+    if dropped is not None:
+        receipt, notice = await erase_from_deleted_documents(engine, dropped.receipt, places)
     return RetireScopeResult(
-        name=retired.name,
-        memories=retired.memories,
+        name=name,
+        memories=memories,
         deleted=request.delete,
-        backup=retired.backup,
-        audit=retired.audit,
-        export=str(exported) if exported else None,
+        backup=backup,
+        audit=audit.id,
+        export=str(dropped.export) if dropped and dropped.export else None,
         receipt=ReceiptView.of(receipt) if receipt else None,
-        note=back,
+        note=note,
         notice=notice,
     )
 
@@ -337,7 +285,18 @@ RETIRE_SCOPE = operation("retire_scope", _retire, destroys=True, owner_only=True
 async def _revive(context: Context, request: ReviveScopeInput) -> ScopeView:
     """Switch a retired scope on again."""
     await revive_scope(context.engine, request.name, agent=context.agent)
-    return ScopeView.of(await report_scope(context.engine, request.name, agent=context.agent))
+    return await _show_scope(context, request.name)
 
 
 REVIVE_SCOPE = operation("revive_scope", _revive, writes=True, owner_only=True)
+
+
+async def revive_scope(engine: Engine, name: str, *, agent: str) -> None:
+    """Switch a scope on again. Raises ScopeNotFound."""
+    if (await find_scope(engine, name)).active:
+        return
+    await change_scope(engine, name, active=True)
+    operations = (f"the scope {name} was switched on again",)
+    await write_audit_record(
+        engine, RETIREMENT, who=agent, operations=operations, counts={REVIVED: 1}, scope=name
+    )

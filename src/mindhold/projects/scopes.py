@@ -22,7 +22,7 @@ from mindhold.model.query import Filter
 from mindhold.model.scope import GLOBAL, Scope, lineage
 from mindhold.ports.backend import MoverWatch
 from mindhold.ports.store import Receipt
-from mindhold.projects.storage import ask_reachable, refuse_shared, rename_tenant_scope
+from mindhold.projects.storage import refuse_shared, rename_tenant_scope
 from mindhold.text.keywords import is_word_character
 
 
@@ -60,14 +60,17 @@ async def scope_name(engine: Engine, name: str) -> str:
 
 
 def _called(name: str, scopes: Sequence[Scope]) -> Scope:
-    """Return the scope of that name, ignoring case; no two names differ in case alone."""
-    for scope in scopes:
-        if scope.name == name:
-            return scope
-    for scope in scopes:
-        if scope.name.casefold() == name.casefold():
-            return scope
-    raise ScopeNotFound(name)
+    """Return the scope of that name, or else one whose name differs in case alone."""
+    scope = scope_called(name, scopes)
+    if scope is None:
+        raise ScopeNotFound(name)
+    return scope
+
+
+def scope_called(name: str, scopes: Sequence[Scope]) -> Scope | None:
+    """Return the scope of that name, or else one whose name differs in case alone."""
+    alike = [scope for scope in scopes if scope.name.casefold() == name.casefold()]
+    return next((scope for scope in alike if scope.name == name), alike[0] if alike else None)
 
 
 MOST_NAMED = 5  # scopes that an ambiguous answer names
@@ -159,17 +162,6 @@ CAPTURES = ("capture:state", "capture:condensed")  # the namespaces of a project
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeReport:
-    """A scope, what is in it, and which scopes a call in it sees."""
-
-    scope: Scope
-    memories: int | None  # None if its store doesn't answer
-    sees: tuple[str, ...]
-    children: tuple[str, ...]
-    kinds: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class DroppedScope:
     """What became of a deleted scope's memories; `export` is the file that holds them."""
 
@@ -245,36 +237,6 @@ async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
     await _follow_path(engine, old, cleaned)
     await follow_erased(engine, old, cleaned)
     return await find_scope(engine, cleaned)
-
-
-async def report_scopes(engine: Engine, *, agent: str) -> tuple[list[ScopeReport], str]:
-    """Return every scope with its counts, and a notice about stores that don't answer."""
-    scopes = await engine.store.scopes()
-
-    async def counted(names: tuple[str, ...]) -> dict[str, int]:
-        counts = await engine.store.tally(Filter(viewer=agent, scopes=names), "scope")
-        return {name: counts.get(name, 0) for name in names or [scope.name for scope in scopes]}
-
-    counts, notice = await ask_reachable(engine, counted)
-    return [_report(scope, scopes, memories=counts.get(scope.name)) for scope in scopes], notice
-
-
-async def report_scope(engine: Engine, name: str, *, agent: str) -> ScopeReport:
-    """Return one scope with its kinds. Raises ScopeNotFound."""
-    scope = await find_scope(engine, name)
-    kinds = await engine.store.tally(Filter(viewer=agent, scopes=(name,)), "kind")
-    report = _report(scope, await engine.store.scopes(), memories=sum(kinds.values()))
-    return replace(report, kinds=kinds)
-
-
-def _report(scope: Scope, scopes: Sequence[Scope], *, memories: int | None) -> ScopeReport:
-    return ScopeReport(
-        scope=scope,
-        memories=memories,
-        sees=lineage(scope.name, scopes),
-        children=tuple(child.name for child in scopes if child.parent == scope.name),
-        kinds={},
-    )
 
 
 async def delete_scope(

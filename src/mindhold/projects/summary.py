@@ -391,34 +391,28 @@ async def write_summary(
     Writers of this process take turns; collisions with other processes are retried after random, growing pauses. Raises
     Changed if it isn't the `expected` one, Refused if it reads like instructions to its reader.
     """
-    async with engine.summary_locks.of(scope):
-        return await _written(engine, scope, change, agent=agent, expected=expected)
-
-
-async def _written(
-    engine: Engine, scope: str, change: Callable[[Summary], Summary], *, agent: str, expected: str | None
-) -> Summary:
     # A summary is one record: it must not be split like other long texts.
     longer = max(engine.settings.intake.part_length, LONGEST_SUMMARY + 2 * len(title_of(scope)))
     roomy = engine.with_settings(intake=replace(engine.settings.intake, part_length=longer))
     clock = asyncio.get_running_loop().time
-    until, pause = clock() + PATIENCE, SHORTEST_PAUSE
-    while True:
-        record = await held_summary(engine, scope, agent=agent)
-        before = await _stated(engine, record, scope)
-        check_expected(before, expected)
-        after = replace(await asyncio.to_thread(change, before), version=before.version + 1)
-        refuse_instructions(text_of(engine, after))
-        try:
-            if record is None:
-                return summary_of(await _begun(roomy, after, agent=agent), scope)
-            return summary_of(await _amended(roomy, record, after, agent=agent), scope)
-        except Conflict as error:
-            faster = record is None or isinstance(error, Changed)  # somebody else wrote first
-            if not faster or clock() > until:
-                raise
-        await asyncio.sleep(random.uniform(0, pause))
-        pause = min(2 * pause, LONGEST_PAUSE)
+    async with engine.summary_locks.of(scope):
+        until, pause = clock() + PATIENCE, SHORTEST_PAUSE
+        while True:
+            record = await held_summary(engine, scope, agent=agent)
+            before = await _stated(engine, record, scope)
+            check_expected(before, expected)
+            after = replace(await asyncio.to_thread(change, before), version=before.version + 1)
+            _refuse_instructions(_text_of(engine, after))
+            try:
+                if record is None:
+                    return summary_of(await _begun(roomy, after, agent=agent), scope)
+                return summary_of(await _amended(roomy, record, after, agent=agent), scope)
+            except Conflict as error:
+                faster = record is None or isinstance(error, Changed)  # somebody else wrote first
+                if not faster or clock() > until:
+                    raise
+            await asyncio.sleep(random.uniform(0, pause))
+            pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def check_expected(summary: Summary, expected: str | None) -> None:
@@ -447,7 +441,7 @@ def summary_of(record: Memory | Version, project: str) -> Summary:
     metadata = record.metadata
     knowledge = SummaryKnowledge.of_metadata(metadata)
     by = metadata.get(MERGED_BY)
-    if is_by_hand(record):
+    if _is_by_hand(record):
         knowledge = SummaryKnowledge(narrative=record.content.removeprefix(f"# {title_of(project)}").strip())
         by = BY_HAND
     restored = metadata.get(RESTORED)
@@ -455,7 +449,7 @@ def summary_of(record: Memory | Version, project: str) -> Summary:
         project=project,
         text=record.content,
         knowledge=knowledge,
-        version=noted_version(record),
+        version=_noted_version(record),
         last_message=_text_at(metadata.get(LAST_MESSAGE)),
         trigger=_text_at(metadata.get(TRIGGER)) or "",
         merged_by=_text_at(by) or "",
@@ -472,19 +466,19 @@ def numbered(records: Sequence[Memory | Version]) -> list[int]:
     for place, record in enumerate(records):
         before = numbers[-1] if numbers else 0
         same = place and records[place - 1].content == record.content
-        if same and noted_version(record) == noted_version(records[place - 1]):
+        if same and _noted_version(record) == _noted_version(records[place - 1]):
             numbers.append(before)
         else:
-            numbers.append(max(noted_version(record), before + 1))
+            numbers.append(max(_noted_version(record), before + 1))
     return numbers
 
 
-def is_by_hand(record: Memory | Version) -> bool:
+def _is_by_hand(record: Memory | Version) -> bool:
     """Whether its text was amended by hand."""
     return record.metadata.get(WRITTEN) != content_hash(record.content)
 
 
-def noted_version(record: Memory | Version) -> int:
+def _noted_version(record: Memory | Version) -> int:
     """Return the version number in the record."""
     version = record.metadata.get(VERSION)
     return version if isinstance(version, int) else 1
@@ -496,14 +490,14 @@ def checked_words(engine: Engine, text: str, *, longest: int) -> str:
         raise ContentTooLarge(
             f"The text has {len(text):,} characters; a summary takes {longest:,}.", advice="Condense it."
         )
-    refuse_instructions(text)
+    _refuse_instructions(text)
     safe = safe_text(engine, text).strip()
     if not safe:
         raise EmptyContent("There is nothing in the text.", advice="Give it some words.")
     return safe
 
 
-def refuse_instructions(text: str) -> None:
+def _refuse_instructions(text: str) -> None:
     """Raise Refused for a text that reads like instructions."""
     doubt = suspicion(text)
     if doubt.score >= QUARANTINE_FROM:
@@ -518,7 +512,7 @@ def line_of(engine: Engine, entry: str) -> str:
     return " ".join(safe_text(engine, entry).split())
 
 
-def text_of(engine: Engine, summary: Summary) -> str:
+def _text_of(engine: Engine, summary: Summary) -> str:
     """Return the text as it is stored."""
     return safe_text(engine, render_summary(summary.knowledge, title=title_of(summary.project)))
 
@@ -532,7 +526,7 @@ async def _stated(engine: Engine, held: Memory | None, project: str) -> Summary:
     if held is None:
         return Summary(project)
     stated = summary_of(held, project)
-    if not is_by_hand(held):
+    if not _is_by_hand(held):
         return stated
     versions = await engine.store.versions_of(held.id)
     return replace(stated, version=numbered([*versions, held])[-1])
@@ -540,13 +534,23 @@ async def _stated(engine: Engine, held: Memory | None, project: str) -> Summary:
 
 async def _begun(engine: Engine, summary: Summary, *, agent: str) -> Memory:
     """Store the first summary. All share one hash, so that the store accepts one of several at once. Raises Conflict."""
-    [prepared] = prepare(engine, _request(engine, summary), agent=agent)
+    request = RememberInput(
+        content=_text_of(engine, summary),
+        kind=Kind.CONTEXT,
+        scope=summary.project,
+        topic=TOPIC,
+        importance=0.9,
+        anchor=True,
+        dialect=PROJECT,
+        metadata=_metadata(engine, summary),
+        keep_noise=True,
+    )
+    [prepared] = prepare(engine, request, agent=agent)
     put = await prepared.embedded_put(engine, content_hash=name_hash(title_of(summary.project)))
     await engine.store.apply([replace(put, gist="")])
-    others = [
-        record for record in await _records(engine, summary.project, agent=agent) if record.agent == agent
-    ]
-    if any(record.id != put.memory.id for record in others):  # one that was amended has another hash
+    records = await _records(engine, summary.project, agent=agent)
+    # One that was amended has another hash.
+    if any(record.agent == agent and record.id != put.memory.id for record in records):
         await engine.store.erase([put.memory.id])
         raise Changed(f"The summary of {summary.project!r} was begun by somebody else.", advice="Try again.")
     return put.memory
@@ -555,7 +559,7 @@ async def _begun(engine: Engine, summary: Summary, *, agent: str) -> Memory:
 async def _amended(engine: Engine, held: Memory, summary: Summary, *, agent: str) -> Memory:
     request = AmendInput(
         id=held.id,
-        content=text_of(engine, summary),
+        content=_text_of(engine, summary),
         occurred=engine.clock(),
         metadata=_metadata(engine, summary),
         expected=moment_of(held),
@@ -568,20 +572,6 @@ async def _amended(engine: Engine, held: Memory, summary: Summary, *, agent: str
         ) from error
 
 
-def _request(engine: Engine, summary: Summary) -> RememberInput:
-    return RememberInput(
-        content=text_of(engine, summary),
-        kind=Kind.CONTEXT,
-        scope=summary.project,
-        topic=TOPIC,
-        importance=0.9,
-        anchor=True,
-        dialect=PROJECT,
-        metadata=_metadata(engine, summary),
-        keep_noise=True,
-    )
-
-
 def _metadata(engine: Engine, summary: Summary) -> dict[str, Any]:
     extras = {
         LAST_MESSAGE: summary.last_message,
@@ -592,7 +582,7 @@ def _metadata(engine: Engine, summary: Summary) -> dict[str, Any]:
     return {
         SUMMARY_OF: summary.project,
         VERSION: summary.version,
-        WRITTEN: content_hash(text_of(engine, summary)),
+        WRITTEN: content_hash(_text_of(engine, summary)),
         **summary.knowledge.as_metadata(),
         **{name: value for name, value in extras.items() if value is not None},
     }

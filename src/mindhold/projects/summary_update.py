@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -20,10 +20,9 @@ from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.model.errors import ContentTooLarge, InvalidInput, MemoryNotFound, ModelError, Refused
 from mindhold.model.memory import Kind, Memory, Status, id_time
 from mindhold.model.query import Order, PagePosition
-from mindhold.operations import Context, Input, Output, operation
-from mindhold.ports.llm import LanguageModel
+from mindhold.operations import Context, Output, operation
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.projects.placement import mode_of, open_project
+from mindhold.projects.placement import ProjectId, ProjectInput, StorageBackend, mode_of, open_project
 from mindhold.projects.summary import (
     HEADINGS,
     INSIGHTS,
@@ -87,7 +86,7 @@ class Material:
     notice: str = ""
 
 
-def checked_mark(mark: str | None) -> str | None:
+def _checked_mark(mark: str | None) -> str | None:
     """Return a message id, whether it exists or not. Raises InvalidInput for an invalid one."""
     if mark is None or not mark.strip():
         return None
@@ -101,7 +100,7 @@ def checked_mark(mark: str | None) -> str | None:
     return mark
 
 
-async def material_since(engine: Engine, before: Summary, mark: str | None, *, agent: str) -> Material:
+async def _material_since(engine: Engine, before: Summary, mark: str | None, *, agent: str) -> Material:
     """Return messages that were saved after the summary's mark, up to the new mark; if too many, the newest.
 
     The order is that of saving, by id, whatever time a message states. A mark never goes back, and one that can't be read (erased,
@@ -112,36 +111,35 @@ async def material_since(engine: Engine, before: Summary, mark: str | None, *, a
     last = await _message(engine, mark, before.project, agent=agent)
     if last is None:
         return Material(notice=NO_MESSAGE)
-    last_known = place_of(before.last_message)
+    last_known = _place_of(before.last_message)
     if last.id <= last_known:
         return Material(notice=EARLIER if last.id < last_known else "")
     messages: list[Memory] = []
-    room = MOST_CHARACTERS
+    room, notice = MOST_CHARACTERS, ""
     async for memory in _saved_between(engine, before, last, agent=agent):
         if not is_message(memory) or suspicion(memory.content).score >= QUARANTINE_FROM:
             continue
         short = shortened(memory, LONGEST_MESSAGE)
         room -= len(short.content)
         if room < 0 or len(messages) == MOST_MESSAGES:
-            return Material(
-                _in_order(messages), mark, "Only the newest messages were read: there are too many."
-            )
+            notice = "Only the newest messages were read: there are too many."
+            break
         messages.append(short)
-    return Material(_in_order(messages), mark)
+    return Material(tuple(sorted(messages, key=lambda message: message.id)), mark, notice)
 
 
-def further_mark(material: Material, *, before: Summary, now: Summary) -> str | None:
+def _further_mark(material: Material, *, before: Summary, now: Summary) -> str | None:
     """Return the new mark of a summary that may have changed since the material was read.
 
     If an older version was restored meanwhile, its mark stays, so that the next update reads the messages since then.
     """
-    present = place_of(now.last_message)
-    if material.mark is None or present < place_of(before.last_message):
+    present = _place_of(now.last_message)
+    if material.mark is None or present < _place_of(before.last_message):
         return now.last_message
     return max(present, material.mark)
 
 
-def place_of(mark: str | None) -> str:
+def _place_of(mark: str | None) -> str:
     """Return the sort key of a message in the order of saving; an unknown id comes first."""
     return mark if mark and id_time(mark) else ""
 
@@ -153,7 +151,7 @@ async def _saved_between(
 
     There may be many later ones; one page of these is searched for messages that were amended since.
     """
-    last_known = place_of(before.last_message)
+    last_known = _place_of(before.last_message)
     where = messages_where(before.project, viewer=agent)
     if since := id_time(last_known):
         where = replace(where, changed=since - LATE)
@@ -171,10 +169,6 @@ async def _saved_between(
         after = PagePosition(start, "") if far else PagePosition.of(page[-1], Order.CHANGED)
 
 
-def _in_order(messages: Sequence[Memory]) -> tuple[Memory, ...]:
-    return tuple(sorted(messages, key=lambda one: one.id))
-
-
 async def _message(engine: Engine, mark: str, project: str, *, agent: str) -> Memory | None:
     try:
         memory = await engine.store.get(mark, viewer=agent)
@@ -184,7 +178,7 @@ async def _message(engine: Engine, mark: str, project: str, *, agent: str) -> Me
     return memory if memory.scope == project and is_message(memory) and trusted else None
 
 
-async def statements_by_rules(
+async def _statements_by_rules(
     engine: Engine, messages: Sequence[Memory], *, known: SummaryKnowledge
 ) -> list[SummaryEntry]:
     """Return decisions, pitfalls and the like from the messages that the summary doesn't contain yet."""
@@ -238,212 +232,66 @@ MOST_INSIGHTS = 100
 DECISION = "important_decision"
 REPLACED = "replaced"
 MergedBy = Literal["rules", "model"]
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryUpdate:
-    """The new summary, how many messages were read for it, and what went wrong."""
-
-    summary: Summary
-    messages: int
-    merged_by: MergedBy
-    notice: str = ""
-
-
-async def update_summary(
-    engine: Engine,
-    project: str | None,
-    new_insights: str,
-    *,
-    agent: str,
-    trigger: str,
-    last_message: str | None = None,
-    expected: str | None = None,
-    create_project: bool = True,
-    model: LanguageModel | None = None,
-) -> SummaryUpdate:
-    """Work insights into the summary, and messages from the summary's mark up to `last_message`.
-
-    Messages are read and the model is called before the lock for writing is taken.
-    Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed if it isn't the `expected` one.
-    """
-    entries = _insights(engine, new_insights, trigger=trigger)
-    mark = checked_mark(last_message)
-    scope = (await open_project(engine, project, create=create_project, writing=True)).name
-    before = await project_summary(engine, scope, agent=agent)
-    check_expected(before, expected)
-    material = await material_since(engine, before, mark, agent=agent)
-    proposed, reason = await _proposed(engine, model, before, entries, material)
-    additions: list[SummaryEntry] = []
-    if proposed is not None:
-        additions = _told_anew(proposed, before.knowledge)
-    elif material.messages:
-        merged = await asyncio.to_thread(merge_knowledge, before.knowledge, entries)
-        additions = await statements_by_rules(engine, material.messages, known=merged)
-    made_by: MergedBy = "rules"
-
-    def worked_in(now: Summary) -> Summary:
-        nonlocal made_by
-        knowledge, made_by = proposed, "model"
-        if knowledge is None or now.etag != before.etag:  # outdated if another writer was first
-            knowledge, made_by = merge_knowledge(merge_knowledge(now.knowledge, entries), additions), "rules"
-        return replace(
-            now,
-            knowledge=shorten_knowledge(knowledge, title=title_of(scope), longest=LONGEST_SUMMARY),
-            last_message=further_mark(material, before=before, now=now),
-            trigger=trigger,
-            merged_by=made_by,
-            restored=None,
-        )
-
-    summary = await write_summary(engine, scope, worked_in, agent=agent, expected=expected)
-    await _caught_up(engine, summary)
-    if proposed is not None and made_by == "rules":
-        reason = (
-            "Somebody else changed the summary while a model was asked: what it said was merged by rules."
-        )
-    return SummaryUpdate(
-        summary, len(material.messages), made_by, " ".join(filter(None, (material.notice, reason)))
-    )
-
-
-def _told_anew(proposed: SummaryKnowledge, before: SummaryKnowledge) -> list[SummaryEntry]:
-    """Return the entries that the model added."""
-    return [
-        (name, entry)
-        for name in HEADINGS
-        for entry in proposed.entries(name)
-        if entry not in before.entries(name)
-    ]
-
-
-async def replace_summary(
-    engine: Engine,
-    project: str | None,
-    knowledge: SummaryKnowledge,
-    *,
-    agent: str,
-    expected: str | None = None,
-    create_project: bool = True,
-) -> Summary:
-    """Replace the whole summary. Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed."""
-    checked_words(engine, render_summary(knowledge, title=""), longest=LONGEST_SUMMARY)
-    safe = SummaryKnowledge(narrative=checked_words(engine, knowledge.narrative, longest=LONGEST_SUMMARY))
-    for name in SECTIONS:
-        lines = (line_of(engine, entry) for entry in knowledge.entries(name))
-        safe = safe.with_entries(name, dict.fromkeys(filter(None, lines)))
-    scope = (await open_project(engine, project, create=create_project, writing=True)).name
-    if not fits(safe, title="", longest=LONGEST_SUMMARY):
-        raise ContentTooLarge("The summary is too long to be kept.", advice="Condense it.")
-
-    def anew(now: Summary) -> Summary:
-        return replace(now, knowledge=safe, trigger="", merged_by=REPLACED, restored=None)
-
-    summary = await write_summary(engine, scope, anew, agent=agent, expected=expected)
-    await _caught_up(engine, summary)
-    return summary
-
-
-def _insights(engine: Engine, text: str, *, trigger: str) -> list[SummaryEntry]:
-    safe = checked_words(engine, text, longest=LONGEST_INSIGHT)
-    entries = entries_of(safe, into="key_decisions" if trigger == DECISION else INSIGHTS)
-    if not entries:
-        raise InvalidInput("There is no insight in the text.", advice="Say in words what is new.")
-    if len(entries) > MOST_INSIGHTS:
-        raise InvalidInput(
-            f"{len(entries)} insights are too many at once.", advice=f"Give the {MOST_INSIGHTS} that matter."
-        )
-    return entries
-
-
-async def _proposed(
-    engine: Engine,
-    model: LanguageModel | None,
-    before: Summary,
-    entries: Sequence[SummaryEntry],
-    material: Material,
-) -> tuple[SummaryKnowledge | None, str]:
-    """Return the model's summary; None without one, and the reason."""
-    if model is None:
-        return None, ""
-    try:
-        title = title_of(before.project)
-        return await rewrite_by_model(
-            engine, model, before.knowledge, entries, material.messages, title=title
-        ), ""
-    except ModelError as error:
-        return None, f"Rules did what a model should have: {error}"
-    except (Refused, InvalidInput):
-        return None, "Rules did what a model should have: what it said can't be kept."
-
-
-async def _caught_up(engine: Engine, summary: Summary) -> None:
-    """Queue the embedding of a summary without a vector."""
-    if not summary.indexed and engine.vector_source.model is not None:
-        await queue_embedding(engine)
-
-
 Trigger = Literal["session_end", "important_decision", "task_complete", "manual"]
+_DECISIONS = Field(
+    description="Decisions and their reasons.",
+    examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
+)
+_STACK = Field(description="Technologies that the project uses.", examples=[["Python", "FastAPI"]])
+_PATTERNS = Field(
+    description="Conventions and patterns of the project.", examples=[["Repository pattern for data access"]]
+)
+_GOTCHAS = Field(description="Pitfalls.", examples=[["Check storage_mode before logging"]])
+Decisions = Annotated[list[str], _DECISIONS]
+TechStack = Annotated[list[str], _STACK]
+Patterns = Annotated[list[str], _PATTERNS]
+Gotchas = Annotated[list[str], _GOTCHAS]
+SummaryText = Annotated[
+    str,
+    Field(
+        description="The summary.",
+        examples=[
+            "# Summary of proj_123\n\nThis is a task management system.\n\n## Key decisions\n- Chose MongoDB Atlas for scalability\n- Implemented JWT authentication"
+        ],
+    ),
+]
+SummaryLength = Annotated[int, Field(description="Length of the summary in characters.", examples=[145])]
+LastMessage = Annotated[
+    str | None,
+    Field(
+        description="Id of the last message that the summary covers; the next update continues from there.",
+        examples=["01k2v9c3m4q8r7t6w5x1y0z2ac"],
+    ),
+]
 
 
-class ProjectSummaryInput(Input):
+class ProjectSummaryInput(ProjectInput):
     """Which project."""
-
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
 
 
 class ProjectSummaryResult(Output):
     """What is known about a project; version 0 and empty while nobody wrote one."""
 
-    project_id: str = Field(description="The project's id, which is its name.", examples=["proj_123"])
-    summary: str = Field(
-        description="The summary.",
-        examples=[
-            "# Summary of proj_123\n\nThis is a task management system.\n\n## Key decisions\n- Chose MongoDB Atlas for scalability\n- Implemented JWT authentication"
-        ],
-    )
-    key_decisions: list[str] = Field(
-        default=[],
-        description="Decisions and their reasons.",
-        examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
-    )
-    tech_stack: list[str] = Field(
-        default=[], description="Technologies that the project uses.", examples=[["Python", "FastAPI"]]
-    )
-    patterns: list[str] = Field(
-        default=[],
-        description="Conventions and patterns of the project.",
-        examples=[["Repository pattern for data access"]],
-    )
-    gotchas: list[str] = Field(
-        default=[], description="Pitfalls.", examples=[["Check storage_mode before logging"]]
-    )
+    project_id: ProjectId
+    summary: SummaryText
+    key_decisions: Decisions = []
+    tech_stack: TechStack = []
+    patterns: Patterns = []
+    gotchas: Gotchas = []
     version: int = Field(description="Version number.", examples=[15])
     last_updated: datetime | None = Field(
         default=None, description="When it was last updated.", examples=["2025-11-27T11:00:00Z"]
     )
-    summary_length: int = Field(description="Length of the summary in characters.", examples=[145])
-    last_summarized_message_id: str | None = Field(
-        default=None,
-        description="Id of the last message that the summary covers; the next update continues from there.",
-        examples=["01k2v9c3m4q8r7t6w5x1y0z2ac"],
-    )
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    summary_length: SummaryLength
+    last_summarized_message_id: LastMessage = None
+    storage_backend: StorageBackend
     etag: str = Field(examples=["15-1a2b3c4d"])
 
 
-class UpdateSummaryInput(Input):
+class UpdateSummaryInput(ProjectInput):
     """What is new, and up to which message: those are read that were saved since the one that the summary knows of; without
     `last_summarized_message_id` none are. `expected` is the `etag` of the summary that the caller knows, or "*" for any."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
     trigger: Trigger = Field(description="What triggered the update.", examples=["important_decision"])
     new_insights: str = Field(
         description="New facts for the summary.",
@@ -467,51 +315,27 @@ class UpdateSummaryResult(Output):
     summary_version: int = Field(description="The summary's version.", examples=[15])
     summary_length: int = Field(description="Length of the summary in characters.", examples=[11500])
     last_updated: datetime = Field(description="When it was last updated.", examples=["2025-11-27T11:00:00Z"])
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
     project: str = Field(description="The project's name.", examples=["proj_123"])
-    messages_included: int = Field(
-        description="How many messages were read for it.", examples=[12]
-    )  # that were read for it: those since the last one that it knew of
-    merged_by: Literal["rules", "model"] = Field(
-        description="What merged it: `model` or `rules`.", examples=["rules"]
-    )
+    messages_included: int = Field(description="How many messages were read for it.", examples=[12])
+    merged_by: MergedBy = Field(description="What merged it: `model` or `rules`.", examples=["rules"])
     indexed: bool = Field(description="Whether it has a vector already.", examples=[True])
     notice: str = Field(default="", description="A notice about this answer; usually empty.", examples=[""])
-    memory_id: str = Field(
-        description="Id of its memory.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ad"]
-    )  # the record that holds it
+    memory_id: str = Field(description="Id of its memory.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ad"])
     etag: str = Field(examples=["15-1a2b3c4d"])
 
 
-class ReplaceSummaryInput(Input):
+class ReplaceSummaryInput(ProjectInput):
     """The whole summary anew. `expected` is the `etag` of the summary that the caller knows, or "*" for any."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
     summary: str = Field(
         description="The whole story of the project, in two to five paragraphs.",
         examples=["A task management system with a FastAPI backend."],
     )
-    key_decisions: list[str] | None = Field(
-        default=None,
-        description="Decisions and their reasons.",
-        examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
-    )
-    tech_stack: list[str] | None = Field(
-        default=None, description="Technologies that the project uses.", examples=[["Python", "FastAPI"]]
-    )
-    patterns: list[str] | None = Field(
-        default=None,
-        description="Conventions and patterns of the project.",
-        examples=[["Repository pattern for data access"]],
-    )
-    gotchas: list[str] | None = Field(
-        default=None, description="Pitfalls.", examples=[["Check storage_mode before logging"]]
-    )
+    key_decisions: Annotated[list[str] | None, _DECISIONS] = None
+    tech_stack: Annotated[list[str] | None, _STACK] = None
+    patterns: Annotated[list[str] | None, _PATTERNS] = None
+    gotchas: Annotated[list[str] | None, _GOTCHAS] = None
     create_project: bool = True
     expected: str | None = None
 
@@ -522,21 +346,12 @@ class ReplaceSummaryResult(Output):
     success: bool = Field(default=True, examples=[True])
     project: str = Field(description="The project's name.", examples=["proj_123"])
     summary: str = Field(
-        description="The summary.",
-        examples=["A task management system with a FastAPI backend."],
+        description="The summary.", examples=["A task management system with a FastAPI backend."]
     )
-    key_decisions: list[str] = Field(
-        description="Decisions and their reasons.",
-        examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
-    )
-    tech_stack: list[str] = Field(
-        description="Technologies that the project uses.", examples=[["Python", "FastAPI"]]
-    )
-    patterns: list[str] = Field(
-        description="Conventions and patterns of the project.",
-        examples=[["Repository pattern for data access"]],
-    )
-    gotchas: list[str] = Field(description="Pitfalls.", examples=[["Check storage_mode before logging"]])
+    key_decisions: Decisions
+    tech_stack: TechStack
+    patterns: Patterns
+    gotchas: Gotchas
     last_updated: datetime = Field(description="When it was last updated.", examples=["2025-11-27T14:30:00Z"])
     version: int = Field(description="Version number.", examples=[16])
     storage_mode: str = Field(description="Where the project's memory is stored.", examples=["local"])
@@ -565,29 +380,63 @@ PROJECT_SUMMARY = operation("project_summary", _summary, reads=True)
 
 
 async def _update(context: Context, request: UpdateSummaryInput) -> UpdateSummaryResult:
-    """Work new insights into a project's summary."""
-    update = await update_summary(
-        context.engine,
-        request.project,
-        request.new_insights,
-        agent=context.agent,
-        trigger=request.trigger,
-        last_message=request.last_summarized_message_id,
-        expected=request.expected,
-        create_project=request.create_project,
-        model=context.engine.llm,
-    )
-    summary = update.summary
+    """Work new insights into a project's summary.
+
+    Messages are read and the model is called before the lock for writing is taken.
+    Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed if it isn't the `expected` one.
+    """
+    engine, agent, expected = context.engine, context.agent, request.expected
+    entries = _insights(engine, request.new_insights, trigger=request.trigger)
+    mark = _checked_mark(request.last_summarized_message_id)
+    scope = (await open_project(engine, request.project, create=request.create_project, writing=True)).name
+    before = await project_summary(engine, scope, agent=agent)
+    check_expected(before, expected)
+    material = await _material_since(engine, before, mark, agent=agent)
+    proposed, reason = await _proposed(engine, before, entries, material)
+    additions: list[SummaryEntry] = []
+    if proposed is not None:
+        additions = [
+            (name, entry)
+            for name in HEADINGS
+            for entry in proposed.entries(name)
+            if entry not in before.knowledge.entries(name)
+        ]
+    elif material.messages:
+        merged = await asyncio.to_thread(merge_knowledge, before.knowledge, entries)
+        additions = await _statements_by_rules(engine, material.messages, known=merged)
+    merged_by: MergedBy = "rules"
+
+    def work_in(now: Summary) -> Summary:
+        nonlocal merged_by
+        knowledge, merged_by = proposed, "model"
+        if knowledge is None or now.etag != before.etag:  # outdated if another writer was first
+            knowledge = merge_knowledge(merge_knowledge(now.knowledge, entries), additions)
+            merged_by = "rules"
+        return replace(
+            now,
+            knowledge=shorten_knowledge(knowledge, title=title_of(scope), longest=LONGEST_SUMMARY),
+            last_message=_further_mark(material, before=before, now=now),
+            trigger=request.trigger,
+            merged_by=merged_by,
+            restored=None,
+        )
+
+    summary = await write_summary(engine, scope, work_in, agent=agent, expected=expected)
+    await _queue_vector(engine, summary)
+    if proposed is not None and merged_by == "rules":
+        reason = (
+            "Somebody else changed the summary while a model was asked: what it said was merged by rules."
+        )
     return UpdateSummaryResult(
         summary_version=summary.version,
         summary_length=len(summary.text),
-        last_updated=summary.updated or context.engine.clock(),
-        storage_backend=await mode_of(context.engine, summary.project),
+        last_updated=summary.updated or engine.clock(),
+        storage_backend=await mode_of(engine, summary.project),
         project=summary.project,
-        messages_included=update.messages,
-        merged_by=update.merged_by,
+        messages_included=len(material.messages),
+        merged_by=merged_by,
         indexed=summary.indexed,
-        notice=update.notice,
+        notice=" ".join(filter(None, (material.notice, reason))),
         memory_id=summary.memory or "",
         etag=summary.etag,
     )
@@ -596,44 +445,88 @@ async def _update(context: Context, request: UpdateSummaryInput) -> UpdateSummar
 UPDATE_SUMMARY = operation("update_summary", _update, writes=True)
 
 
+def _insights(engine: Engine, text: str, *, trigger: str) -> list[SummaryEntry]:
+    safe = checked_words(engine, text, longest=LONGEST_INSIGHT)
+    entries = entries_of(safe, into="key_decisions" if trigger == DECISION else INSIGHTS)
+    if not entries:
+        raise InvalidInput("There is no insight in the text.", advice="Say in words what is new.")
+    if len(entries) > MOST_INSIGHTS:
+        raise InvalidInput(
+            f"{len(entries)} insights are too many at once.", advice=f"Give the {MOST_INSIGHTS} that matter."
+        )
+    return entries
+
+
+async def _proposed(
+    engine: Engine, before: Summary, entries: Sequence[SummaryEntry], material: Material
+) -> tuple[SummaryKnowledge | None, str]:
+    """Return the model's summary; None without one, and the reason."""
+    if engine.llm is None:
+        return None, ""
+    try:
+        return await rewrite_by_model(
+            engine,
+            engine.llm,
+            before.knowledge,
+            entries,
+            material.messages,
+            title=title_of(before.project),
+        ), ""
+    except ModelError as error:
+        return None, f"Rules did what a model should have: {error}"
+    except (Refused, InvalidInput):
+        return None, "Rules did what a model should have: what it said can't be kept."
+
+
+async def _queue_vector(engine: Engine, summary: Summary) -> None:
+    """Queue the embedding of a summary without a vector."""
+    if not summary.indexed and engine.vector_source.model is not None:
+        await queue_embedding(engine)
+
+
 async def _replace(context: Context, request: ReplaceSummaryInput) -> ReplaceSummaryResult:
-    """Write a project's summary anew; the version before is kept."""
-    knowledge = SummaryKnowledge(
-        narrative=request.summary,
-        key_decisions=tuple(request.key_decisions or ()),
-        tech_stack=tuple(request.tech_stack or ()),
-        patterns=tuple(request.patterns or ()),
-        gotchas=tuple(request.gotchas or ()),
-    )
-    summary = await replace_summary(
-        context.engine,
-        request.project,
-        knowledge,
-        agent=context.agent,
-        expected=request.expected,
-        create_project=request.create_project,
-    )
+    """Write a project's summary anew; the version before is kept.
+
+    Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed.
+    """
+    engine = context.engine
+    sections: dict[str, list[str]] = {name: getattr(request, name) or [] for name in SECTIONS}
+    whole = SummaryKnowledge(request.summary, **{name: tuple(lines) for name, lines in sections.items()})
+    checked_words(engine, render_summary(whole, title=""), longest=LONGEST_SUMMARY)
+    safe = SummaryKnowledge(checked_words(engine, request.summary, longest=LONGEST_SUMMARY))
+    for name, entries in sections.items():
+        lines = (line_of(engine, entry) for entry in entries)
+        safe = safe.with_entries(name, dict.fromkeys(filter(None, lines)))
+    scope = (await open_project(engine, request.project, create=request.create_project, writing=True)).name
+    if not fits(safe, title="", longest=LONGEST_SUMMARY):
+        raise ContentTooLarge("The summary is too long to be kept.", advice="Condense it.")
+
+    def write_anew(now: Summary) -> Summary:
+        return replace(now, knowledge=safe, trigger="", merged_by=REPLACED, restored=None)
+
+    summary = await write_summary(engine, scope, write_anew, agent=context.agent, expected=request.expected)
+    await _queue_vector(engine, summary)
     return ReplaceSummaryResult(**await as_it_is(context, summary))
 
 
 REPLACE_SUMMARY = operation("replace_summary", _replace, writes=True)
 
 
-async def as_it_is(context: Context, known: Summary) -> dict[str, Any]:
+async def as_it_is(context: Context, summary: Summary) -> dict[str, Any]:
     """Return the fields of an answer that contains the whole summary."""
     return {
-        "project": known.project,
-        "summary": known.knowledge.narrative,
-        **sections_of(known),
-        "last_updated": known.updated or context.engine.clock(),
-        "version": known.version,
-        "storage_mode": await mode_of(context.engine, known.project),
-        "indexed": known.indexed,
-        "memory_id": known.memory or "",
-        "etag": known.etag,
+        "project": summary.project,
+        "summary": summary.knowledge.narrative,
+        **sections_of(summary),
+        "last_updated": summary.updated or context.engine.clock(),
+        "version": summary.version,
+        "storage_mode": await mode_of(context.engine, summary.project),
+        "indexed": summary.indexed,
+        "memory_id": summary.memory or "",
+        "etag": summary.etag,
     }
 
 
-def sections_of(known: Summary) -> dict[str, Any]:
+def sections_of(summary: Summary) -> dict[str, Any]:
     """Return the lists as answers have them."""
-    return {name: list(known.knowledge.entries(name)) for name in SECTIONS}
+    return {name: list(summary.knowledge.entries(name)) for name in SECTIONS}
