@@ -27,8 +27,7 @@ from mindhold.model.errors import InvalidInput, MindholdError, ServerAway, Serve
 from mindhold.model.host import is_loopback
 
 if TYPE_CHECKING:
-    from mindhold.contracts.rest.resource import ClientRequest as ResourceClientRequest
-    from mindhold.contracts.rest.resource import Resource
+    from mindhold.contracts.rest.resource import Resource, ResourceRequest
     from mindhold.operations import Input, Operation, Output
 
 
@@ -380,7 +379,7 @@ class Wire:
             ) from error
 
 
-def target_of(sent: ResourceClientRequest) -> str:
+def target_of(sent: ResourceRequest) -> str:
     """Return path and query. Raises InvalidInput for a name that would change the path."""
     if any(part in ("", ".", "..") for part in sent.path.split("/")[1:]):
         raise InvalidInput("A name is empty, or nothing but dots.", advice="Give another.")
@@ -436,7 +435,7 @@ def _build_input(row: Resource, values: Mapping[str, Any]) -> Input:
         raise invalid_input(error, known=list(takes.model_fields)) from error
 
 
-def _request(rows: tuple[Resource, ...], request: Input) -> tuple[Resource, ResourceClientRequest]:
+def _request(rows: tuple[Resource, ...], request: Input) -> tuple[Resource, ResourceRequest]:
     """Choose the first resource that can express the request; those without deviating fixed fields come first."""
     fields_set = request.model_fields_set
 
