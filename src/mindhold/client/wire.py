@@ -422,7 +422,6 @@ def _rows(operation: str) -> tuple[Resource, ...]:
 def _build_input(row: Resource, values: Mapping[str, Any]) -> Input:
     from pydantic import ValidationError
 
-    from mindhold.contracts.rest.resource import InvalidField
     from mindhold.operations import invalid_input
 
     takes: type[Input] = row.serves.takes
@@ -431,7 +430,7 @@ def _build_input(row: Resource, values: Mapping[str, Any]) -> Input:
     except ValidationError as error:
         place = error.errors(include_url=False, include_input=False)[0]["loc"]
         if place and (wrong := row.wrong.get(str(place[0]))):  # with the server's message
-            raise InvalidField(wrong) from error
+            raise wrong.as_error() from error
         raise invalid_input(error, known=list(takes.model_fields)) from error
 
 

@@ -7,37 +7,29 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mindhold.contracts.mcp.tools import Contract, From, MemoryAnswer, To, Tool, ToolAnswer, ToolArguments
+from mindhold.contracts.mcp.tools import Contract, From, RememberedAnswer, To, Tool, ToolAnswer, ToolArguments
 
 Project = Annotated[str | None, To("scope"), Field(description="Another project than this one")]
 
 
 class CaptureSearchArguments(ToolArguments):
-    """What to look for."""
-
     query: Annotated[str, Field(description="Keywords or a question")]
     project: Project = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
 
 
 class AskArguments(ToolArguments):
-    """What to answer."""
-
     question: Annotated[str, Field(description="A question in plain words")]
     project: Project = None
 
 
 class RelatedArguments(ToolArguments):
-    """Which tags."""
-
     tags: Annotated[list[str], Field(min_length=1, description="Any of these")]
     project: Project = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
 class CaptureHit(ToolAnswer):
-    """One memory."""
-
     id: str
     type: Annotated[str, From("kind")]
     content: str
@@ -51,7 +43,7 @@ class CaptureHit(ToolAnswer):
     mergedFrom: Annotated[list[str] | None, From("merged_from")] = None
 
 
-class CaptureSearchAnswer(MemoryAnswer):
+class CaptureSearchAnswer(RememberedAnswer):
     """Ranked, best first."""
 
     results: Annotated[list[CaptureHit], From("hits")]
@@ -59,8 +51,6 @@ class CaptureSearchAnswer(MemoryAnswer):
 
 
 class AskSource(ToolAnswer):
-    """A memory that the answer rests on."""
-
     id: str
     type: Annotated[str, From("kind")]
     content: str
@@ -68,7 +58,7 @@ class AskSource(ToolAnswer):
     score: float
 
 
-class AskAnswer(MemoryAnswer):
+class AskAnswer(RememberedAnswer):
     """[1] in the answer is the first source."""
 
     answer: str
@@ -78,7 +68,7 @@ class AskAnswer(MemoryAnswer):
     model: str | None = None
 
 
-class RelatedAnswer(MemoryAnswer):
+class RelatedAnswer(RememberedAnswer):
     """Newest first."""
 
     results: Annotated[list[CaptureHit], From("memories")]

@@ -13,7 +13,8 @@ from mindhold.contracts.mcp.tools import (
     ALWAYS,
     Contract,
     From,
-    MemoryAnswer,
+    NoArguments,
+    RememberedAnswer,
     To,
     Tool,
     ToolAnswer,
@@ -42,14 +43,8 @@ def _said(text: str) -> str:
 
 
 class FragmentArguments(ToolArguments):
-    """One thing to remember."""
-
     content: Annotated[str, Field(description="One self-contained statement, 1-3 sentences")]
-    topic: Annotated[
-        str,
-        AfterValidator(_said),
-        Field(description="Short label, e.g. deployment"),
-    ]
+    topic: Annotated[str, AfterValidator(_said), Field(description="Short label, e.g. deployment")]
     type: Annotated[Kind, To("kind")]
     keywords: Annotated[list[str] | None, To("keywords", also=("tags",))] = None  # other dialects' tags
     importance: Share = None
@@ -69,8 +64,6 @@ class FragmentArguments(ToolArguments):
 
 
 class RememberArguments(FragmentArguments):
-    """What to remember."""
-
     dryRun: DryRun = False
     agentId: AgentId = None
 
@@ -95,8 +88,6 @@ class BatchArguments(ToolArguments):
 
 
 class RecallArguments(ToolArguments):
-    """What to recall."""
-
     keywords: list[str] | None = None
     topic: str | None = None
     type: Annotated[Kind | None, To("kinds", listed=True)] = None
@@ -111,8 +102,6 @@ class RecallArguments(ToolArguments):
 
 
 class ForgetArguments(ToolArguments):
-    """What to forget."""
-
     id: Annotated[str | None, To("ids", listed=True)] = None
     topic: Annotated[str | None, To("topic", unless="id"), Field(description="All memories of a topic")] = (
         None
@@ -123,8 +112,6 @@ class ForgetArguments(ToolArguments):
 
 
 class LinkArguments(ToolArguments):
-    """Two ends."""
-
     fromId: Annotated[str, To("origin")]
     toId: Annotated[str, To("target")]
     relationType: Annotated[Relation, To("relation")] = "related"
@@ -132,8 +119,6 @@ class LinkArguments(ToolArguments):
 
 
 class AmendArguments(ToolArguments):
-    """What to change."""
-
     id: str
     content: str | None = None
     topic: str | None = None
@@ -146,16 +131,12 @@ class AmendArguments(ToolArguments):
 
 
 class EffectivenessArguments(ToolArguments):
-    """How the tools served."""
-
     overall_success: bool
     tool_highlights: list[str] = []
     tool_pain_points: list[str] = []
 
 
 class ReflectArguments(ToolArguments):
-    """What a conversation came to."""
-
     summary: str
     sessionId: SessionId = None
     decisions: list[str] | None = None
@@ -168,8 +149,6 @@ class ReflectArguments(ToolArguments):
 
 
 class ContextArguments(ToolArguments):
-    """How much to bring to mind."""
-
     tokenBudget: Annotated[int, To("token_budget"), Field(ge=1)] = 2000
     types: Annotated[list[Kind], To("kinds")] = ["preference", "error", "procedure"]
     sessionId: SessionId = None
@@ -178,8 +157,6 @@ class ContextArguments(ToolArguments):
 
 
 class FeedbackArguments(ToolArguments):
-    """Whether an answer served."""
-
     tool_name: str
     relevant: Annotated[bool, Field(description="The answer fitted the question")]
     sufficient: Annotated[bool, Field(description="It was enough to go on with")]
@@ -194,21 +171,13 @@ class FeedbackArguments(ToolArguments):
     ] = None
 
 
-class FragmentsNoArguments(ToolArguments):
-    """Nothing to say."""
-
-
 class ConsolidateArguments(ToolArguments):
-    """Whether to do it."""
-
     dryRun: Annotated[bool, To("dry_run"), Field(description="Change nothing, tell what would be done")] = (
         False
     )
 
 
 class ExploreArguments(ToolArguments):
-    """Where to begin."""
-
     startId: Annotated[str, To("start"), Field(description="Best an error's")]
     depth: Annotated[int, Field(ge=1, le=5, description="How many links away")] = 1
     relations: list[AnyRelation] = ["caused_by", "resolved_by"]
@@ -216,15 +185,11 @@ class ExploreArguments(ToolArguments):
 
 
 class HistoryArguments(ToolArguments):
-    """Which memory."""
-
     id: str
     agentId: AgentId = None
 
 
 class ReconstructArguments(ToolArguments):
-    """Which topic."""
-
     topic: Annotated[str, Field(description="As it was given to remember; or what it is about")]
     tokenBudget: Annotated[int, To("token_budget"), Field(ge=1)] = 2000
     project: Project = None
@@ -254,8 +219,6 @@ class RememberAnswer(ToolAnswer):
 
 
 class BatchItem(RememberAnswer):
-    """What became of one."""
-
     error: str | None = None
     code: Annotated[str | None, From("error_code")] = None
 
@@ -271,16 +234,12 @@ class BatchAnswer(ToolAnswer):
 
 
 class LinkedFragment(ToolAnswer):
-    """A memory that is linked with a found one."""
-
     id: str
     relation: Annotated[str, From("link.relation")]
     content: str
 
 
 class Fragment(ToolAnswer):
-    """One memory."""
-
     id: str
     content: str
     type: Annotated[str, From("kind")]
@@ -298,7 +257,7 @@ class Fragment(ToolAnswer):
     linked: Annotated[list[LinkedFragment], From("links")]
 
 
-class RecallAnswer(MemoryAnswer):
+class RecallAnswer(RememberedAnswer):
     """Best first."""
 
     fragments: Annotated[list[Fragment], From("hits")]
@@ -311,8 +270,6 @@ class RecallAnswer(MemoryAnswer):
 
 
 class ForgetAnswer(ToolAnswer):
-    """What is gone."""
-
     success: Success = True
     deleted: Annotated[int, From("count")]
     ids: Annotated[list[str], From("forgotten")]
@@ -321,15 +278,11 @@ class ForgetAnswer(ToolAnswer):
 
 
 class LinkAnswer(ToolAnswer):
-    """The link."""
-
     success: Success = True
     created: bool
 
 
 class AmendAnswer(ToolAnswer):
-    """The memory as it is now."""
-
     success: Success = True
     id: str
     previousId: Annotated[str | None, From("previous_id")] = None
@@ -337,8 +290,6 @@ class AmendAnswer(ToolAnswer):
 
 
 class ReflectAnswer(ToolAnswer):
-    """What was kept."""
-
     success: Success = True
     stored: int
     duplicates: int
@@ -348,15 +299,13 @@ class ReflectAnswer(ToolAnswer):
 
 
 class ContextItemAnswer(ToolAnswer):
-    """One of the memories that the text is made of."""
-
     id: str
     type: Annotated[str, From("kind")]
     topic: str
     importance: float
 
 
-class ContextAnswer(MemoryAnswer):
+class ContextAnswer(RememberedAnswer):
     """What to have in mind. The text is within the budget; the lists say what it is made of, in its order."""
 
     success: Success = True
@@ -369,8 +318,6 @@ class ContextAnswer(MemoryAnswer):
 
 
 class FeedbackAnswer(ToolAnswer):
-    """That it is kept."""
-
     success: Annotated[bool, From("recorded")]
     id: str
     rated: int
@@ -402,8 +349,6 @@ class SpendAnswer(ToolAnswer):
 
 
 class StatsAnswer(ToolAnswer):
-    """Counts."""
-
     success: Success = True
     total: int
     byTier: Annotated[dict[str, int], From("by_tier")]
@@ -458,8 +403,6 @@ class ConsolidateAnswer(ToolAnswer):
 
 
 class FragmentNode(ToolAnswer):
-    """A memory in the graph."""
-
     id: str
     content: str
     type: Annotated[str, From("kind")]
@@ -469,16 +412,12 @@ class FragmentNode(ToolAnswer):
 
 
 class FragmentEdge(ToolAnswer):
-    """A link in the graph."""
-
     fromId: Annotated[str, From("origin")]
     toId: Annotated[str, From("target")]
     relationType: Annotated[str, From("relation")]
 
 
-class ExploreAnswer(MemoryAnswer):
-    """The graph around the start."""
-
+class ExploreAnswer(RememberedAnswer):
     success: Success = True
     start: FragmentNode
     nodes: list[FragmentNode]
@@ -501,7 +440,7 @@ class FragmentVersion(ToolAnswer):
     changed: list[str]
 
 
-class HistoryAnswer(MemoryAnswer):
+class HistoryAnswer(RememberedAnswer):
     """Oldest first, the present one last."""
 
     success: Success = True
@@ -531,7 +470,7 @@ class Decision(ToolAnswer):
     linked: list[LinkedFragment]
 
 
-class ReconstructAnswer(MemoryAnswer):
+class ReconstructAnswer(RememberedAnswer):
     """In order of time."""
 
     success: Success = True
@@ -631,7 +570,7 @@ FRAGMENTS = Contract(
             "Counts memories by type, tier, status and project, and says how many are found by meaning. Use it when asked "
             "about the memory itself; it finds nothing.",
             "stats",
-            FragmentsNoArguments,
+            NoArguments,
             StatsAnswer,
         ),
         Tool(

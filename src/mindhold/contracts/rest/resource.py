@@ -28,18 +28,16 @@ _IN_PATH = re.compile(r"{(\w+)}")
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """The error text for an invalid value."""
+    """The contract's own code and text for an invalid value."""
 
     code: str
     error: str
 
-
-class InvalidField(InvalidInput):
-    """An invalid value for which the contract has its own code."""
-
-    def __init__(self, wrong: FieldProblem) -> None:
-        super().__init__(wrong.error)
-        self.code = wrong.code
+    def as_error(self) -> InvalidInput:
+        """The error, with the contract's own code."""
+        error = InvalidInput(self.error)
+        error.code = self.code
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +196,7 @@ class Resource:
         place = error.errors(include_url=False)[0]["loc"]
         first = words.get(str(place[0]), str(place[0])) if place else ""
         if first in self.wrong:
-            return InvalidField(self.wrong[first])
+            return self.wrong[first].as_error()
         return invalid_input(
             error,
             known=list(self.fields()),

@@ -19,9 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mindhold.contracts.rest.resource import resources
 from mindhold.interfaces.http.auth import Authentication, ConsentPage, CredentialLookup, OAuth
 from mindhold.interfaces.http.context import (
+    HostPolicy,
     HttpContext,
     PendingEngine,
-    ServerAddress,
     error_response,
     on_any_error,
     on_http_error,
@@ -59,7 +59,7 @@ EXPOSED = (
 class Guard:
     """Middleware that refuses requests for another host, and calls from pages of origins that aren't allowed."""
 
-    def __init__(self, app: ASGIApp, place: ServerAddress) -> None:
+    def __init__(self, app: ASGIApp, place: HostPolicy) -> None:
         self._app = app
         self._place = place
 
@@ -100,7 +100,7 @@ def _is_foreign(headers: Headers, *, reads: bool) -> bool:
 class Cors:
     """Middleware that sends CORS headers to the allowed origins, and none to others."""
 
-    def __init__(self, app: ASGIApp, place: ServerAddress) -> None:
+    def __init__(self, app: ASGIApp, place: HostPolicy) -> None:
         self._app = app
         self._cors = CORSMiddleware(
             app,
@@ -132,7 +132,7 @@ def http_app(
 ) -> Starlette:
     """The application. Raises SettingsError for settings that would let strangers in."""
     serve = loaded.settings.serve
-    door = HttpContext(opening, loaded, ServerAddress.of(loaded.settings))
+    door = HttpContext(opening, loaded, HostPolicy.of(loaded.settings))
     keys = CredentialLookup(door)
     routes: list[BaseRoute] = [
         *mcp_routes,

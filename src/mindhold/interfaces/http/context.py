@@ -111,7 +111,7 @@ class HostPort:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerAddress:
+class HostPolicy:
     """The server's own addresses, and the hosts and origins that the settings allow."""
 
     bound: str
@@ -120,7 +120,7 @@ class ServerAddress:
     origins: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, settings: Settings) -> ServerAddress:
+    def of(cls, settings: Settings) -> HostPolicy:
         """The address from the settings. Raises SettingsError for invalid ones, and for those that would let strangers in."""
         serve = settings.serve
         place = cls(
@@ -305,7 +305,7 @@ class HttpContext:
 
     opening: PendingEngine
     loaded: LoadedSettings
-    place: ServerAddress
+    place: HostPolicy
 
     @property
     def settings(self) -> Settings:
