@@ -22,7 +22,7 @@ from mindhold.interfaces.http.context import (
     HostPolicy,
     HttpContext,
     PendingEngine,
-    error_response,
+    documented_response,
     on_any_error,
     on_http_error,
     on_our_error,
@@ -69,25 +69,14 @@ class Guard:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._place.answers_to(host, server=scope["server"] or ("", None)):
-            answer = error_response(
-                421,
-                "This is not the server that the request names.",
-                "WRONG_HOST",
-                advice="Name the host in serve.allowed_hosts if it is one of this server's.",
-            )
-            return await answer(scope, receive, send)
+            advice = "Name the host in serve.allowed_hosts if it is one of this server's."
+            return await documented_response("WRONG_HOST", advice=advice)(scope, receive, send)
         if origin is None:
             foreign = _is_foreign(headers, reads=scope["method"] in READING)
         else:
             foreign = not self._place.welcomes(origin, host=host)
         if foreign:
-            answer = error_response(
-                403,
-                "Pages of this origin may not call.",
-                "WRONG_ORIGIN",
-                advice="Name the origin in serve.allowed_origins if it may.",
-            )
-            return await answer(scope, receive, send)
+            return await documented_response("WRONG_ORIGIN")(scope, receive, send)
         return await self._app(scope, receive, send)
 
 
