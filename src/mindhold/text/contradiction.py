@@ -56,15 +56,10 @@ class Comparison:
     why: str
 
 
-same, opposed, doubtful, apart = (
-    partial(Comparison, relation)
-    for relation in (
-        StatementRelation.SAME,
-        StatementRelation.OPPOSED,
-        StatementRelation.DOUBTFUL,
-        StatementRelation.APART,
-    )
-)
+same = partial(Comparison, StatementRelation.SAME)
+opposed = partial(Comparison, StatementRelation.OPPOSED)
+doubtful = partial(Comparison, StatementRelation.DOUBTFUL)
+apart = partial(Comparison, StatementRelation.APART)
 UNKNOWN = Comparison(StatementRelation.UNKNOWN, 0.0, "")
 SAME_WORDS = same(0.85, "they use the same words")
 _SENTENCE = LazyPattern(r"(?<=[.!?])[\"'”’)\]]*\s+(?=\S)|(?<=[。！？])|\n+|;\s+")

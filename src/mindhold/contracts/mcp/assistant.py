@@ -344,24 +344,20 @@ class ProfileUpdateAnswer(RememberedAnswer):
 
 
 PROFILE_TOOLS = (
-    Tool(
-        "get_profile",
-        "The person's profile",
+    Tool("get_profile", "The person's profile", "show_profile", NoArguments, ProfileAnswer).described(
         "Gives what is known of the person you talk with: name, preferences, facts, contacts, notes. Use it to suit them, "
-        "or before you ask what they told you before.",
-        "show_profile",
-        NoArguments,
-        ProfileAnswer,
+        "or before you ask what they told you before."
     ),
     Tool(
         "update_profile",
         "Change the profile",
-        "Keeps what the person says of themselves, or removes it. Give their words as a statement, or entries by name. "
-        "What an entry said before is kept.",
         "change_profile",
         ProfileUpdateArguments,
         ProfileUpdateAnswer,
         idempotent=True,
+    ).described(
+        "Keeps what the person says of themselves, or removes it. Give their words as a statement, or entries by name. "
+        "What an entry said before is kept."
     ),
 )
 
@@ -370,13 +366,12 @@ def _deleting(name: str, title: str, description: str) -> Tool:
     return Tool(
         name,
         title,
-        description,
         "forget",
         DeleteArguments,
         DeleteAnswer,
         fixed={"missing_ok": True, "drop_scope": True},
         idempotent=True,
-    )
+    ).described(description)
 
 
 ASSISTANT = Contract(
@@ -386,50 +381,51 @@ ASSISTANT = Contract(
         Tool(
             "store_memory",
             "Store a memory",
-            "Saves one piece of information for later conversations. Use it when the person asks you to remember "
-            "something, or when something worth knowing came up.",
             "store",
             StoreArguments,
             StoreAnswer,
             fixed={"dialect": "assistant", "create_scope": True},
+        ).described(
+            "Saves one piece of information for later conversations. Use it when the person asks you to remember "
+            "something, or when something worth knowing came up."
         ),
         Tool(
-            "retrieve_memory",
-            "Retrieve memories",
+            "retrieve_memory", "Retrieve memories", "recall", RetrieveArguments, AssistantHitsAnswer
+        ).described(
             "Finds what is remembered about a question, best first. Use it before you say that you don't know; for a "
-            "time alone use recall_memory_by_time.",
-            "recall",
-            RetrieveArguments,
-            AssistantHitsAnswer,
+            "time alone use recall_memory_by_time."
         ),
         Tool(
             "search_by_tag",
             "Memories with a tag",
-            "Gives the memories that have a tag, in every scope; ranked when there is a query, else the newest first.",
             "recall",
             TagArguments,
             AssistantHitsAnswer,
             fixed={"everywhere": True},
+        ).described(
+            "Gives the memories that have a tag, in every scope; ranked when there is a query, else the newest first."
         ),
         Tool(
             "search_by_scope",
             "Memories of a scope",
-            "Gives the memories of one scope and no other; ranked when there is a query, else the newest and a digest "
-            "of all.",
             "recall",
             ScopeArguments,
             ScopeHitsAnswer,
             fixed={"scope_only": True, "digest": True},
+        ).described(
+            "Gives the memories of one scope and no other; ranked when there is a query, else the newest and a digest "
+            "of all."
         ),
         Tool(
             "recall_memory_by_time",
             "Memories of a time",
-            "Gives what is remembered of a time, oldest first; of very much the first, the last and a digest. Takes a "
-            "phrase or exact limits; for a subject within a time use retrieve_memory with a time range.",
             "timeline",
             TimeArguments,
             TimeAnswer,
             fixed={"everywhere": False, "limit": 50, "overview": True},
+        ).described(
+            "Gives what is remembered of a time, oldest first; of very much the first, the last and a digest. Takes a "
+            "phrase or exact limits; for a subject within a time use retrieve_memory with a time range."
         ),
         _deleting(
             "delete_memory",
@@ -438,66 +434,40 @@ ASSISTANT = Contract(
             "be undone, hard can't. A query that finds many, or hard deletion of many, only lists them until you confirm.",
         ),
         _deleting("forget_memory", "Forget memories", "The same as delete_memory, by its other name."),
-        Tool(
-            "get_memory_stats",
-            "Memory statistics",
-            "Says how much is remembered, in which scopes, and when it was last backed up.",
-            "stats",
-            NoArguments,
-            AssistantStatsAnswer,
+        Tool("get_memory_stats", "Memory statistics", "stats", NoArguments, AssistantStatsAnswer).described(
+            "Says how much is remembered, in which scopes, and when it was last backed up."
+        ),
+        Tool("backup_memory", "Back up", "backup", BackupArguments, BackupAnswer).described(
+            "Writes everything into a verified backup file now. Use it when asked to, or before something risky."
         ),
         Tool(
-            "backup_memory",
-            "Back up",
-            "Writes everything into a verified backup file now. Use it when asked to, or before something risky.",
-            "backup",
-            BackupArguments,
-            BackupAnswer,
-        ),
-        Tool(
-            "restore_memory",
-            "Restore a backup",
+            "restore_memory", "Restore a backup", "restore", RestoreArguments, RestoreAnswer, idempotent=True
+        ).described(
             "Brings back what a backup holds and is missing now; makes a backup of the present state first. Only when "
-            "asked to.",
-            "restore",
-            RestoreArguments,
-            RestoreAnswer,
-            idempotent=True,
+            "asked to."
         ),
         Tool(
             "optimize_memory",
             "Tidy up",
-            "Does the upkeep that is due and says what it did. It runs by itself as well; call it only when asked to.",
             "maintain",
             NoArguments,
             OptimizeAnswer,
             fixed={"backup": False},
             idempotent=True,
+        ).described(
+            "Does the upkeep that is due and says what it did. It runs by itself as well; call it only when asked to."
         ),
         Tool(
-            "create_memory_scope",
-            "Create a scope",
-            "Makes a scope with a description and keywords. Storing into a new scope makes it as well.",
-            "create_scope",
-            CreateScopeArguments,
-            ScopeAnswer,
+            "create_memory_scope", "Create a scope", "create_scope", CreateScopeArguments, ScopeAnswer
+        ).described(
+            "Makes a scope with a description and keywords. Storing into a new scope makes it as well."
         ),
-        Tool(
-            "list_memory_scopes",
-            "List scopes",
-            "Lists every scope with its description and how many memories it has.",
-            "list_scopes",
-            NoArguments,
-            ScopesAnswer,
+        Tool("list_memory_scopes", "List scopes", "list_scopes", NoArguments, ScopesAnswer).described(
+            "Lists every scope with its description and how many memories it has."
         ),
-        Tool(
-            "export_memory",
-            "Export",
+        Tool("export_memory", "Export", "export", ExportArguments, ExportAnswer).described(
             "Writes all memories, or one scope's, into a file of the export folder and names it. For taking data "
-            "elsewhere: it is personal, tell so. For safety use backup_memory.",
-            "export",
-            ExportArguments,
-            ExportAnswer,
+            "elsewhere: it is personal, tell so. For safety use backup_memory."
         ),
         *PROFILE_TOOLS,
     ),

@@ -80,32 +80,25 @@ CAPTURE = Contract(
     "Search, question and browse what silent capture has kept.",
     (
         Tool(
-            "memory_search",
-            "Search memories",
+            "memory_search", "Search memories", "recall", CaptureSearchArguments, CaptureSearchAnswer
+        ).described(
             "Finds memories by words and by meaning, best first. Use it for what the summary in CLAUDE.md leaves out; "
-            "for an answer in sentences use memory_ask.",
-            "recall",
-            CaptureSearchArguments,
-            CaptureSearchAnswer,
+            "for an answer in sentences use memory_ask."
         ),
-        Tool(
-            "memory_ask",
-            "Ask memory",
+        Tool("memory_ask", "Ask memory", "ask", AskArguments, AskAnswer).described(
             "Answers a question from memory in a few sentences, with sources. Use it for how and why questions; "
-            "for the memories themselves use memory_search.",
-            "ask",
-            AskArguments,
-            AskAnswer,
+            "for the memories themselves use memory_search."
         ),
         Tool(
             "memory_related",
             "Memories by tag",
-            "Lists every memory that has one of the tags, newest first. Use it to see all about a subject whose tag "
-            "you know; otherwise use memory_search.",
             "list",
             RelatedArguments,
             RelatedAnswer,
             fixed={"tags_any": True, "everywhere": False},
+        ).described(
+            "Lists every memory that has one of the tags, newest first. Use it to see all about a subject whose tag "
+            "you know; otherwise use memory_search."
         ),
     ),
 )

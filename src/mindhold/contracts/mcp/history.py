@@ -111,29 +111,26 @@ HISTORY = Contract(
         Tool(
             "memory_recall",
             "Past conversations",
-            "Finds past conversations: when recall knows nothing, or for how something was done.",
             "search_history",
             HistoryRecallArguments,
             HistoryRecallAnswer,
-        ),
+        ).described("Finds past conversations: when recall knows nothing, or for how something was done."),
         Tool(
             "memory_timeline",
             "Recent conversations",
-            "Lists the conversations of the last days, newest first. Use it for what was worked on and when; to find "
-            "a subject use memory_recall.",
             "history_timeline",
             TimelineArguments,
             TimelineAnswer,
             fixed={"limit": MOST_LISTED},
+        ).described(
+            "Lists the conversations of the last days, newest first. Use it for what was worked on and when; to find "
+            "a subject use memory_recall."
         ),
         Tool(
-            "memory_projects",
-            "Projects with conversations",
+            "memory_projects", "Projects with conversations", "history_projects", NoArguments, ProjectsAnswer
+        ).described(
             "Lists every project that there are conversations of, with sizes and when it was last used. Use it to "
-            "find a project's name.",
-            "history_projects",
-            NoArguments,
-            ProjectsAnswer,
+            "find a project's name."
         ),
     ),
 )

@@ -133,47 +133,46 @@ PROJECT = Contract(
         Tool(
             "get_project_memory_context",
             "Project context",
-            "Gives a project's summary, its last 50 messages and the 20 most relevant, within a token budget. Use it once at "
-            "the start of work on a project; later use search_project_memories.",
             "project_context",
             ProjectContextArguments,
             ProjectContextAnswer,
+        ).described(
+            "Gives a project's summary, its last 50 messages and the 20 most relevant, within a token budget. Use it once at "
+            "the start of work on a project; later use search_project_memories."
         ),
         Tool(
-            "save_conversation_message",
-            "Save a message",
+            "save_conversation_message", "Save a message", "save_message", SaveArguments, SaveAnswer
+        ).described(
             "Adds one message to the project's log and makes it findable. Use it for what was said; for conclusions "
-            "use update_project_summary.",
-            "save_message",
-            SaveArguments,
-            SaveAnswer,
+            "use update_project_summary."
         ),
         Tool(
             "update_project_summary",
             "Add to the summary",
-            "Works new insights into the project's summary, passing over what it says already. Use it after a "
-            "decision, a finished task or a session.",
             "update_summary",
             SummaryUpdateArguments,
             SummaryUpdateAnswer,
+        ).described(
+            "Works new insights into the project's summary, passing over what it says already. Use it after a "
+            "decision, a finished task or a session."
         ),
         Tool(
             "intelligent_update_project_summary",
             "Rewrite the summary",
-            "Replaces the project's summary and its lists as a whole; earlier versions are kept. Use it when you have "
-            "the full picture; to add a little use update_project_summary.",
             "replace_summary",
             ReplaceArguments,
             ReplaceAnswer,
             idempotent=True,
+        ).described(
+            "Replaces the project's summary and its lists as a whole; earlier versions are kept. Use it when you have "
+            "the full picture; to add a little use update_project_summary."
         ),
         Tool(
             "search_project_memories",
             "Search a project",
-            "Finds messages and other memories of a project by meaning and words, best first.",
             "search_messages",
             ProjectSearchArguments,
             ProjectSearchAnswer,
-        ),
+        ).described("Finds messages and other memories of a project by meaning and words, best first."),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, get_args
@@ -105,12 +105,16 @@ class Tool:
 
     name: str
     title: str
-    description: str
     operation: str
     takes: type[ToolArguments]
     gives: type[ToolAnswer]
     fixed: Mapping[str, Any] = field(default_factory=dict)  # input fields that this contract always sets
     idempotent: bool = False
+    description: str = ""
+
+    def described(self, description: str) -> Tool:
+        """This tool with the text that tells a model when to use it."""
+        return replace(self, description=description)
 
     @property
     def effect(self) -> Effect:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -74,6 +74,10 @@ class Resource:
     versioned: bool = False  # has an ETag, and honours If-Match and If-None-Match
     stream: Stream | None = None
     codes: tuple[str, ...] = ()  # error codes in addition to those implied by its parameters and effect
+
+    def described(self, description: str) -> Resource:
+        """This resource with what the document says beyond the summary."""
+        return replace(self, description=description)
 
     @property
     def method(self) -> str:
