@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from http_door import KEY, WAIT, Load, Served, door, say
 
-from mindhold.interfaces.http.context import ServerAddress
+from mindhold.interfaces.http.context import HostPolicy
 from mindhold.interfaces.http.limits import TokenBuckets
 from mindhold.interfaces.http.server import ConnectionCounts
 from mindhold.model.errors import SettingsError
@@ -230,9 +230,9 @@ def test_buckets_refill_and_forget() -> None:
 )
 def test_strangers_need_a_key(load: Load, changes: dict[str, str]) -> None:
     with pytest.raises(SettingsError) as told:
-        ServerAddress.of(load(**changes).settings)
+        HostPolicy.of(load(**changes).settings)
     assert "MINDHOLD_ACCESS_KEY" in told.value.advice
-    ServerAddress.of(load(**changes, access_key=KEY).settings)
+    HostPolicy.of(load(**changes, access_key=KEY).settings)
 
 
 @pytest.mark.parametrize(
@@ -247,10 +247,10 @@ def test_strangers_need_a_key(load: Load, changes: dict[str, str]) -> None:
 )
 def test_where_strangers_can_try_keys_a_key_is_long(load: Load, changes: dict[str, str]) -> None:
     with pytest.raises(SettingsError) as told:
-        ServerAddress.of(load(**changes, access_key="x" * 15).settings)
+        HostPolicy.of(load(**changes, access_key="x" * 15).settings)
     assert "16" in told.value.advice
-    ServerAddress.of(load(**changes, access_key="x" * 16).settings)
-    ServerAddress.of(load(access_key="x").settings)
+    HostPolicy.of(load(**changes, access_key="x" * 16).settings)
+    HostPolicy.of(load(access_key="x").settings)
 
 
 async def test_idle_connections_do_not_shut_others_out(load: Load) -> None:
@@ -290,7 +290,7 @@ def test_there_is_room_for_many_but_not_of_one_address(load: Load) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "[::1]", "localhost"])
 def test_this_machine_needs_none(load: Load, host: str) -> None:
-    ServerAddress.of(load(**{"serve.host": host}).settings)
+    HostPolicy.of(load(**{"serve.host": host}).settings)
 
 
 @pytest.mark.parametrize(
@@ -309,4 +309,4 @@ def test_this_machine_needs_none(load: Load, host: str) -> None:
 )
 def test_settings_that_can_not_be_are_told(load: Load, changes: dict[str, str]) -> None:
     with pytest.raises(SettingsError):
-        ServerAddress.of(load(**changes, access_key=KEY).settings)
+        HostPolicy.of(load(**changes, access_key=KEY).settings)

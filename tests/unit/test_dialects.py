@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from mindhold.contracts.mcp.reference import input_schema, output_schema, reference
 from mindhold.contracts.mcp.tools import CONTRACTS as DIALECTS
-from mindhold.contracts.mcp.tools import CORE_TOOLS, KNOWN, MemoryAnswer, contract, tools_of
+from mindhold.contracts.mcp.tools import CORE_TOOLS, KNOWN, RememberedAnswer, contract, tools_of
 from mindhold.contracts.mcp.tools import contract_of as home_of
 from mindhold.interfaces.mcp.server import Toolbox
 from mindhold.model.errors import InvalidInput
@@ -214,8 +214,8 @@ def test_an_answer_with_remembered_text_says_so(name: str) -> None:
     tool = TOOLS[name]
     fields = {path.rpartition(".")[2] for path in properties(output_schema(tool))}
     echoes = {"create_memory_scope"}  # nothing but what the caller has just said
-    assert issubclass(tool.gives, MemoryAnswer) == (bool(fields & CARRIES_TEXT) and name not in echoes)
-    if issubclass(tool.gives, MemoryAnswer):
+    assert issubclass(tool.gives, RememberedAnswer) == (bool(fields & CARRIES_TEXT) and name not in echoes)
+    if issubclass(tool.gives, RememberedAnswer):
         assert tool.answer(made(operation(tool.operation).gives))["notice"] == NOTICE
 
 

@@ -34,7 +34,7 @@ from mindhold.model.errors import InvalidInput, MemoryNotFound
 
 
 def row(method: str, path: str, operation: str = "show", **more: Any) -> Resource:
-    return Resource(method=method, path=path, operation=operation, section="", summary="", **more)
+    return Resource("", f"{method} {path}", operation, "", **more)
 
 
 SHOW = row("GET", "/api/memories/{id}", versioned=True)

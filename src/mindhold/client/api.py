@@ -16,7 +16,6 @@ from collections.abc import (
     Mapping,
 )
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import httpx2
@@ -45,9 +44,8 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 CONNECT_SECONDS = 5.0
 QUIET_SECONDS = 60.0  # longest silence of a stream; the server sends a sign of life every 15 seconds
-NO_LIMIT = httpx2.Timeout(
-    QUIET_SECONDS, connect=CONNECT_SECONDS
-)  # no total limit, only one between two pieces
+# No limit of the whole, only of the time between two pieces.
+NO_LIMIT = httpx2.Timeout(QUIET_SECONDS, connect=CONNECT_SECONDS)
 LARGEST_ANSWER = 256 * 2**20  # bytes; streams may be longer
 
 
@@ -174,8 +172,6 @@ class BaseClient(MemoryMethods, ProjectMethods, ABC, Generic[C]):
         pause: float = 0.25,
         insecure: bool = False,
     ) -> None:
-        pass
-
         address = server_address(url, key=key, insecure=insecure)
         self.wire = Wire(address, agent=agent, tries=tries, pause=pause)
         self._timeout = timeout
@@ -187,13 +183,13 @@ class BaseClient(MemoryMethods, ProjectMethods, ABC, Generic[C]):
     @staticmethod
     @abstractmethod
     def _kind() -> Callable[..., C]:
-        """Return the class of the HTTP client, imported when needed."""
+        """Return the class of the HTTP client."""
 
 
 T = TypeVar("T")
 
 
-class Mindhold(BaseClient["httpx2.Client"]):
+class Mindhold(BaseClient[httpx2.Client]):
     """A client of a Mindhold server. Safe to use from several threads.
 
     `key` is the API key, if the server needs one; `agent` is the agent that calls are made for. `timeout` in seconds
@@ -205,8 +201,6 @@ class Mindhold(BaseClient["httpx2.Client"]):
 
     @staticmethod
     def _kind() -> type[httpx2.Client]:
-        import httpx2
-
         return httpx2.Client
 
     def close(self) -> None:
@@ -216,12 +210,7 @@ class Mindhold(BaseClient["httpx2.Client"]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def perform(self, exchange: Exchange[T], /) -> T:
@@ -255,10 +244,6 @@ class Mindhold(BaseClient["httpx2.Client"]):
         A broken connection is opened again, and no event is lost that the server still has. `after` is the id of an
         earlier event.
         """
-        import httpx2
-
-        pass
-
         stream = EventStream(self.wire, project=project, topics=topics, last=after)
         while True:
             try:
@@ -282,10 +267,6 @@ class Mindhold(BaseClient["httpx2.Client"]):
         if isinstance(step, Pause):
             time.sleep(step.seconds)
             return None
-        import httpx2
-
-        pass
-
         long: Any = {"timeout": NO_LIMIT} if step.is_long else {}
         body = Body(seconds=None if long else self._timeout)
         try:
@@ -315,13 +296,11 @@ I = TypeVar("I", bound="Input")  # noqa: E741
 O = TypeVar("O", bound="Output")  # noqa: E741
 
 
-class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
+class AsyncMindhold(BaseClient[httpx2.AsyncClient]):
     """The asynchronous client, with the arguments and methods of Mindhold."""
 
     @staticmethod
     def _kind() -> type[httpx2.AsyncClient]:
-        import httpx2
-
         return httpx2.AsyncClient
 
     async def close(self) -> None:
@@ -331,12 +310,7 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def operate(
@@ -372,10 +346,6 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
         self, *, project: str | None = None, topics: tuple[str, ...] = (), after: str | None = None
     ) -> AsyncGenerator[ServerEvent]:
         """Iterate over the server's events: see Mindhold.events."""
-        import httpx2
-
-        pass
-
         stream = EventStream(self.wire, project=project, topics=topics, last=after)
         while True:
             try:
@@ -399,10 +369,6 @@ class AsyncMindhold(BaseClient["httpx2.AsyncClient"]):
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None
-        import httpx2
-
-        pass
-
         long: Any = {"timeout": NO_LIMIT} if step.is_long else {}
         body = Body(seconds=None)
         limit = asyncio.timeout(None if long else self._timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -10,7 +11,6 @@ from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mindhold.client.wire import (
@@ -66,9 +66,6 @@ if TYPE_CHECKING:
     )
 
 
-_FULL = 28  # ENOSPC on every system
-
-
 class Download:
     """Writes an export to a file that appears only when it is complete, and counts its records."""
 
@@ -87,12 +84,7 @@ class Download:
             raise self._file_error(error) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
         self._partial.unlink(missing_ok=True)
 
@@ -131,7 +123,7 @@ class Download:
         )
 
     def _file_error(self, error: OSError) -> StoreFull | StoreReadOnly:
-        kind = StoreFull if error.errno == _FULL else StoreReadOnly
+        kind = StoreFull if error.errno == errno.ENOSPC else StoreReadOnly
         return kind(f"The export to {self._path} failed: {error.strerror}.", advice="Choose another place.")
 
 
@@ -151,7 +143,7 @@ LISTS = frozenset({"ids", "items", "tags", "kinds", "key_decisions", "tech_stack
 
 
 def _fields(arguments: dict[str, Any], **names: str) -> dict[str, Any]:
-    """PageReader the arguments of a method into the fields of its operation; `names` renames some."""
+    """Turn the arguments of a method into the fields of its operation; `names` renames some."""
     fields = {
         names.get(name, name): value for name, value in arguments.items() if name not in ("self", "more")
     }
@@ -338,13 +330,9 @@ class MemoryMethods(ClientMethods):
     ) -> Exchange[ExportResult]:
         """Write everything, or one project or scope, as JSON lines into a local file; `mindhold import` reads it."""
         target = self.wire.target("export_project" if project else "export", {"scope": project or scope})
-        request = ClientRequest("GET", target, self.wire.headers(Accept="application/x-ndjson"))
-        return self._download(request, Path(path))
-
-    def _download(self, request: ClientRequest, path: Path) -> Exchange[ExportResult]:
-        with Download(path) as file:
-            download = ClientRequest(request.method, request.target, request.headers, sink=file)
-            yield from self.wire.exchange(download, again=False)
+        headers = self.wire.headers(Accept=LINES)
+        with Download(Path(path)) as file:
+            yield from self.wire.exchange(ClientRequest("GET", target, headers, sink=file), again=False)
             return file.finish()
 
 
@@ -480,7 +468,22 @@ class ProjectMethods(ClientMethods):
         An interrupted import can be repeated from the beginning with the same `key`: saved messages are skipped.
         Without a `key` one is made, and the error names it. An import of a list is retried by itself.
         """
-        return self._import_messages(project, messages, embed=embed, key=key)
+        from mindhold.conversations.message_import import SaveMessagesResult
+
+        import_key = key or secrets.token_urlsafe(18)
+        target = self.wire.target("import_messages", {"project": project, "messages": [], "embed": embed})
+        # The server sends counts as signs of life; the last line is the answer.
+        headers = self.wire.headers(**{"Accept": LINES, "Content-Type": LINES, "Idempotency-Key": import_key})
+        request = ClientRequest("POST", target, headers, lines=messages)
+        try:
+            # An iterator can't be sent a second time.
+            reply = yield from self.wire.exchange(request, again=isinstance(messages, Sequence))
+            last = replace(reply, content=reply.content.rstrip().rpartition(b"\n")[2])
+            return self.wire.parse_answer(SaveMessagesResult, last, ended=True)
+        except (ServerError, StoreError) as error:
+            hint = f"Made again with key={import_key!r}, the import passes over what is there."
+            error.advice = f"{error.advice} {hint}".strip()
+            raise
 
     @Method
     def summary(self, project: str) -> Exchange[ProjectSummaryResult]:
@@ -566,28 +569,3 @@ class ProjectMethods(ClientMethods):
     def cancel_reindex(self, project: str, job_id: str) -> Exchange[ReindexStatusResult]:
         """Cancel a reindexing; finished vectors stay."""
         return self.wire.run("cancel_reindex", _fields(locals()))
-
-    def _import_messages(
-        self,
-        project: str,
-        messages: Iterable[Message] | AsyncIterable[Message],
-        *,
-        embed: bool | None,
-        key: str | None,
-    ) -> Exchange[SaveMessagesResult]:
-        from mindhold.conversations.message_import import SaveMessagesResult
-
-        import_key = key or secrets.token_urlsafe(18)
-        target = self.wire.target("import_messages", {"project": project, "messages": [], "embed": embed})
-        # The server sends counts as signs of life; the last line is the answer.
-        headers = self.wire.headers(**{"Accept": LINES, "Content-Type": LINES, "Idempotency-Key": import_key})
-        request = ClientRequest("POST", target, headers, lines=messages)
-        try:
-            # An iterator can't be sent a second time.
-            reply = yield from self.wire.exchange(request, again=isinstance(messages, Sequence))
-            last = replace(reply, content=reply.content.rstrip().rpartition(b"\n")[2])
-            return self.wire.parse_answer(SaveMessagesResult, last, ended=True)
-        except (ServerError, StoreError) as error:
-            hint = f"Made again with key={import_key!r}, the import passes over what is there."
-            error.advice = f"{error.advice} {hint}".strip()
-            raise

@@ -27,8 +27,7 @@ from mindhold.model.errors import InvalidInput, MindholdError, ServerAway, Serve
 from mindhold.model.host import is_loopback
 
 if TYPE_CHECKING:
-    from mindhold.contracts.rest.resource import ClientRequest as ResourceClientRequest
-    from mindhold.contracts.rest.resource import Resource
+    from mindhold.contracts.rest.resource import Resource, ResourceRequest
     from mindhold.operations import Input, Operation, Output
 
 
@@ -357,12 +356,9 @@ class Wire:
         if sent.body is not None:
             more["Content-Type"] = JSON
             body = json.dumps(sent.body, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        client_request = ClientRequest(sent.method, target_of(sent), self.headers(agent=agent, **more), body)
-        return self._exchange_and_parse(row.serves.gives, client_request)
-
-    def _exchange_and_parse(self, gives: type[O], request: ClientRequest) -> Exchange[O]:
-        reply = yield from self.exchange(request)
-        return self.parse_answer(gives, reply)
+        headers = self.headers(agent=agent, **more)
+        reply = yield from self.exchange(ClientRequest(sent.method, target_of(sent), headers, body))
+        return self.parse_answer(row.serves.gives, reply)
 
     def parse_answer(self, gives: type[O], reply: ServerAnswer, *, ended: bool = False) -> O:
         """Parse the answer into the operation's output. A stream that `ended` may hold an error. Raises MindholdError."""
@@ -380,7 +376,7 @@ class Wire:
             ) from error
 
 
-def target_of(sent: ResourceClientRequest) -> str:
+def target_of(sent: ResourceRequest) -> str:
     """Return path and query. Raises InvalidInput for a name that would change the path."""
     if any(part in ("", ".", "..") for part in sent.path.split("/")[1:]):
         raise InvalidInput("A name is empty, or nothing but dots.", advice="Give another.")
@@ -423,7 +419,6 @@ def _rows(operation: str) -> tuple[Resource, ...]:
 def _build_input(row: Resource, values: Mapping[str, Any]) -> Input:
     from pydantic import ValidationError
 
-    from mindhold.contracts.rest.resource import InvalidField
     from mindhold.operations import invalid_input
 
     takes: type[Input] = row.serves.takes
@@ -432,11 +427,11 @@ def _build_input(row: Resource, values: Mapping[str, Any]) -> Input:
     except ValidationError as error:
         place = error.errors(include_url=False, include_input=False)[0]["loc"]
         if place and (wrong := row.wrong.get(str(place[0]))):  # with the server's message
-            raise InvalidField(wrong) from error
+            raise wrong.as_error() from error
         raise invalid_input(error, known=list(takes.model_fields)) from error
 
 
-def _request(rows: tuple[Resource, ...], request: Input) -> tuple[Resource, ResourceClientRequest]:
+def _request(rows: tuple[Resource, ...], request: Input) -> tuple[Resource, ResourceRequest]:
     """Choose the first resource that can express the request; those without deviating fixed fields come first."""
     fields_set = request.model_fields_set
 
@@ -467,6 +462,7 @@ def _seconds(text: str) -> float:
 
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,12 +496,23 @@ class AsyncCaller(Protocol):
     def iterate(self, read_page: PageReader[T], /) -> AsyncIterator[T]: ...
 
 
-class Method(Generic[P, T]):
-    """A client method with one answer, for both clients."""
+class _PlannedMethod(Generic[P, R]):
+    """A client method written once for both clients: a plan of what to send."""
 
-    def __init__(self, plan: Callable[Concatenate[Any, P], Exchange[T]]) -> None:
+    def __init__(self, plan: Callable[Concatenate[Any, P], R]) -> None:
         self._plan = plan
         functools.update_wrapper(self, plan)  # type: ignore[arg-type]
+
+    def _bound(self, client: Any, carry_out: Callable[[R], Any]) -> Callable[P, Any]:
+        @functools.wraps(self._plan)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return carry_out(self._plan(client, *args, **kwargs))
+
+        return call
+
+
+class Method(_PlannedMethod[P, Exchange[T]]):
+    """A client method with one answer."""
 
     @overload
     def __get__(self, client: None, kind: type, /) -> Method[P, T]: ...
@@ -514,22 +521,11 @@ class Method(Generic[P, T]):
     @overload
     def __get__(self, client: AsyncCaller, kind: type | None = None, /) -> Callable[P, Awaitable[T]]: ...
     def __get__(self, client: Any, kind: type | None = None, /) -> Any:
-        if client is None:
-            return self
-
-        @functools.wraps(self._plan)
-        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.perform(self._plan(client, *args, **kwargs))
-
-        return call
+        return self if client is None else self._bound(client, client.perform)
 
 
-class PagedMethod(Generic[P, T]):
-    """A client method that iterates over pages, for both clients."""
-
-    def __init__(self, plan: Callable[Concatenate[Any, P], PageReader[T]]) -> None:
-        self._plan = plan
-        functools.update_wrapper(self, plan)  # type: ignore[arg-type]
+class PagedMethod(_PlannedMethod[P, PageReader[T]]):
+    """A client method that iterates over pages."""
 
     @overload
     def __get__(self, client: None, kind: type, /) -> PagedMethod[P, T]: ...
@@ -538,11 +534,4 @@ class PagedMethod(Generic[P, T]):
     @overload
     def __get__(self, client: AsyncCaller, kind: type | None = None, /) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, client: Any, kind: type | None = None, /) -> Any:
-        if client is None:
-            return self
-
-        @functools.wraps(self._plan)
-        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.iterate(self._plan(client, *args, **kwargs))
-
-        return call
+        return self if client is None else self._bound(client, client.iterate)

@@ -23,20 +23,7 @@ def is_loopback(host: str) -> bool:
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 UNSAFE_SCHEMES = frozenset(
-    {
-        "",
-        "about",
-        "blob",
-        "data",
-        "file",
-        "filesystem",
-        "ftp",
-        "javascript",
-        "vbscript",
-        "view-source",
-        "ws",
-        "wss",
-    }
+    ["", *"about blob data file filesystem ftp javascript vbscript view-source ws wss".split()]
 )
 
 
@@ -47,20 +34,14 @@ def is_safe_redirect(uri: str) -> bool:
         host = parts.hostname
     except ValueError:
         return False
-    if (
-        "#" in uri
-        or parts.username is not None
-        or parts.password is not None
-        or parts.scheme in UNSAFE_SCHEMES
-    ):
+    has_user = parts.username is not None or parts.password is not None
+    if "#" in uri or has_user or parts.scheme in UNSAFE_SCHEMES:
         return False
     if any(char.isspace() or not char.isprintable() for char in uri):
         return False
-    return (
-        bool(host) and (parts.scheme == "https" or host in LOOPBACK_HOSTS)
-        if parts.scheme in ("http", "https")
-        else True
-    )
+    if parts.scheme in ("http", "https"):
+        return bool(host) and (parts.scheme == "https" or host in LOOPBACK_HOSTS)
+    return True
 
 
 def is_registered_redirect(uri: str, registered: Sequence[str]) -> bool:

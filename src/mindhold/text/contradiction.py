@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
+from itertools import chain
 
 from mindhold.model.lexemes import lexemes
 from mindhold.text.pattern import LazyPattern
@@ -15,7 +17,6 @@ from mindhold.text.statement import (
     AmountRelation,
     ParsedStatement,
     StatementChange,
-    Word,
     changes_between,
     compare_amounts,
     may_be_same_day,
@@ -55,8 +56,12 @@ class Comparison:
     why: str
 
 
+same = partial(Comparison, StatementRelation.SAME)
+opposed = partial(Comparison, StatementRelation.OPPOSED)
+doubtful = partial(Comparison, StatementRelation.DOUBTFUL)
+apart = partial(Comparison, StatementRelation.APART)
 UNKNOWN = Comparison(StatementRelation.UNKNOWN, 0.0, "")
-SAME_WORDS = Comparison(StatementRelation.SAME, 0.85, "they use the same words")
+SAME_WORDS = same(0.85, "they use the same words")
 _SENTENCE = LazyPattern(r"(?<=[.!?])[\"'”’)\]]*\s+(?=\S)|(?<=[。！？])|\n+|;\s+")
 _HANGUL = LazyPattern("[가-힣]")
 _PRONOUNS = frozenset("it they this that these those he she its their his her".split())
@@ -83,14 +88,15 @@ _EXCHANGES = frozenset(
 )
 _NEED_VERBS = frozenset("requir need".split())
 SentenceJudge = Callable[[str, str], Comparison]
+ChangesJudge = Callable[[ParsedStatement, ParsedStatement, Sequence[StatementChange]], Comparison]
 
 
 def compare_statements(old: str, new: str) -> Comparison:
     """Compare two texts, of which `new` is the later one."""
     if old == new:
-        return Comparison(StatementRelation.SAME, 0.95, "they say the same")
+        return same(0.95, "they say the same")
     if replaces(new, old):
-        return Comparison(StatementRelation.OPPOSED, 0.95, "the later one says that it has changed")
+        return opposed(0.95, "the later one says that it has changed")
     if _HANGUL.search(old) or _HANGUL.search(new):
         from mindhold.text.korean_contradiction import compare_korean_sentences  # loaded only for Korean
 
@@ -98,7 +104,7 @@ def compare_statements(old: str, new: str) -> Comparison:
     else:
         comparison = _compare_by_sentence(old, new, _compare_sentences)
     if comparison.relation in (StatementRelation.UNKNOWN, StatementRelation.DOUBTFUL) and resolves(new, old):
-        return Comparison(StatementRelation.APART, 0.8, "the later one says how it was resolved")
+        return apart(0.8, "the later one says how it was resolved")
     return comparison
 
 
@@ -110,20 +116,20 @@ def _compare_by_sentence(old: str, new: str, judge: SentenceJudge) -> Comparison
     if len(before) > MOST_SENTENCES or len(after) > MOST_SENTENCES:
         return UNKNOWN
     if same_statement(old, new):
-        return Comparison(StatementRelation.SAME, 0.95, "they say the same")
+        return same(0.95, "they say the same")
     table = [[judge(left, right) for right in after] for left in before]
-    opposed = [
+    opposed_cells = [
         (cell.confidence, row, column)
         for row, cells in enumerate(table)
         for column, cell in enumerate(cells)
         if cell.relation is StatementRelation.OPPOSED
     ]
-    if opposed:
-        _, row, column = max(opposed)
+    if opposed_cells:
+        _, row, column = max(opposed_cells)
         return _judge_opposed_pair(before, after, table, row=row, column=column)
-    doubtful = [cell for cells in table for cell in cells if cell.relation is StatementRelation.DOUBTFUL]
-    if doubtful:
-        return doubtful[0]
+    for cell in chain.from_iterable(table):
+        if cell.relation is StatementRelation.DOUBTFUL:
+            return cell
     return table[0][0] if table[0][0].relation is StatementRelation.APART else UNKNOWN
 
 
@@ -154,8 +160,8 @@ def _judge_opposed_pair(
         table[left][right].relation is StatementRelation.APART
         for left, right in zip(rows, columns, strict=False)
     ):
-        return Comparison(StatementRelation.APART, 0.8, "another sentence is about different things")
-    return Comparison(StatementRelation.DOUBTFUL, 0.6, best.why)
+        return apart(0.8, "another sentence is about different things")
+    return doubtful(0.6, best.why)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -173,12 +179,19 @@ def _compare_sentences(old: str, new: str) -> Comparison:
     before, after = parse_statement(old), parse_statement(new)
     if not before.words or not after.words or max(len(before.words), len(after.words)) > LONGEST:
         return UNKNOWN
+    return compare_parsed(before, after, values=_compare_values, negations=_compare_negations)
+
+
+def compare_parsed(
+    before: ParsedStatement, after: ParsedStatement, *, values: ChangesJudge, negations: ChangesJudge
+) -> Comparison:
+    """Compare two parsed sentences of one language, by its rules for different values and for negations."""
     if before.past != after.past and not after.ended and not before.ended:
-        return Comparison(StatementRelation.APART, 0.85, "one is about the past")
+        return apart(0.85, "one is about the past")
     if before.future != after.future:
         return UNKNOWN
     changes = changes_between(before, after)
-    compare = _compare_values if before.negations == after.negations else _compare_negations
+    compare = values if before.negations == after.negations else negations
     comparison = compare(before, after, changes)
     if comparison.relation is StatementRelation.APART and not share_most_words(before, after, changes):
         return UNKNOWN
@@ -192,8 +205,8 @@ def _compare_negations(
         return UNKNOWN
     if not changes:
         if old.hedged or new.hedged:
-            return Comparison(StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of some")
-        return Comparison(StatementRelation.OPPOSED, 0.95, "one denies what the other says")
+            return doubtful(0.6, "one denies what the other says of some")
+        return opposed(0.95, "one denies what the other says")
     affirmed, denied = (old, new) if new.negations else (new, old)
     extra = {word.key for word in affirmed.words} - {word.key for word in denied.words}
     if (
@@ -201,9 +214,9 @@ def _compare_negations(
         and not any(change.both for change in changes)
         and len(extra) <= 3
     ):
-        return Comparison(StatementRelation.DOUBTFUL, 0.6, "one denies what the other says, and says more of")
+        return doubtful(0.6, "one denies what the other says, and says more of")
     if any(change.both and not change.in_predicate for change in changes):
-        return Comparison(StatementRelation.APART, 0.8, "they are about different things")
+        return apart(0.8, "they are about different things")
     return UNKNOWN
 
 
@@ -216,21 +229,21 @@ def _compare_values(
         if not any(change.both for change in changes):
             return judge_addition(changes)
         if any(change.both and _changes_subject(change) for change in changes):
-            return Comparison(StatementRelation.APART, 0.85, "they are about different things")
+            return apart(0.85, "they are about different things")
         return UNKNOWN
     if any(_changes_subject(change) for change in changes):
-        return Comparison(StatementRelation.APART, 0.9, "they are about different things")
+        return apart(0.9, "they are about different things")
     if len(changes) > 1:
-        doubt = all(change.kinds == {"number"} for change in changes) and not _is_event(old, new)
-        return Comparison(StatementRelation.DOUBTFUL, 0.5, "several numbers differ") if doubt else UNKNOWN
+        doubt = all(change.kinds == {"number"} for change in changes) and not (old.event or new.event)
+        return doubtful(0.5, "several numbers differ") if doubt else UNKNOWN
     return _compare_value(old, new, changes[0])
 
 
 def judge_addition(changes: Sequence[StatementChange]) -> Comparison:
     """Judge a statement against a longer version of itself; "instead of" makes it a possible change."""
     if any(word.key in _EXCHANGES for change in changes for word in change.words):
-        return Comparison(StatementRelation.DOUBTFUL, 0.6, "one says that it has changed")
-    return Comparison(StatementRelation.APART, 0.8, "one says more than the other")
+        return doubtful(0.6, "one says that it has changed")
+    return apart(0.8, "one says more than the other")
 
 
 def _changes_subject(change: StatementChange) -> bool:
@@ -288,11 +301,11 @@ def _compare_value(old: ParsedStatement, new: ParsedStatement, change: Statement
         or len(change.added) > 3
     ):
         return UNKNOWN
-    values = f"{_text(change.removed)} against {_text(change.added)}"
+    values = change.values
     if len(change.removed) == len(change.added) == 1 and opposite(change.removed[0].key, change.added[0].key):
         return _compare_opposites(old, new, change)
-    if _is_event(old, new):
-        return Comparison(StatementRelation.APART, 0.8, "each happened once")
+    if old.event or new.event:
+        return apart(0.8, "each happened once")
     dated = _is_date(change)
     if dated and change.preceding() in MONTHS:  # "due on May 5": look at what precedes the date
         change = replace(change, before=change.before[:-1])
@@ -300,20 +313,16 @@ def _compare_value(old: ParsedStatement, new: ParsedStatement, change: Statement
     if dated:
         if change.kinds != {"number"} and may_be_same_day(*change.keys):
             return UNKNOWN
-        return (
-            Comparison(StatementRelation.OPPOSED, 0.85, values)
-            if single
-            else Comparison(StatementRelation.DOUBTFUL, 0.5, values)
-        )
+        return opposed(0.85, values) if single else doubtful(0.5, values)
     units = compare_units(change)
     if units is not None:
         return units
     if change.kinds == {"number"}:
         return _compare_numbers(old, new, change)
     if single and old.definite and new.definite and len(change.removed) <= 2 and len(change.added) <= 2:
-        return Comparison(StatementRelation.OPPOSED, 0.85, values)
+        return opposed(0.85, values)
     if change.kinds <= {"name", "path"} and change.preceding() in ("use", "prefer", "choos"):
-        return Comparison(StatementRelation.DOUBTFUL, 0.5, values)
+        return doubtful(0.5, values)
     return UNKNOWN
 
 
@@ -327,12 +336,12 @@ def _is_date(change: StatementChange) -> bool:
 
 def _compare_opposites(old: ParsedStatement, new: ParsedStatement, change: StatementChange) -> Comparison:
     left, right = change.removed[0], change.added[0]
-    values = f"{left.raw} against {right.raw}"
+    values = change.values
     if are_directions(left.key, right.key) and change.after and not (old.linked and _is_switched(change)):
         return UNKNOWN
     if not (old.definite and new.definite) or change.preceding() in ADJUNCT_STARTS:
-        return Comparison(StatementRelation.DOUBTFUL, 0.5, values)
-    return Comparison(StatementRelation.OPPOSED, 0.9, values)
+        return doubtful(0.5, values)
+    return opposed(0.9, values)
 
 
 def _is_switched(change: StatementChange) -> bool:
@@ -345,27 +354,27 @@ def _is_switched(change: StatementChange) -> bool:
 
 
 def _compare_numbers(old: ParsedStatement, new: ParsedStatement, change: StatementChange) -> Comparison:
-    values = f"{_text(change.removed)} against {_text(change.added)}"
+    values = change.values
     if change.preceding() in _NUMBERED and change.before[-1].in_predicate == change.removed[0].in_predicate:
-        return Comparison(StatementRelation.APART, 0.85, "they are about different things")
+        return apart(0.85, "they are about different things")
     if {word.key for word in change.words} <= _SHARED_PORTS:
         return UNKNOWN
     if old.limited or new.limited:
-        return Comparison(StatementRelation.DOUBTFUL, 0.5, values)
+        return doubtful(0.5, values)
     if _is_document_sum(change):
         return UNKNOWN
     if _runs_on(change) or not change.in_predicate:
-        return Comparison(StatementRelation.DOUBTFUL, 0.5, values)
+        return doubtful(0.5, values)
     if (old.verbs | new.verbs) & _MULTI_VALUED and not _is_single_valued(change) and not _is_count(change):
         return UNKNOWN
-    return Comparison(StatementRelation.OPPOSED, 0.9, values)
+    return opposed(0.9, values)
 
 
 def compare_units(change: StatementChange) -> Comparison | None:
     """Compare amounts in different units; None if the values can be compared as they are."""
     match compare_amounts(*change.keys, bare=change.kinds == {"number"}):
         case AmountRelation.EQUAL:
-            return Comparison(StatementRelation.SAME, 0.85, "the same amount in other units")
+            return same(0.85, "the same amount in other units")
         case AmountRelation.UNCLEAR:
             return UNKNOWN
         case AmountRelation.COMPARABLE:
@@ -406,11 +415,3 @@ def _has_subject(change: StatementChange) -> bool:
     if not subject or subject[0].key in _PRONOUNS:
         return False
     return any(word.key in _PERSONS or word.key not in FUNCTION_WORDS for word in subject)
-
-
-def _is_event(old: ParsedStatement, new: ParsedStatement) -> bool:
-    return old.event or new.event
-
-
-def _text(words: Sequence[Word]) -> str:
-    return " ".join(word.raw for word in words)

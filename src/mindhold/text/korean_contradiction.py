@@ -10,18 +10,19 @@ from mindhold.text.contradiction import (
     SAME_WORDS,
     UNKNOWN,
     Comparison,
-    StatementRelation,
+    apart,
+    compare_parsed,
     compare_units,
+    doubtful,
     judge_addition,
+    opposed,
 )
 from mindhold.text.pattern import LazyPattern
 from mindhold.text.statement import (
     ParsedStatement,
     StatementChange,
     Word,
-    changes_between,
     may_be_same_day,
-    share_most_words,
 )
 from mindhold.text.vocabulary import DATE_WORDS, opposite_korean
 
@@ -240,17 +241,8 @@ def compare_korean_sentences(old: str, new: str) -> Comparison:
     if not before.words or not after.words or max(len(before.words), len(after.words)) > LONGEST:
         return UNKNOWN
     if _says_it_changed(old, new, before, after):
-        return Comparison(StatementRelation.OPPOSED, 0.85, "the later one says that it has changed")
-    if before.past != after.past and not after.ended and not before.ended:
-        return Comparison(StatementRelation.APART, 0.85, "one is about the past")
-    if before.future != after.future:
-        return UNKNOWN
-    changes = changes_between(before, after)
-    compare = _compare_values if before.negations == after.negations else _compare_negations
-    comparison = compare(before, after, changes)
-    if comparison.relation is StatementRelation.APART and not share_most_words(before, after, changes):
-        return UNKNOWN
-    return comparison
+        return opposed(0.85, "the later one says that it has changed")
+    return compare_parsed(before, after, values=_compare_values, negations=_compare_negations)
 
 
 def _says_it_changed(old: str, new: str, before: ParsedStatement, after: ParsedStatement) -> bool:
@@ -271,14 +263,12 @@ def _compare_negations(
         return UNKNOWN
     if not changes:
         if old.hedged or new.hedged or len(old.words) < 2:
-            return Comparison(StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of some")
+            return doubtful(0.6, "one denies what the other says of some")
         if old.event != new.event and not new.ended:
-            return Comparison(
-                StatementRelation.DOUBTFUL, 0.6, "one denies what the other says of another time"
-            )
-        return Comparison(StatementRelation.OPPOSED, 0.9, "one denies what the other says")
+            return doubtful(0.6, "one denies what the other says of another time")
+        return opposed(0.9, "one denies what the other says")
     if any(change.both and not change.in_predicate for change in changes):
-        return Comparison(StatementRelation.APART, 0.8, "they are about different things")
+        return apart(0.8, "they are about different things")
     return UNKNOWN
 
 
@@ -290,12 +280,12 @@ def _compare_values(
     has_subject = any(word.in_predicate for word in old.words)
     if len(changes) == 1 and changes[0].both and _are_opposite(changes[0]):
         if old.hedged or new.hedged or old.event != new.event or not (has_subject or changes[0].before):
-            return Comparison(StatementRelation.DOUBTFUL, 0.5, _values(changes[0]))
-        return Comparison(StatementRelation.OPPOSED, 0.85, _values(changes[0]))
+            return doubtful(0.5, changes[0].values)
+        return opposed(0.85, changes[0].values)
     if not any(change.both for change in changes):
         return judge_addition(changes)
     if has_subject and any(change.both and not change.in_predicate for change in changes):
-        return Comparison(StatementRelation.APART, 0.85, "they are about different things")
+        return apart(0.85, "they are about different things")
     if len(changes) > 1 or not changes[0].both or not has_subject or old.hedged or new.hedged:
         return UNKNOWN
     return _compare_value(old, new, changes[0])
@@ -317,16 +307,16 @@ def _compare_value(old: ParsedStatement, new: ParsedStatement, change: Statement
         if _is_document_sum(change):
             return UNKNOWN
         if old.limited or new.limited or _runs_somewhere(change):
-            return Comparison(StatementRelation.DOUBTFUL, 0.5, _values(change))
-        return Comparison(StatementRelation.OPPOSED, 0.85, _values(change))
+            return doubtful(0.5, change.values)
+        return opposed(0.85, change.values)
     subject = [word.key for word in change.before if not word.in_predicate]
     is_attribute = (
         bool(subject) and subject[-1] in _ATTRIBUTES and all(not word.in_predicate for word in change.before)
     )
     if is_attribute and len(change.removed) == len(change.added) == 1:
-        return Comparison(StatementRelation.OPPOSED, 0.85, _values(change))
+        return opposed(0.85, change.values)
     if dated or change.kinds == {"name"}:
-        return Comparison(StatementRelation.DOUBTFUL, 0.5, _values(change))
+        return doubtful(0.5, change.values)
     return UNKNOWN
 
 
@@ -356,8 +346,3 @@ def _roots(key: str) -> tuple[str, ...]:
     decomposed = unicodedata.normalize("NFD", key)
     bare = unicodedata.normalize("NFC", decomposed[:-1]) if decomposed.endswith(_MODIFYING) else key
     return key, (key[:-1] if len(key) > 2 and key[-1] in "하되" else bare)
-
-
-def _values(change: StatementChange) -> str:
-    left, right = (" ".join(word.raw for word in words) for words in (change.removed, change.added))
-    return f"{left} against {right}"

@@ -99,16 +99,8 @@ def _own(match: re.Match[str]) -> ProfileFact | None:
     return ProfileFact(Section.FACTS, key, match["thing"], value)
 
 
-def _home(match: re.Match[str]) -> ProfileFact:
-    return ProfileFact(Section.FACTS, "home_city", "사는 곳", match["value"])
-
-
-def _job(match: re.Match[str]) -> ProfileFact:
-    return ProfileFact(Section.FACTS, "job", "직업", match["value"])
-
-
-def _employer(match: re.Match[str]) -> ProfileFact:
-    return ProfileFact(Section.FACTS, "employer", "직장", match["value"])
+def _fact(key: str, label: str) -> _FactReader:
+    return lambda match: ProfileFact(Section.FACTS, key, label, match["value"])
 
 
 def _allergic(match: re.Match[str]) -> ProfileFact:
@@ -171,14 +163,17 @@ def _forms() -> tuple[tuple[re.Pattern[str], _FactReader], ...]:
                 _contact,
             ),
             (rf"{_MINE}\s*(?P<thing>[가-힣]{{2,6}}?){_OF}\s+(?P<value>.+?){_IS}", _own),
-            (rf"{_SELF}\s*(?:지금\s*|현재\s*)?(?P<value>[가-힣A-Za-z ]{{2,20}}?)에서?\s*{_LIVES}", _home),
+            (
+                rf"{_SELF}\s*(?:지금\s*|현재\s*)?(?P<value>[가-힣A-Za-z ]{{2,20}}?)에서?\s*{_LIVES}",
+                _fact("home_city", "사는 곳"),
+            ),
             (
                 rf"{_SELF}\s*(?P<value>[가-힣A-Za-z ]{{2,20}}?)(?:으)?로\s*일(?:해(?:요)?|하고\s*있(?:어|어요|습니다)|합니다)",
-                _job,
+                _fact("job", "직업"),
             ),
             (
                 rf"{_SELF}\s*(?P<value>[가-힣A-Za-z ]{{2,20}}?)에서\s*일(?:해(?:요)?|하고\s*있(?:어|어요|습니다)|합니다)",
-                _employer,
+                _fact("employer", "직장"),
             ),
             (
                 rf"{_SELF}\s*(?P<value>[가-힣A-Za-z ]{{1,20}}?)\s*알레르기가?\s*있(?:어|어요|습니다|다)",

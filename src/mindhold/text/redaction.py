@@ -181,23 +181,10 @@ _NOUNS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
         "password",
         r"password|passwd|passphrase|passwort|passcode|mot de passe|(?<![a-z])pass(?=[\"']?\s?[=:])|pwd|(?<![a-z])pw(?=[=:])"
         r"|(?<![a-z])pin(?=[=:]|\scode|\sis\s\d)(?:\scode)?",
-        (
-            "passw",
-            "passphrase",
-            "passcode",
-            "passe",
-            "pass=",
-            "pass:",
-            'pass"',
-            "pass =",
-            "pass'",
-            "pwd",
-            "pw=",
-            "pw:",
-            "pin=",
-            "pin:",
-            "pin code",
-            "pin is",
+        tuple(
+            "passw|passphrase|passcode|passe|pass=|pass:|pass\"|pass =|pass'|pwd|pw=|pw:|pin=|pin:|pin code|pin is".split(
+                "|"
+            )
         ),
         r"p(?:ass(?:w(?:or[dt]|d)|phrase|code|e)?|wd?|in(?: code)?)",
     ),

@@ -209,6 +209,12 @@ class StatementChange:
     def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return tuple(word.key for word in self.removed), tuple(word.key for word in self.added)
 
+    @property
+    def values(self) -> str:
+        """Both values, for an explanation."""
+        removed, added = (" ".join(word.raw for word in words) for words in (self.removed, self.added))
+        return f"{removed} against {added}"
+
     def preceding(self, back: int = 1) -> str:
         return self.before[-back].key if len(self.before) >= back else ""
 

@@ -11,7 +11,8 @@ from mindhold.contracts.mcp.tools import (
     ALWAYS,
     Contract,
     From,
-    MemoryAnswer,
+    NoArguments,
+    RememberedAnswer,
     To,
     Tool,
     ToolAnswer,
@@ -48,16 +49,12 @@ def _through(value: Any) -> Any:
 
 
 class Metadata(ToolArguments):
-    """How to file it."""
-
     scope: Scope = None
     tags: list[str] | None = None
     source: str | None = None
 
 
 class StoreArguments(ToolArguments):
-    """What to remember."""
-
     content: Annotated[str, Field(description="The text to remember; #words in it are tags")]
     scope: Annotated[
         str | None, Field(description="Scope; if left out the active one, or the one that the text speaks of")
@@ -70,15 +67,11 @@ class StoreArguments(ToolArguments):
 
 
 class TimeRange(ToolArguments):
-    """From one moment to another."""
-
     start: Annotated[datetime | None, Field(alias="from"), To("since")] = None
     end: Annotated[datetime | None, Field(alias="to"), To("until"), BeforeValidator(_through)] = None
 
 
 class RetrieveFilter(ToolArguments):
-    """Among which memories."""
-
     scope: Annotated[
         str | None,
         To("scope", instead={"ALL": {"everywhere": True}}),
@@ -89,8 +82,6 @@ class RetrieveFilter(ToolArguments):
 
 
 class RetrieveArguments(ToolArguments):
-    """What to look for."""
-
     query: Annotated[str, Field(description="A question or a key phrase")]
     filter: Annotated[RetrieveFilter | None, To("")] = None
     top_k: Annotated[int, To("limit"), Field(ge=1, le=200)] = 5
@@ -98,24 +89,18 @@ class RetrieveArguments(ToolArguments):
 
 
 class TagArguments(ToolArguments):
-    """Which tag."""
-
     tag: Annotated[str, To("tags", listed=True)]
     query: Annotated[str | None, Field(description="Rank them by this")] = None
     top_k: Annotated[int, To("limit"), Field(ge=1, le=200)] = 20
 
 
 class ScopeArguments(ToolArguments):
-    """Which scope."""
-
     scope: str
     query: Annotated[str | None, Field(description="Rank them by this")] = None
     top_k: Annotated[int, To("limit"), Field(ge=1, le=200)] = 20
 
 
 class TimeArguments(ToolArguments):
-    """Which time."""
-
     time_query: Annotated[str | None, To("when"), Field(description='A phrase such as "last week"')] = None
     range: Annotated[
         TimeRange | None, To(""), Field(description="Exact limits; they go before the phrase")
@@ -134,42 +119,27 @@ class Target(ToolArguments):
 
 
 class DeleteArguments(ToolArguments):
-    """What to forget, and how thoroughly."""
-
     target: Annotated[Target, To("")]
     forget_mode: Annotated[
         Literal["soft", "hard"],
         To("hard", values={"soft": False, "hard": True}),
         Field(description="hard: for good"),
     ] = "soft"
-    confirm: Annotated[
-        bool,
-        Field(description="Go on although it is many"),
-    ] = False
+    confirm: Annotated[bool, Field(description="Go on although it is many")] = False
     force: Annotated[bool, Field(description="Permanent ones too")] = False
 
 
-class AssistantNoArguments(ToolArguments):
-    """Nothing to say."""
-
-
 class BackupArguments(ToolArguments):
-    """What to call it."""
-
     name: Annotated[str | None, Field(description="The backup's name; by time if left out")] = None
 
 
 class RestoreArguments(ToolArguments):
-    """Which backup."""
-
     backup_file: Annotated[
         str | None, To("file"), Field(description="As backup_memory named it; the newest if left out")
     ] = None
 
 
 class CreateScopeArguments(ToolArguments):
-    """A new scope."""
-
     name: str
     description: str = ""
     parent: Annotated[str | None, Field(description="The scope that it is within")] = None
@@ -181,8 +151,6 @@ class CreateScopeArguments(ToolArguments):
 
 
 class ExportArguments(ToolArguments):
-    """How much, and as what."""
-
     scope: Annotated[str | None, Field(description="Only this scope")] = None
     format: Annotated[
         Literal["json", "markdown", "csv", "jsonl"], Field(description="jsonl can be imported again")
@@ -190,12 +158,7 @@ class ExportArguments(ToolArguments):
 
 
 class StoreAnswer(ToolAnswer):
-    """Where it is kept."""
-
-    status: Annotated[
-        str,
-        From("outcome", values={"stored": "OK", "duplicate": "OK", "noise": "IGNORED"}),
-    ]
+    status: Annotated[str, From("outcome", values={"stored": "OK", "duplicate": "OK", "noise": "IGNORED"})]
     memory_id: Annotated[str | None, From("id")] = None
     scope: str
     scope_reason: Annotated[str | None, From("reason", unless_empty=True)] = None
@@ -207,8 +170,6 @@ class StoreAnswer(ToolAnswer):
 
 
 class AssistantHit(ToolAnswer):
-    """One memory."""
-
     text: Annotated[str, From("content")]
     source: Annotated[str, From("origin")]
     timestamp: Annotated[datetime, From("occurred")]
@@ -219,15 +180,13 @@ class AssistantHit(ToolAnswer):
     archived: Annotated[bool | None, From("archived", unless_empty=True)] = None
 
 
-class AssistantHitsAnswer(MemoryAnswer):
+class AssistantHitsAnswer(RememberedAnswer):
     """Best first; newest first without a query."""
 
     results: Annotated[list[AssistantHit], From("hits")]
 
 
 class ScopeDigest(ToolAnswer):
-    """What many memories are, in few words."""
-
     about: Annotated[str, From("words")]
     count: int
     kinds: dict[str, int]
@@ -243,13 +202,11 @@ class ScopeHitsAnswer(AssistantHitsAnswer):
 
 
 class Frame(ToolAnswer):
-    """The time that was meant."""
-
     start: Annotated[datetime | None, Field(alias="from")] = None
     end: Annotated[datetime | None, Field(alias="to")] = None
 
 
-class TimeAnswer(MemoryAnswer):
+class TimeAnswer(RememberedAnswer):
     """Oldest first."""
 
     results: Annotated[list[AssistantHit], From("days.memories")]
@@ -260,16 +217,12 @@ class TimeAnswer(MemoryAnswer):
 
 
 class DeleteCandidate(ToolAnswer):
-    """What would be forgotten."""
-
     text: Annotated[str, From("content")]
     confidence: Annotated[float, From("score")]
     memory_id: Annotated[str, From("id")]
 
 
-class DeleteAnswer(MemoryAnswer):
-    """What is gone."""
-
+class DeleteAnswer(RememberedAnswer):
     status: Annotated[str, From("candidates", if_any="CONFIRM")] = "OK"
     deleted_count: Annotated[int, From("count")]
     scope: str | None = None
@@ -279,8 +232,6 @@ class DeleteAnswer(MemoryAnswer):
 
 
 class Stats(ToolAnswer):
-    """How much is remembered."""
-
     total_memories: Annotated[int, From("total")]
     conversation_count: Annotated[int, From("conversations")]
     scopes: Annotated[dict[str, int], From("by_scope")]
@@ -290,14 +241,10 @@ class Stats(ToolAnswer):
 
 
 class AssistantStatsAnswer(ToolAnswer):
-    """How much is remembered."""
-
     stats: Annotated[Stats, From("")]
 
 
 class BackupAnswer(ToolAnswer):
-    """The file."""
-
     status: Ok = "OK"
     backup_file: Annotated[str, From("file")]
     memories: int
@@ -305,8 +252,6 @@ class BackupAnswer(ToolAnswer):
 
 
 class RestoreAnswer(ToolAnswer):
-    """What came back."""
-
     status: Ok = "OK"
     backup_file: Annotated[str, From("file")]
     restored_count: Annotated[int, From("memories")]
@@ -315,15 +260,11 @@ class RestoreAnswer(ToolAnswer):
 
 
 class OptimizeAnswer(ToolAnswer):
-    """What was done."""
-
     status: Ok = "OK"
     operations: list[str]
 
 
 class ScopeAnswer(ToolAnswer):
-    """One scope."""
-
     status: Ok = "OK"
     scope: Annotated[str, From("name")]
     description: str
@@ -332,8 +273,6 @@ class ScopeAnswer(ToolAnswer):
 
 
 class AssistantScope(ToolAnswer):
-    """One scope."""
-
     name: str
     description: str
     memories: int | None  # none where its store doesn't answer
@@ -343,15 +282,11 @@ class AssistantScope(ToolAnswer):
     created_at: Annotated[datetime, From("created")]
 
 
-class ScopesAnswer(MemoryAnswer):
-    """Every scope."""
-
+class ScopesAnswer(RememberedAnswer):
     scopes: list[AssistantScope]
 
 
 class ExportAnswer(ToolAnswer):
-    """The file."""
-
     status: Ok = "OK"
     export_file: Annotated[str, From("path")]
     memories: int
@@ -359,8 +294,6 @@ class ExportAnswer(ToolAnswer):
 
 
 class Contact(ToolArguments):
-    """Somebody, and what they are to the person."""
-
     name: str
     relation: str
 
@@ -384,9 +317,7 @@ class ProfileUpdateArguments(ToolArguments):
     )
 
 
-class ProfileAnswer(MemoryAnswer):
-    """What is known of the person."""
-
+class ProfileAnswer(RememberedAnswer):
     name: str | None = None
     preferences: dict[str, str]
     facts: dict[str, str]
@@ -395,8 +326,6 @@ class ProfileAnswer(MemoryAnswer):
 
 
 class ProfileChangeAnswer(ToolAnswer):
-    """What became of an entry."""
-
     entry: Annotated[str, From("key")]
     section: str
     value: str | None = None
@@ -404,9 +333,7 @@ class ProfileChangeAnswer(ToolAnswer):
     change: str
 
 
-class ProfileUpdateAnswer(MemoryAnswer):
-    """What was done, and the profile as it is now."""
-
+class ProfileUpdateAnswer(RememberedAnswer):
     status: Annotated[str, ALWAYS] = "OK"
     changes: list[ProfileChangeAnswer]
     name: Annotated[str | None, From("profile.name")] = None
@@ -417,24 +344,20 @@ class ProfileUpdateAnswer(MemoryAnswer):
 
 
 PROFILE_TOOLS = (
-    Tool(
-        "get_profile",
-        "The person's profile",
+    Tool("get_profile", "The person's profile", "show_profile", NoArguments, ProfileAnswer).described(
         "Gives what is known of the person you talk with: name, preferences, facts, contacts, notes. Use it to suit them, "
-        "or before you ask what they told you before.",
-        "show_profile",
-        AssistantNoArguments,
-        ProfileAnswer,
+        "or before you ask what they told you before."
     ),
     Tool(
         "update_profile",
         "Change the profile",
-        "Keeps what the person says of themselves, or removes it. Give their words as a statement, or entries by name. "
-        "What an entry said before is kept.",
         "change_profile",
         ProfileUpdateArguments,
         ProfileUpdateAnswer,
         idempotent=True,
+    ).described(
+        "Keeps what the person says of themselves, or removes it. Give their words as a statement, or entries by name. "
+        "What an entry said before is kept."
     ),
 )
 
@@ -443,13 +366,12 @@ def _deleting(name: str, title: str, description: str) -> Tool:
     return Tool(
         name,
         title,
-        description,
         "forget",
         DeleteArguments,
         DeleteAnswer,
         fixed={"missing_ok": True, "drop_scope": True},
         idempotent=True,
-    )
+    ).described(description)
 
 
 ASSISTANT = Contract(
@@ -459,50 +381,51 @@ ASSISTANT = Contract(
         Tool(
             "store_memory",
             "Store a memory",
-            "Saves one piece of information for later conversations. Use it when the person asks you to remember "
-            "something, or when something worth knowing came up.",
             "store",
             StoreArguments,
             StoreAnswer,
             fixed={"dialect": "assistant", "create_scope": True},
+        ).described(
+            "Saves one piece of information for later conversations. Use it when the person asks you to remember "
+            "something, or when something worth knowing came up."
         ),
         Tool(
-            "retrieve_memory",
-            "Retrieve memories",
+            "retrieve_memory", "Retrieve memories", "recall", RetrieveArguments, AssistantHitsAnswer
+        ).described(
             "Finds what is remembered about a question, best first. Use it before you say that you don't know; for a "
-            "time alone use recall_memory_by_time.",
-            "recall",
-            RetrieveArguments,
-            AssistantHitsAnswer,
+            "time alone use recall_memory_by_time."
         ),
         Tool(
             "search_by_tag",
             "Memories with a tag",
-            "Gives the memories that have a tag, in every scope; ranked when there is a query, else the newest first.",
             "recall",
             TagArguments,
             AssistantHitsAnswer,
             fixed={"everywhere": True},
+        ).described(
+            "Gives the memories that have a tag, in every scope; ranked when there is a query, else the newest first."
         ),
         Tool(
             "search_by_scope",
             "Memories of a scope",
-            "Gives the memories of one scope and no other; ranked when there is a query, else the newest and a digest "
-            "of all.",
             "recall",
             ScopeArguments,
             ScopeHitsAnswer,
             fixed={"scope_only": True, "digest": True},
+        ).described(
+            "Gives the memories of one scope and no other; ranked when there is a query, else the newest and a digest "
+            "of all."
         ),
         Tool(
             "recall_memory_by_time",
             "Memories of a time",
-            "Gives what is remembered of a time, oldest first; of very much the first, the last and a digest. Takes a "
-            "phrase or exact limits; for a subject within a time use retrieve_memory with a time range.",
             "timeline",
             TimeArguments,
             TimeAnswer,
             fixed={"everywhere": False, "limit": 50, "overview": True},
+        ).described(
+            "Gives what is remembered of a time, oldest first; of very much the first, the last and a digest. Takes a "
+            "phrase or exact limits; for a subject within a time use retrieve_memory with a time range."
         ),
         _deleting(
             "delete_memory",
@@ -511,66 +434,40 @@ ASSISTANT = Contract(
             "be undone, hard can't. A query that finds many, or hard deletion of many, only lists them until you confirm.",
         ),
         _deleting("forget_memory", "Forget memories", "The same as delete_memory, by its other name."),
-        Tool(
-            "get_memory_stats",
-            "Memory statistics",
-            "Says how much is remembered, in which scopes, and when it was last backed up.",
-            "stats",
-            AssistantNoArguments,
-            AssistantStatsAnswer,
+        Tool("get_memory_stats", "Memory statistics", "stats", NoArguments, AssistantStatsAnswer).described(
+            "Says how much is remembered, in which scopes, and when it was last backed up."
+        ),
+        Tool("backup_memory", "Back up", "backup", BackupArguments, BackupAnswer).described(
+            "Writes everything into a verified backup file now. Use it when asked to, or before something risky."
         ),
         Tool(
-            "backup_memory",
-            "Back up",
-            "Writes everything into a verified backup file now. Use it when asked to, or before something risky.",
-            "backup",
-            BackupArguments,
-            BackupAnswer,
-        ),
-        Tool(
-            "restore_memory",
-            "Restore a backup",
+            "restore_memory", "Restore a backup", "restore", RestoreArguments, RestoreAnswer, idempotent=True
+        ).described(
             "Brings back what a backup holds and is missing now; makes a backup of the present state first. Only when "
-            "asked to.",
-            "restore",
-            RestoreArguments,
-            RestoreAnswer,
-            idempotent=True,
+            "asked to."
         ),
         Tool(
             "optimize_memory",
             "Tidy up",
-            "Does the upkeep that is due and says what it did. It runs by itself as well; call it only when asked to.",
             "maintain",
-            AssistantNoArguments,
+            NoArguments,
             OptimizeAnswer,
             fixed={"backup": False},
             idempotent=True,
+        ).described(
+            "Does the upkeep that is due and says what it did. It runs by itself as well; call it only when asked to."
         ),
         Tool(
-            "create_memory_scope",
-            "Create a scope",
-            "Makes a scope with a description and keywords. Storing into a new scope makes it as well.",
-            "create_scope",
-            CreateScopeArguments,
-            ScopeAnswer,
+            "create_memory_scope", "Create a scope", "create_scope", CreateScopeArguments, ScopeAnswer
+        ).described(
+            "Makes a scope with a description and keywords. Storing into a new scope makes it as well."
         ),
-        Tool(
-            "list_memory_scopes",
-            "List scopes",
-            "Lists every scope with its description and how many memories it has.",
-            "list_scopes",
-            AssistantNoArguments,
-            ScopesAnswer,
+        Tool("list_memory_scopes", "List scopes", "list_scopes", NoArguments, ScopesAnswer).described(
+            "Lists every scope with its description and how many memories it has."
         ),
-        Tool(
-            "export_memory",
-            "Export",
+        Tool("export_memory", "Export", "export", ExportArguments, ExportAnswer).described(
             "Writes all memories, or one scope's, into a file of the export folder and names it. For taking data "
-            "elsewhere: it is personal, tell so. For safety use backup_memory.",
-            "export",
-            ExportArguments,
-            ExportAnswer,
+            "elsewhere: it is personal, tell so. For safety use backup_memory."
         ),
         *PROFILE_TOOLS,
     ),

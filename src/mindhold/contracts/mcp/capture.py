@@ -7,37 +7,29 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mindhold.contracts.mcp.tools import Contract, From, MemoryAnswer, To, Tool, ToolAnswer, ToolArguments
+from mindhold.contracts.mcp.tools import Contract, From, RememberedAnswer, To, Tool, ToolAnswer, ToolArguments
 
 Project = Annotated[str | None, To("scope"), Field(description="Another project than this one")]
 
 
 class CaptureSearchArguments(ToolArguments):
-    """What to look for."""
-
     query: Annotated[str, Field(description="Keywords or a question")]
     project: Project = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
 
 
 class AskArguments(ToolArguments):
-    """What to answer."""
-
     question: Annotated[str, Field(description="A question in plain words")]
     project: Project = None
 
 
 class RelatedArguments(ToolArguments):
-    """Which tags."""
-
     tags: Annotated[list[str], Field(min_length=1, description="Any of these")]
     project: Project = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
 class CaptureHit(ToolAnswer):
-    """One memory."""
-
     id: str
     type: Annotated[str, From("kind")]
     content: str
@@ -51,7 +43,7 @@ class CaptureHit(ToolAnswer):
     mergedFrom: Annotated[list[str] | None, From("merged_from")] = None
 
 
-class CaptureSearchAnswer(MemoryAnswer):
+class CaptureSearchAnswer(RememberedAnswer):
     """Ranked, best first."""
 
     results: Annotated[list[CaptureHit], From("hits")]
@@ -59,8 +51,6 @@ class CaptureSearchAnswer(MemoryAnswer):
 
 
 class AskSource(ToolAnswer):
-    """A memory that the answer rests on."""
-
     id: str
     type: Annotated[str, From("kind")]
     content: str
@@ -68,7 +58,7 @@ class AskSource(ToolAnswer):
     score: float
 
 
-class AskAnswer(MemoryAnswer):
+class AskAnswer(RememberedAnswer):
     """[1] in the answer is the first source."""
 
     answer: str
@@ -78,7 +68,7 @@ class AskAnswer(MemoryAnswer):
     model: str | None = None
 
 
-class RelatedAnswer(MemoryAnswer):
+class RelatedAnswer(RememberedAnswer):
     """Newest first."""
 
     results: Annotated[list[CaptureHit], From("memories")]
@@ -90,32 +80,25 @@ CAPTURE = Contract(
     "Search, question and browse what silent capture has kept.",
     (
         Tool(
-            "memory_search",
-            "Search memories",
+            "memory_search", "Search memories", "recall", CaptureSearchArguments, CaptureSearchAnswer
+        ).described(
             "Finds memories by words and by meaning, best first. Use it for what the summary in CLAUDE.md leaves out; "
-            "for an answer in sentences use memory_ask.",
-            "recall",
-            CaptureSearchArguments,
-            CaptureSearchAnswer,
+            "for an answer in sentences use memory_ask."
         ),
-        Tool(
-            "memory_ask",
-            "Ask memory",
+        Tool("memory_ask", "Ask memory", "ask", AskArguments, AskAnswer).described(
             "Answers a question from memory in a few sentences, with sources. Use it for how and why questions; "
-            "for the memories themselves use memory_search.",
-            "ask",
-            AskArguments,
-            AskAnswer,
+            "for the memories themselves use memory_search."
         ),
         Tool(
             "memory_related",
             "Memories by tag",
-            "Lists every memory that has one of the tags, newest first. Use it to see all about a subject whose tag "
-            "you know; otherwise use memory_search.",
             "list",
             RelatedArguments,
             RelatedAnswer,
             fixed={"tags_any": True, "everywhere": False},
+        ).described(
+            "Lists every memory that has one of the tags, newest first. Use it to see all about a subject whose tag "
+            "you know; otherwise use memory_search."
         ),
     ),
 )

@@ -13,7 +13,8 @@ from mindhold.contracts.mcp.tools import (
     ALWAYS,
     Contract,
     From,
-    MemoryAnswer,
+    NoArguments,
+    RememberedAnswer,
     To,
     Tool,
     ToolAnswer,
@@ -42,14 +43,8 @@ def _said(text: str) -> str:
 
 
 class FragmentArguments(ToolArguments):
-    """One thing to remember."""
-
     content: Annotated[str, Field(description="One self-contained statement, 1-3 sentences")]
-    topic: Annotated[
-        str,
-        AfterValidator(_said),
-        Field(description="Short label, e.g. deployment"),
-    ]
+    topic: Annotated[str, AfterValidator(_said), Field(description="Short label, e.g. deployment")]
     type: Annotated[Kind, To("kind")]
     keywords: Annotated[list[str] | None, To("keywords", also=("tags",))] = None  # other dialects' tags
     importance: Share = None
@@ -69,8 +64,6 @@ class FragmentArguments(ToolArguments):
 
 
 class RememberArguments(FragmentArguments):
-    """What to remember."""
-
     dryRun: DryRun = False
     agentId: AgentId = None
 
@@ -95,8 +88,6 @@ class BatchArguments(ToolArguments):
 
 
 class RecallArguments(ToolArguments):
-    """What to recall."""
-
     keywords: list[str] | None = None
     topic: str | None = None
     type: Annotated[Kind | None, To("kinds", listed=True)] = None
@@ -111,8 +102,6 @@ class RecallArguments(ToolArguments):
 
 
 class ForgetArguments(ToolArguments):
-    """What to forget."""
-
     id: Annotated[str | None, To("ids", listed=True)] = None
     topic: Annotated[str | None, To("topic", unless="id"), Field(description="All memories of a topic")] = (
         None
@@ -123,8 +112,6 @@ class ForgetArguments(ToolArguments):
 
 
 class LinkArguments(ToolArguments):
-    """Two ends."""
-
     fromId: Annotated[str, To("origin")]
     toId: Annotated[str, To("target")]
     relationType: Annotated[Relation, To("relation")] = "related"
@@ -132,8 +119,6 @@ class LinkArguments(ToolArguments):
 
 
 class AmendArguments(ToolArguments):
-    """What to change."""
-
     id: str
     content: str | None = None
     topic: str | None = None
@@ -146,16 +131,12 @@ class AmendArguments(ToolArguments):
 
 
 class EffectivenessArguments(ToolArguments):
-    """How the tools served."""
-
     overall_success: bool
     tool_highlights: list[str] = []
     tool_pain_points: list[str] = []
 
 
 class ReflectArguments(ToolArguments):
-    """What a conversation came to."""
-
     summary: str
     sessionId: SessionId = None
     decisions: list[str] | None = None
@@ -168,8 +149,6 @@ class ReflectArguments(ToolArguments):
 
 
 class ContextArguments(ToolArguments):
-    """How much to bring to mind."""
-
     tokenBudget: Annotated[int, To("token_budget"), Field(ge=1)] = 2000
     types: Annotated[list[Kind], To("kinds")] = ["preference", "error", "procedure"]
     sessionId: SessionId = None
@@ -178,8 +157,6 @@ class ContextArguments(ToolArguments):
 
 
 class FeedbackArguments(ToolArguments):
-    """Whether an answer served."""
-
     tool_name: str
     relevant: Annotated[bool, Field(description="The answer fitted the question")]
     sufficient: Annotated[bool, Field(description="It was enough to go on with")]
@@ -194,21 +171,13 @@ class FeedbackArguments(ToolArguments):
     ] = None
 
 
-class FragmentsNoArguments(ToolArguments):
-    """Nothing to say."""
-
-
 class ConsolidateArguments(ToolArguments):
-    """Whether to do it."""
-
     dryRun: Annotated[bool, To("dry_run"), Field(description="Change nothing, tell what would be done")] = (
         False
     )
 
 
 class ExploreArguments(ToolArguments):
-    """Where to begin."""
-
     startId: Annotated[str, To("start"), Field(description="Best an error's")]
     depth: Annotated[int, Field(ge=1, le=5, description="How many links away")] = 1
     relations: list[AnyRelation] = ["caused_by", "resolved_by"]
@@ -216,15 +185,11 @@ class ExploreArguments(ToolArguments):
 
 
 class HistoryArguments(ToolArguments):
-    """Which memory."""
-
     id: str
     agentId: AgentId = None
 
 
 class ReconstructArguments(ToolArguments):
-    """Which topic."""
-
     topic: Annotated[str, Field(description="As it was given to remember; or what it is about")]
     tokenBudget: Annotated[int, To("token_budget"), Field(ge=1)] = 2000
     project: Project = None
@@ -254,8 +219,6 @@ class RememberAnswer(ToolAnswer):
 
 
 class BatchItem(RememberAnswer):
-    """What became of one."""
-
     error: str | None = None
     code: Annotated[str | None, From("error_code")] = None
 
@@ -271,16 +234,12 @@ class BatchAnswer(ToolAnswer):
 
 
 class LinkedFragment(ToolAnswer):
-    """A memory that is linked with a found one."""
-
     id: str
     relation: Annotated[str, From("link.relation")]
     content: str
 
 
 class Fragment(ToolAnswer):
-    """One memory."""
-
     id: str
     content: str
     type: Annotated[str, From("kind")]
@@ -298,7 +257,7 @@ class Fragment(ToolAnswer):
     linked: Annotated[list[LinkedFragment], From("links")]
 
 
-class RecallAnswer(MemoryAnswer):
+class RecallAnswer(RememberedAnswer):
     """Best first."""
 
     fragments: Annotated[list[Fragment], From("hits")]
@@ -311,8 +270,6 @@ class RecallAnswer(MemoryAnswer):
 
 
 class ForgetAnswer(ToolAnswer):
-    """What is gone."""
-
     success: Success = True
     deleted: Annotated[int, From("count")]
     ids: Annotated[list[str], From("forgotten")]
@@ -321,15 +278,11 @@ class ForgetAnswer(ToolAnswer):
 
 
 class LinkAnswer(ToolAnswer):
-    """The link."""
-
     success: Success = True
     created: bool
 
 
 class AmendAnswer(ToolAnswer):
-    """The memory as it is now."""
-
     success: Success = True
     id: str
     previousId: Annotated[str | None, From("previous_id")] = None
@@ -337,8 +290,6 @@ class AmendAnswer(ToolAnswer):
 
 
 class ReflectAnswer(ToolAnswer):
-    """What was kept."""
-
     success: Success = True
     stored: int
     duplicates: int
@@ -348,15 +299,13 @@ class ReflectAnswer(ToolAnswer):
 
 
 class ContextItemAnswer(ToolAnswer):
-    """One of the memories that the text is made of."""
-
     id: str
     type: Annotated[str, From("kind")]
     topic: str
     importance: float
 
 
-class ContextAnswer(MemoryAnswer):
+class ContextAnswer(RememberedAnswer):
     """What to have in mind. The text is within the budget; the lists say what it is made of, in its order."""
 
     success: Success = True
@@ -369,8 +318,6 @@ class ContextAnswer(MemoryAnswer):
 
 
 class FeedbackAnswer(ToolAnswer):
-    """That it is kept."""
-
     success: Annotated[bool, From("recorded")]
     id: str
     rated: int
@@ -402,8 +349,6 @@ class SpendAnswer(ToolAnswer):
 
 
 class StatsAnswer(ToolAnswer):
-    """Counts."""
-
     success: Success = True
     total: int
     byTier: Annotated[dict[str, int], From("by_tier")]
@@ -458,8 +403,6 @@ class ConsolidateAnswer(ToolAnswer):
 
 
 class FragmentNode(ToolAnswer):
-    """A memory in the graph."""
-
     id: str
     content: str
     type: Annotated[str, From("kind")]
@@ -469,16 +412,12 @@ class FragmentNode(ToolAnswer):
 
 
 class FragmentEdge(ToolAnswer):
-    """A link in the graph."""
-
     fromId: Annotated[str, From("origin")]
     toId: Annotated[str, From("target")]
     relationType: Annotated[str, From("relation")]
 
 
-class ExploreAnswer(MemoryAnswer):
-    """The graph around the start."""
-
+class ExploreAnswer(RememberedAnswer):
     success: Success = True
     start: FragmentNode
     nodes: list[FragmentNode]
@@ -501,7 +440,7 @@ class FragmentVersion(ToolAnswer):
     changed: list[str]
 
 
-class HistoryAnswer(MemoryAnswer):
+class HistoryAnswer(RememberedAnswer):
     """Oldest first, the present one last."""
 
     success: Success = True
@@ -531,7 +470,7 @@ class Decision(ToolAnswer):
     linked: list[LinkedFragment]
 
 
-class ReconstructAnswer(MemoryAnswer):
+class ReconstructAnswer(RememberedAnswer):
     """In order of time."""
 
     success: Success = True
@@ -548,139 +487,102 @@ FRAGMENTS = Contract(
     "fragments",
     "Atomic memories with types and links: the cycle of context, recall, remember and reflect.",
     (
-        Tool(
-            "context",
-            "Load context",
+        Tool("context", "Load context", "context", ContextArguments, ContextAnswer).described(
             "Gives preferences, known errors, procedures and this conversation's working memory. Call it once when a "
-            "conversation starts; for a subject use recall.",
-            "context",
-            ContextArguments,
-            ContextAnswer,
+            "conversation starts; for a subject use recall."
         ),
         Tool(
             "remember",
             "Remember",
-            "Stores what will matter next time: a decision and why, an error and its fix, a preference, a procedure, "
-            "a fact. One statement a call. Not secrets, small talk, or what the code says. To correct use amend.",
             "remember",
             RememberArguments,
             RememberAnswer,
             fixed={"dialect": "fragments", "create_scope": True},
             idempotent=True,
+        ).described(
+            "Stores what will matter next time: a decision and why, an error and its fix, a preference, a procedure, "
+            "a fact. One statement a call. Not secrets, small talk, or what the code says. To correct use amend."
         ),
-        Tool(
-            "recall",
-            "Recall",
+        Tool("recall", "Recall", "recall", RecallArguments, RecallAnswer).described(
             "Finds memories by question, keywords, topic, type or time. Use it before you decide, debug or answer "
-            "about earlier work. For whole conversations use memory_recall.",
-            "recall",
-            RecallArguments,
-            RecallAnswer,
+            "about earlier work. For whole conversations use memory_recall."
         ),
-        Tool(
-            "amend",
-            "Amend",
+        Tool("amend", "Amend", "amend", AmendArguments, AmendAnswer, idempotent=True).described(
             "Corrects a memory; only what you give changes, and what it said before is kept. Use it when "
-            "something turns out wrong or has changed.",
-            "amend",
-            AmendArguments,
-            AmendAnswer,
-            idempotent=True,
+            "something turns out wrong or has changed."
         ),
         Tool(
             "forget",
             "Forget",
-            "Hides a memory by id, or all of a topic. Use it when asked to, or when a memory is of no use; to "
-            "correct one use amend.",
             "forget",
             ForgetArguments,
             ForgetAnswer,
             fixed={"everywhere": False},
             idempotent=True,
+        ).described(
+            "Hides a memory by id, or all of a topic. Use it when asked to, or when a memory is of no use; to "
+            "correct one use amend."
+        ),
+        Tool("link", "Link", "link", LinkArguments, LinkAnswer, idempotent=True).described(
+            "Says how two memories relate, e.g. an error resolved_by a procedure."
         ),
         Tool(
-            "link",
-            "Link",
-            "Says how two memories relate, e.g. an error resolved_by a procedure.",
-            "link",
-            LinkArguments,
-            LinkAnswer,
-            idempotent=True,
+            "reflect", "Reflect", "reflect", ReflectArguments, ReflectAnswer, fixed={"create_scope": True}
+        ).described(
+            "Keeps what a conversation came to, each point as its own memory. Call it once, when the work ends."
         ),
         Tool(
-            "reflect",
-            "Reflect",
-            "Keeps what a conversation came to, each point as its own memory. Call it once, when the work ends.",
-            "reflect",
-            ReflectArguments,
-            ReflectAnswer,
-            fixed={"create_scope": True},
-        ),
-        Tool(
-            "tool_feedback",
-            "Rate a tool's answer",
+            "tool_feedback", "Rate a tool's answer", "feedback", FeedbackArguments, FeedbackAnswer
+        ).described(
             "Records whether a memory tool's answer served, so that later ones rank better. Use it when an answer was far "
-            "from what you needed, or when asked to rate it; not after every call.",
-            "feedback",
-            FeedbackArguments,
-            FeedbackAnswer,
+            "from what you needed, or when asked to rate it; not after every call."
         ),
-        Tool(
-            "memory_stats",
-            "Memory statistics",
+        Tool("memory_stats", "Memory statistics", "stats", NoArguments, StatsAnswer).described(
             "Counts memories by type, tier, status and project, and says how many are found by meaning. Use it when asked "
-            "about the memory itself; it finds nothing.",
-            "stats",
-            FragmentsNoArguments,
-            StatsAnswer,
+            "about the memory itself; it finds nothing."
         ),
         Tool(
             "memory_consolidate",
             "Consolidate",
-            "Does the upkeep that is due now: tiers, fading, expiry, duplicates, contradictions, tidying. It runs by itself "
-            "as well; call it only when asked to.",
             "consolidate",
             ConsolidateArguments,
             ConsolidateAnswer,
             idempotent=True,
+        ).described(
+            "Does the upkeep that is due now: tiers, fading, expiry, duplicates, contradictions, tidying. It runs by itself "
+            "as well; call it only when asked to."
         ),
-        Tool(
-            "graph_explore",
-            "Explore causes",
+        Tool("graph_explore", "Explore causes", "explore", ExploreArguments, ExploreAnswer).described(
             "Follows an error's links to what caused and what resolved it, up to five links away. Use it for root causes, "
-            "after recall gave you the error's id; to search use recall.",
-            "explore",
-            ExploreArguments,
-            ExploreAnswer,
+            "after recall gave you the error's id; to search use recall."
         ),
         Tool(
             "batch_remember",
             "Remember several",
-            "Stores up to 200 statements in one call, with an answer for each; one that fails keeps no other back. Use it "
-            "for notes that you have already. For one use remember, for the end of a conversation reflect.",
             "remember_many",
             BatchArguments,
             BatchAnswer,
             fixed={"dialect": "fragments", "create_scope": True},
             idempotent=True,
+        ).described(
+            "Stores up to 200 statements in one call, with an answer for each; one that fails keeps no other back. Use it "
+            "for notes that you have already. For one use remember, for the end of a conversation reflect."
         ),
         Tool(
-            "fragment_history",
-            "History of a memory",
+            "fragment_history", "History of a memory", "versions", HistoryArguments, HistoryAnswer
+        ).described(
             "All that one memory has said, oldest first: what changed, when and by whom. Use it when you doubt an "
-            "amended memory; not to search, for which there is recall.",
-            "versions",
-            HistoryArguments,
-            HistoryAnswer,
+            "amended memory; not to search, for which there is recall."
         ),
         Tool(
             "reconstruct_history",
             "Reconstruct decisions",
-            "The decisions on a topic in order of time, superseded ones too, with what caused, contradicted or replaced "
-            "them. Use it for how and why something came to be; for how it is now use recall.",
             "reconstruct",
             ReconstructArguments,
             ReconstructAnswer,
+        ).described(
+            "The decisions on a topic in order of time, superseded ones too, with what caused, contradicted or replaced "
+            "them. Use it for how and why something came to be; for how it is now use recall."
         ),
     ),
 )

@@ -7,28 +7,28 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from mindhold.contracts.mcp.tools import Contract, From, MemoryAnswer, Tool, ToolAnswer, ToolArguments
+from mindhold.contracts.mcp.tools import (
+    Contract,
+    From,
+    NoArguments,
+    RememberedAnswer,
+    Tool,
+    ToolAnswer,
+    ToolArguments,
+)
 
 MOST_LISTED = 30  # most conversations in one answer; the answer also has their total number
 Project = Annotated[str | None, Field(description="Only this one: path or unique part")]
 
 
 class HistoryRecallArguments(ToolArguments):
-    """What to look for."""
-
     query: Annotated[str, Field(description="Your question")]
     project: Project = None
 
 
 class TimelineArguments(ToolArguments):
-    """How far back."""
-
     days: Annotated[int, Field(ge=1, le=3650, description="How many days back")] = 7
     project: Project = None
-
-
-class ProjectsArguments(ToolArguments):
-    """Nothing to say."""
 
 
 def _briefly(schema: dict[str, Any]) -> None:
@@ -38,9 +38,7 @@ def _briefly(schema: dict[str, Any]) -> None:
     del schema["required"]
 
 
-class HistoryHit(ToolAnswer):
-    """A conversation that answers."""
-
+class ConversationHit(ToolAnswer):
     model_config = ConfigDict(json_schema_extra=_briefly)
 
     session_id: str
@@ -56,10 +54,10 @@ class HistoryHit(ToolAnswer):
     source: str
 
 
-class HistoryRecallAnswer(MemoryAnswer):
+class HistoryRecallAnswer(RememberedAnswer):
     """Each conversation once, best first."""
 
-    results: Annotated[list[HistoryHit], Field(max_length=5)]
+    results: Annotated[list[ConversationHit], Field(max_length=5)]
     total_sessions_searched: int
     suggestion: str | None = None
     searched_with: str | None = None
@@ -70,8 +68,6 @@ class HistoryRecallAnswer(MemoryAnswer):
 
 
 class HistorySession(ToolAnswer):
-    """A conversation."""
-
     session_id: str
     project: str
     title: str
@@ -82,7 +78,7 @@ class HistorySession(ToolAnswer):
     agent: Annotated[str | None, From("agent", unless_empty=True)] = None
 
 
-class TimelineAnswer(MemoryAnswer):
+class TimelineAnswer(RememberedAnswer):
     """Newest first."""
 
     sessions: list[HistorySession]
@@ -92,8 +88,6 @@ class TimelineAnswer(MemoryAnswer):
 
 
 class Folder(ToolAnswer):
-    """A folder that was worked in."""
-
     path: str
     session_count: int
     last_used: datetime
@@ -117,29 +111,26 @@ HISTORY = Contract(
         Tool(
             "memory_recall",
             "Past conversations",
-            "Finds past conversations: when recall knows nothing, or for how something was done.",
             "search_history",
             HistoryRecallArguments,
             HistoryRecallAnswer,
-        ),
+        ).described("Finds past conversations: when recall knows nothing, or for how something was done."),
         Tool(
             "memory_timeline",
             "Recent conversations",
-            "Lists the conversations of the last days, newest first. Use it for what was worked on and when; to find "
-            "a subject use memory_recall.",
             "history_timeline",
             TimelineArguments,
             TimelineAnswer,
             fixed={"limit": MOST_LISTED},
+        ).described(
+            "Lists the conversations of the last days, newest first. Use it for what was worked on and when; to find "
+            "a subject use memory_recall."
         ),
         Tool(
-            "memory_projects",
-            "Projects with conversations",
+            "memory_projects", "Projects with conversations", "history_projects", NoArguments, ProjectsAnswer
+        ).described(
             "Lists every project that there are conversations of, with sizes and when it was last used. Use it to "
-            "find a project's name.",
-            "history_projects",
-            ProjectsArguments,
-            ProjectsAnswer,
+            "find a project's name."
         ),
     ),
 )

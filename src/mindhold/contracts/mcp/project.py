@@ -7,22 +7,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mindhold.contracts.mcp.tools import Contract, MemoryAnswer, To, Tool, ToolAnswer, ToolArguments
+from mindhold.contracts.mcp.tools import Contract, RememberedAnswer, To, Tool, ToolAnswer, ToolArguments
 
 ProjectId = Annotated[str | None, To("project"), Field(description="Another project than this one")]
 
 
 class ProjectContextArguments(ToolArguments):
-    """Which project."""
-
     project_id: ProjectId = None
     query: Annotated[str | None, Field(description="What the work is about now")] = None
     token_budget: Annotated[int, Field(ge=300, description="Most tokens of the answer")] = 8_000
 
 
 class SaveArguments(ToolArguments):
-    """One message."""
-
     message_type: Literal["user", "assistant", "system"]
     content: str
     task_id: int | None = None
@@ -33,8 +29,6 @@ class SaveArguments(ToolArguments):
 
 
 class SummaryUpdateArguments(ToolArguments):
-    """What is new."""
-
     trigger: Literal["session_end", "important_decision", "task_complete", "manual"]
     new_insights: Annotated[str, Field(description="What to work into the summary")]
     last_summarized_message_id: str | None = None
@@ -42,8 +36,6 @@ class SummaryUpdateArguments(ToolArguments):
 
 
 class ReplaceArguments(ToolArguments):
-    """The whole summary anew."""
-
     summary: Annotated[str, Field(description="The project told in a few paragraphs")]
     key_decisions: list[str] | None = None
     tech_stack: list[str] | None = None
@@ -53,8 +45,6 @@ class ReplaceArguments(ToolArguments):
 
 
 class ProjectSearchArguments(ToolArguments):
-    """What to look for."""
-
     query: Annotated[str, Field(description="A question in plain words")]
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     session_id: Annotated[str | None, To("conversation"), Field(description="Only this conversation")] = None
@@ -62,8 +52,6 @@ class ProjectSearchArguments(ToolArguments):
 
 
 class ProjectMessage(ToolAnswer):
-    """One message."""
-
     id: str
     message_type: str
     content: str
@@ -85,9 +73,7 @@ class ProjectHit(ToolAnswer):
     metadata: dict[str, Any]
 
 
-class ProjectContextAnswer(MemoryAnswer):
-    """What a new conversation should know."""
-
+class ProjectContextAnswer(RememberedAnswer):
     project: str
     summary: str | None = None
     summary_version: int
@@ -99,8 +85,6 @@ class ProjectContextAnswer(MemoryAnswer):
 
 
 class SaveAnswer(ToolAnswer):
-    """Where it is kept."""
-
     message_id: str
     status: str
     indexed: bool
@@ -112,8 +96,6 @@ class SaveAnswer(ToolAnswer):
 
 
 class SummaryUpdateAnswer(ToolAnswer):
-    """The summary's new version."""
-
     status: str
     summary_version: int
     summary_length: int
@@ -122,9 +104,7 @@ class SummaryUpdateAnswer(ToolAnswer):
     notice: str = ""
 
 
-class ReplaceAnswer(MemoryAnswer):
-    """The summary as it is now."""
-
+class ReplaceAnswer(RememberedAnswer):
     success: bool
     summary: str
     key_decisions: list[str]
@@ -136,7 +116,7 @@ class ReplaceAnswer(MemoryAnswer):
     storage_mode: str
 
 
-class ProjectSearchAnswer(MemoryAnswer):
+class ProjectSearchAnswer(RememberedAnswer):
     """Best first."""
 
     results: list[ProjectHit]
@@ -153,47 +133,46 @@ PROJECT = Contract(
         Tool(
             "get_project_memory_context",
             "Project context",
-            "Gives a project's summary, its last 50 messages and the 20 most relevant, within a token budget. Use it once at "
-            "the start of work on a project; later use search_project_memories.",
             "project_context",
             ProjectContextArguments,
             ProjectContextAnswer,
+        ).described(
+            "Gives a project's summary, its last 50 messages and the 20 most relevant, within a token budget. Use it once at "
+            "the start of work on a project; later use search_project_memories."
         ),
         Tool(
-            "save_conversation_message",
-            "Save a message",
+            "save_conversation_message", "Save a message", "save_message", SaveArguments, SaveAnswer
+        ).described(
             "Adds one message to the project's log and makes it findable. Use it for what was said; for conclusions "
-            "use update_project_summary.",
-            "save_message",
-            SaveArguments,
-            SaveAnswer,
+            "use update_project_summary."
         ),
         Tool(
             "update_project_summary",
             "Add to the summary",
-            "Works new insights into the project's summary, passing over what it says already. Use it after a "
-            "decision, a finished task or a session.",
             "update_summary",
             SummaryUpdateArguments,
             SummaryUpdateAnswer,
+        ).described(
+            "Works new insights into the project's summary, passing over what it says already. Use it after a "
+            "decision, a finished task or a session."
         ),
         Tool(
             "intelligent_update_project_summary",
             "Rewrite the summary",
-            "Replaces the project's summary and its lists as a whole; earlier versions are kept. Use it when you have "
-            "the full picture; to add a little use update_project_summary.",
             "replace_summary",
             ReplaceArguments,
             ReplaceAnswer,
             idempotent=True,
+        ).described(
+            "Replaces the project's summary and its lists as a whole; earlier versions are kept. Use it when you have "
+            "the full picture; to add a little use update_project_summary."
         ),
         Tool(
             "search_project_memories",
             "Search a project",
-            "Finds messages and other memories of a project by meaning and words, best first.",
             "search_messages",
             ProjectSearchArguments,
             ProjectSearchAnswer,
-        ),
+        ).described("Finds messages and other memories of a project by meaning and words, best first."),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, get_args
@@ -54,6 +54,10 @@ class ToolArguments(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
+class NoArguments(ToolArguments):
+    """The arguments of a tool that takes none."""
+
+
 class InvalidItem(ToolArguments):
     """Stands for an item of a list that isn't right; the operation answers for it, and for the others as ever."""
 
@@ -80,14 +84,14 @@ class ToolAnswer(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
 
-class MemoryAnswer(ToolAnswer):
+class RememberedAnswer(ToolAnswer):
     """Base of an answer that carries remembered text, and says so."""
 
     notice: Annotated[str, ALWAYS] = NOTICE
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class OperationCall:
     """A tool call translated to an operation."""
 
     operation: Operation[Any, Any]
@@ -101,19 +105,23 @@ class Tool:
 
     name: str
     title: str
-    description: str
     operation: str
     takes: type[ToolArguments]
     gives: type[ToolAnswer]
     fixed: Mapping[str, Any] = field(default_factory=dict)  # input fields that this contract always sets
     idempotent: bool = False
+    description: str = ""
+
+    def described(self, description: str) -> Tool:
+        """This tool with the text that tells a model when to use it."""
+        return replace(self, description=description)
 
     @property
     def effect(self) -> Effect:
         """What the tool may change."""
         return find_operation(self.operation).effect
 
-    def request(self, arguments: Mapping[str, Any]) -> ToolCall:
+    def request(self, arguments: Mapping[str, Any]) -> OperationCall:
         """The operation call for these arguments. Raises InvalidInput."""
         try:
             parsed = self.takes.model_validate(dict(arguments))
@@ -128,7 +136,7 @@ class Tool:
         except ValidationError as error:
             argument_names = {path: name for path, (name, _) in routed.items()}
             raise invalid_input(error, known=[], named=lambda place: _told(place, argument_names)) from error
-        return ToolCall(operation, request_input, agent)
+        return OperationCall(operation, request_input, agent)
 
     def answer(self, output: Any) -> dict[str, Any]:
         """The operation's output in the shape of this tool, ready for JSON."""

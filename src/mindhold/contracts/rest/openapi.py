@@ -83,37 +83,28 @@ SECURITY_SCHEMES: Mapping[str, Json] = {
     },
 }
 
+
+def _parameter(name: str, description: str) -> Json:
+    return {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
+
+
 PARAMETERS: Mapping[str, Json] = {
-    "Agent": {
-        "name": "X-Mindhold-Agent",
-        "in": "header",
-        "description": "The agent that the call is made for, where the key may speak for several.",
-        "schema": {"type": "string"},
-    },
-    "IdempotencyKey": {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "description": "A key of your own making, of up to 200 characters: the same call again within a day is not done again, and gets the first answer.",
-        "schema": {"type": "string"},
-    },
-    "IfMatch": {
-        "name": "If-Match",
-        "in": "header",
-        "description": "Only if it is still the version with this `ETag`; `*`: only if there is one.",
-        "schema": {"type": "string"},
-    },
-    "IfNoneMatch": {
-        "name": "If-None-Match",
-        "in": "header",
-        "description": "The `ETag` of the version that you have: 304 if it is still that.",
-        "schema": {"type": "string"},
-    },
-    "LastEventId": {
-        "name": "Last-Event-ID",
-        "in": "header",
-        "description": "The id of the last event that you have: the stream goes on from there.",
-        "schema": {"type": "string"},
-    },
+    "Agent": _parameter(
+        "X-Mindhold-Agent", "The agent that the call is made for, where the key may speak for several."
+    ),
+    "IdempotencyKey": _parameter(
+        "Idempotency-Key",
+        "A key of your own making, of up to 200 characters: the same call again within a day is not done again, and gets the first answer.",
+    ),
+    "IfMatch": _parameter(
+        "If-Match", "Only if it is still the version with this `ETag`; `*`: only if there is one."
+    ),
+    "IfNoneMatch": _parameter(
+        "If-None-Match", "The `ETag` of the version that you have: 304 if it is still that."
+    ),
+    "LastEventId": _parameter(
+        "Last-Event-ID", "The id of the last event that you have: the stream goes on from there."
+    ),
 }
 
 
@@ -170,11 +161,7 @@ _HEALTH: Json = {
     "properties": {
         "status": {"enum": ["ok", "degraded", "down"]},
         "version": {"type": "string"},
-        "store": {"type": "object"},
-        "storage": {"type": "object"},
-        "cache": {"type": "object"},
-        "model": {"type": "object"},
-        "jobs": {"type": "object"},
+        **{part: {"type": "object"} for part in ("store", "storage", "cache", "model", "jobs")},
     },
     "required": ["status"],
 }
@@ -193,19 +180,18 @@ def _own(name: str, summary: str, responses: Mapping[str, Json], *, public: bool
     return {"get": {**description, "responses": {**responses, "403": _REFUSED, **_COMMON}}}
 
 
+def _health(description: str, status: str) -> Json:
+    content = {"schema": _HEALTH, "example": {"status": status}}
+    return {"description": description, "content": {"application/json": content}}
+
+
 SERVER_PATHS: Mapping[str, Json] = {
     "/health": _own(
         "health",
         "Whether it is up; more of it to this machine and to the owner.",
         {
-            "200": {
-                "description": "It is up.",
-                "content": {"application/json": {"schema": _HEALTH, "example": {"status": "ok"}}},
-            },
-            "503": {
-                "description": "It is up, and its store is not.",
-                "content": {"application/json": {"schema": _HEALTH, "example": {"status": "down"}}},
-            },
+            "200": _health("It is up.", "ok"),
+            "503": _health("It is up, and its store is not.", "down"),
         },
     ),
     "/metrics": _own(
@@ -293,7 +279,10 @@ class Schemas:
         bodies = {request_name(row): self._bodies[row.name] for row in self._rows if row.name in self._bodies}
         answers = [self.answer(row) for row in self._rows if row.stream not in ("export", "events")]
         referenced: dict[str, Schema] = {}
-        waiting = [*bodies.values(), *answers, *(self._parameters())]
+        parameters = [
+            self.parameter(row, word)[0] for row in self._rows for word in (*row.in_path(), *row.in_query())
+        ]
+        waiting = [*bodies.values(), *answers, *parameters]
         while waiting:
             for name in _named_in(waiting.pop()):
                 if name not in referenced and name in self._known:
@@ -302,11 +291,6 @@ class Schemas:
                     )
                     waiting.append(referenced[name])
         return dict(sorted({**referenced, **bodies}.items()))
-
-    def _parameters(self) -> list[Schema]:
-        return [
-            self.parameter(row, word)[0] for row in self._rows for word in (*row.in_path(), *row.in_query())
-        ]
 
     def _taken(self, row: Resource) -> Schema:
         place = self._places[row.serves.takes, "validation"]
@@ -318,10 +302,10 @@ class Schemas:
         if not words or row.stream == "import":
             return None
         input_schema, fields = self._taken(row), row.fields()
-        properties = {
-            word: {**input_schema["properties"][fields[word]], **_said(self.description(row, word))}
-            for word in words
-        }
+        properties = {word: dict(input_schema["properties"][fields[word]]) for word in words}
+        for word in words:
+            if description := self.description(row, word):
+                properties[word]["description"] = description
         required = [word for word in words if fields[word] in input_schema.get("required", ())]
         return {
             "type": "object",
@@ -334,10 +318,6 @@ class Schemas:
 def request_name(row: Resource) -> str:
     """The name of a body's schema among the components."""
     return "".join(part.capitalize() for part in re.split(r"[_\W]+", row.name)) + "Request"
-
-
-def _said(description: str) -> Schema:
-    return {"description": description} if description else {}
 
 
 def _told(schema: Schema, *, unsaid: frozenset[str]) -> Schema:
@@ -426,7 +406,7 @@ def openapi_document() -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/", "description": "The server that this document came from."}],
-        "tags": [_tag(name) for name in [*sections, SERVER_SECTION]],
+        "tags": [{"name": name, "description": SECTIONS[name]} for name in [*sections, SERVER_SECTION]],
         "security": list(SECURITY),
         "paths": {**paths, **SERVER_PATHS},
         "components": {
@@ -448,17 +428,12 @@ def codes_of(operation: Mapping[str, Any], status: int) -> set[str]:
 
 def resolve_reference(node: Json) -> Json:
     """The target of a reference within the document; any other node unchanged."""
-    if "$ref" not in node:
-        return node
-    target: Any = openapi_document()
-    for part in node["$ref"].removeprefix("#/").split("/"):
-        target = target[part]
-    whole: Json = target
-    return whole
-
-
-def _tag(name: str) -> Json:
-    return {"name": name, **({"description": SECTIONS[name]} if name in SECTIONS else {})}
+    target = node
+    if "$ref" in node:
+        target = openapi_document()
+        for part in node["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+    return target
 
 
 def _operation(row: Resource, schemas: Schemas) -> Json:
@@ -513,9 +488,8 @@ def _body(row: Resource, schemas: Schemas) -> Json | None:
     schema = schemas.body(row)
     if schema is None:
         return None
-    example = (
-        {word: row.example[word] for word in row.in_body() if word in row.example} if row.example else {}
-    )
+    examples = row.example or {}
+    example = {word: examples[word] for word in row.in_body() if word in examples}
     return {
         "required": schemas.needs_body(row),
         "content": {JSON: {"schema": schema, **({"example": example} if example else {})}},
@@ -532,16 +506,14 @@ def _answers(row: Resource, schemas: Schemas) -> Json:
             "description": "It is still the version that you have.",
             "headers": _named("ETag"),
         }
-    for status, group in _by_status(failures_of(row)):
-        responses[str(status)] = _refused(group)
+    for status, group in groupby(failures_of(row), key=lambda failure: failure.status):
+        responses[str(status)] = _refused(list(group))
     return dict(sorted(responses.items()))
 
 
 def _good(row: Resource, schemas: Schemas) -> Json:
-    response: Json = {
-        "description": "Made." if row.status == 201 else "Done." if row.writes else "Here it is."
-    }
-    response["headers"] = _answer_headers(row)
+    description = "Made." if row.status == 201 else "Done." if row.writes else "Here it is."
+    response: Json = {"description": description, "headers": _answer_headers(row)}
     if row.stream in _STREAMED:
         return response | {"content": dict(_STREAMED[row.stream])}
     content: Json = {"schema": schemas.answer(row)}
@@ -572,11 +544,6 @@ def _answer_headers(row: Resource) -> Json:
 
 def _named(*names: str) -> Json:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
-
-
-def _by_status(failures: Sequence[Failure]) -> list[tuple[int, list[Failure]]]:
-    ordered = sorted(failures, key=lambda one: one.status)
-    return [(status, list(group)) for status, group in groupby(ordered, key=lambda one: one.status)]
 
 
 def _refused(group: Sequence[Failure]) -> Json:

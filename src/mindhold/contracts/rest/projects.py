@@ -3,168 +3,101 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from mindhold.contracts.rest.resource import FieldProblem, Resource
 
-PROJECTS, SCOPES = "Projects", "Scopes"
+IN_PROJECT: Mapping[str, str] = {"project_id": "project"}
+IN_SESSION: Mapping[str, str] = {**IN_PROJECT, "session_id": "conversation"}
 NAMED = {"project_id": "name"}
+_project = partial(Resource, "Projects")
+_scopes = partial(Resource, "Scopes")
+_scope = partial(Resource, "Scopes", codes=("SCOPE_NOT_FOUND",))
+_message = partial(Resource, "Project memory", names=IN_SESSION)
+_summary = partial(Resource, "Project summary", names=IN_PROJECT)
+_bulk = partial(Resource, "In bulk")
 
-_PROJECTS = (
-    Resource(
-        method="POST",
-        path="/api/projects",
-        operation="create_project",
-        section=PROJECTS,
-        summary="Make a project, in a store of your choice.",
-        description=(
-            "For the owner. `storage_mode` is `local`, `postgres` or `mongodb`, the server's own unless one is named, and stays "
-            "until the project is migrated; `path` is its folder on the server's machine. A project of that name that others "
-            "have in the same database already is joined."
-        ),
+RESOURCES = (
+    _project(
+        "POST /api/projects",
+        "create_project",
+        "Make a project, in a store of your choice.",
         status=201,
         location="/api/projects/{id}",
         codes=("NOT_FOUND", "SETTINGS_ERROR"),
+    ).described(
+        "For the owner. `storage_mode` is `local`, `postgres` or `mongodb`, the server's own unless one is named, and stays "
+        "until the project is migrated; `path` is its folder on the server's machine. A project of that name that others "
+        "have in the same database already is joined."
     ),
-    Resource(
-        method="GET",
-        path="/api/projects",
-        operation="list_projects",
-        section=PROJECTS,
-        summary="Every project, and where its memory is kept.",
-        description="Those that you may see, by name. Folders are told to the owner alone.",
+    _project("GET /api/projects", "list_projects", "Every project, and where its memory is kept.").described(
+        "Those that you may see, by name. Folders are told to the owner alone."
     ),
-    Resource(
-        method="GET",
-        path="/api/projects/{project_id}",
-        operation="show_project",
-        section=PROJECTS,
-        summary="One project, with its settings.",
+    _project(
+        "GET /api/projects/{project_id}", "show_project", "One project, with its settings.", names=NAMED
+    ),
+    _project(
+        "PATCH /api/projects/{project_id}",
+        "change_project",
+        "Change a project's settings; what isn't given stays.",
         names=NAMED,
+    ).described(
+        "For the owner. `path` says where its folder is now, an empty one that it has none; `active` false puts it away: it "
+        "takes no messages, and keeps its memories."
     ),
-    Resource(
-        method="PATCH",
-        path="/api/projects/{project_id}",
-        operation="change_project",
-        section=PROJECTS,
-        summary="Change a project's settings; what isn't given stays.",
-        description=(
-            "For the owner. `path` says where its folder is now, an empty one that it has none; `active` false puts it away: it "
-            "takes no messages, and keeps its memories."
-        ),
-        names=NAMED,
-    ),
-    Resource(
-        method="DELETE",
-        path="/api/projects/{project_id}",
-        operation="delete_project",
-        section=PROJECTS,
-        summary="Export a project's memories, then remove it and them for good.",
-        description=(
-            "For the owner. `confirm` is the project's name once more. The export is written first, always, and `export` says "
-            "where; then the project goes from the store that it lives in, with its hidden copies. One that is being migrated, or "
-            "that others use in the same database, is refused."
-        ),
+    _project(
+        "DELETE /api/projects/{project_id}",
+        "delete_project",
+        "Export a project's memories, then remove it and them for good.",
         names=NAMED,
         codes=("SETTINGS_ERROR",),
+    ).described(
+        "For the owner. `confirm` is the project's name once more. The export is written first, always, and `export` says "
+        "where; then the project goes from the store that it lives in, with its hidden copies. One that is being migrated, or "
+        "that others use in the same database, is refused."
     ),
-    Resource(
-        method="POST",
-        path="/api/projects/{project_id}/migrate",
-        operation="migrate_project",
-        section=PROJECTS,
-        summary="Move a project to another store, verified.",
-        description=(
-            "For the owner. Others may read it and write to it meanwhile; one that was broken off goes on where it was. What it "
-            "leaves behind is hidden, and kept until `drop_source`."
-        ),
-        names={"project_id": "project"},
+    _project(
+        "POST /api/projects/{project_id}/migrate",
+        "migrate_project",
+        "Move a project to another store, verified.",
+        names=IN_PROJECT,
         codes=("SETTINGS_ERROR",),
+    ).described(
+        "For the owner. Others may read it and write to it meanwhile; one that was broken off goes on where it was. What it "
+        "leaves behind is hidden, and kept until `drop_source`."
     ),
-)
-
-_SCOPES = (
-    Resource(
-        method="POST",
-        path="/api/scopes",
-        operation="create_scope",
-        section=SCOPES,
-        summary="Make a scope.",
-        status=201,
-        location="/api/scopes/{name}",
+    _scopes("POST /api/scopes", "create_scope", "Make a scope.", status=201, location="/api/scopes/{name}"),
+    _scopes("GET /api/scopes", "list_scopes", "Every scope with its counts."),
+    _scope("GET /api/scopes/{name}", "show_scope", "One scope, closely."),
+    _scope(
+        "PATCH /api/scopes/{name}",
+        "change_scope",
+        "Describe, nest or switch a scope; what isn't given stays.",
     ),
-    Resource(
-        method="GET",
-        path="/api/scopes",
-        operation="list_scopes",
-        section=SCOPES,
-        summary="Every scope with its counts.",
-    ),
-    Resource(
-        method="GET",
-        path="/api/scopes/{name}",
-        operation="show_scope",
-        section=SCOPES,
-        summary="One scope, closely.",
-        codes=("SCOPE_NOT_FOUND",),
-    ),
-    Resource(
-        method="PATCH",
-        path="/api/scopes/{name}",
-        operation="change_scope",
-        section=SCOPES,
-        summary="Describe, nest or switch a scope; what isn't given stays.",
-        codes=("SCOPE_NOT_FOUND",),
-    ),
-    Resource(
-        method="DELETE",
-        path="/api/scopes/{name}",
-        operation="delete_scope",
-        section=SCOPES,
-        summary="Export a scope's memories, then remove it and them for good.",
-        description="For the owner. The export lies in the home's export folder; `export` says where.",
+    _scope(
+        "DELETE /api/scopes/{name}",
+        "delete_scope",
+        "Export a scope's memories, then remove it and them for good.",
         hidden=frozenset({"export"}),  # a path on the server's disk
-        codes=("SCOPE_NOT_FOUND",),
-    ),
-    Resource(
-        method="POST",
-        path="/api/scopes/{name}/rename",
-        operation="rename_scope",
-        section=SCOPES,
-        summary="Give a scope another name; its memories follow.",
-        description="For the owner. Keys that are bound to the old name follow too.",
-        codes=("SCOPE_NOT_FOUND",),
+    ).described("For the owner. The export lies in the home's export folder; `export` says where."),
+    _scope(
+        "POST /api/scopes/{name}/rename",
+        "rename_scope",
+        "Give a scope another name; its memories follow.",
         differing_answer={"name": "office", "sees": ["office", "Global"]},
+    ).described("For the owner. Keys that are bound to the old name follow too."),
+    _scope(
+        "POST /api/scopes/{name}/retire",
+        "retire_scope",
+        "Back a scope up and switch it off: only who names it finds it. With `delete` it goes for good.",
+    ).described("For the owner. The backup lies in the server's folder of backups."),
+    _scope("POST /api/scopes/{name}/revive", "revive_scope", "Switch a retired scope on again.").described(
+        "For the owner."
     ),
 )
 
-_RETIRING = (
-    Resource(
-        method="POST",
-        path="/api/scopes/{name}/retire",
-        operation="retire_scope",
-        section=SCOPES,
-        summary="Back a scope up and switch it off: only who names it finds it. With `delete` it goes for good.",
-        description="For the owner. The backup lies in the server's folder of backups.",
-        codes=("SCOPE_NOT_FOUND",),
-    ),
-    Resource(
-        method="POST",
-        path="/api/scopes/{name}/revive",
-        operation="revive_scope",
-        section=SCOPES,
-        summary="Switch a retired scope on again.",
-        description="For the owner.",
-        codes=("SCOPE_NOT_FOUND",),
-    ),
-)
-
-RESOURCES = (*_PROJECTS, *_SCOPES, *_RETIRING)
-
-MEMORY_SECTION = "Project memory"
 MEMORY = "/api/projects/{project_id}/memory"
 MESSAGES = f"{MEMORY}/messages"
-IN_PROJECT: Mapping[str, str] = {"project_id": "project"}
-IN_SESSION: Mapping[str, str] = {**IN_PROJECT, "session_id": "conversation"}
 WRONG: Mapping[str, FieldProblem] = {
     "message_type": FieldProblem(
         "INVALID_MESSAGE_TYPE", "Invalid message type. Must be one of: user, assistant, system"
@@ -178,255 +111,170 @@ WHOLE = (
 
 
 MESSAGE_RESOURCES = (
-    Resource(
-        method="POST",
-        path=MESSAGES,
-        operation="save_message",
-        section=MEMORY_SECTION,
-        summary="Save a message.",
-        description=(
-            "It is saved even where its meaning can't be worked out at once: then `indexed` is false, and a job catches up. "
-            "`session_id` names its session, a text; `timestamp` says when it was said, as ISO 8601. Both may stand in `metadata` "
-            "instead; where they stand twice, these hold. `redacted` has the kinds of secrets and personal data that were replaced."
-        ),
-        names=IN_SESSION,
+    _message(
+        f"POST {MESSAGES}",
+        "save_message",
+        "Save a message.",
         fixed={"create_project": False},
         status=201,
         location="/api/projects/{project}/memory/messages/{message_id}",
         wrong=WRONG,
+    ).described(
+        "It is saved even where its meaning can't be worked out at once: then `indexed` is false, and a job catches up. "
+        "`session_id` names its session, a text; `timestamp` says when it was said, as ISO 8601. Both may stand in `metadata` "
+        "instead; where they stand twice, these hold. `redacted` has the kinds of secrets and personal data that were replaced."
     ),
-    Resource(
-        method="GET",
-        path=MESSAGES,
-        operation="list_messages",
-        section=MEMORY_SECTION,
-        summary="All messages, page by page.",
-        description=WHOLE,
-        names=IN_SESSION,
+    _message(
+        f"GET {MESSAGES}", "list_messages", "All messages, page by page.", fixed={"whole": True}
+    ).described(WHOLE),
+    _message(
+        f"GET {MESSAGES}/recent",
+        "recent_messages",
+        "The newest messages, oldest of them first.",
         fixed={"whole": True},
-    ),
-    Resource(
-        method="GET",
-        path=f"{MESSAGES}/recent",
-        operation="recent_messages",
-        section=MEMORY_SECTION,
-        summary="The newest messages, oldest of them first.",
-        description=WHOLE,
-        names=IN_SESSION,
-        fixed={"whole": True},
-    ),
-    Resource(
-        method="GET",
-        path=f"{MESSAGES}/{{message_id}}",
-        operation="show_message",
-        section=MEMORY_SECTION,
-        summary="One message, whole however long it is.",
-        names=IN_PROJECT,
-    ),
-    Resource(
-        method="DELETE",
-        path=MESSAGES,
-        operation="delete_messages",
-        section=MEMORY_SECTION,
-        summary="Delete messages for good.",
-        description=(
-            "By message, session, task or date; of several, all must hold. Nothing is left of them: neither their parts, "
-            "links and vectors, nor what was made of them."
-        ),
+    ).described(WHOLE),
+    _message(f"GET {MESSAGES}/{{message_id}}", "show_message", "One message, whole however long it is."),
+    _message(
+        f"DELETE {MESSAGES}",
+        "delete_messages",
+        "Delete messages for good.",
         names={**IN_SESSION, "before_date": "before"},
         codes=("NO_CRITERIA", "SESSION_NOT_FOUND", "TASK_NOT_FOUND"),
+    ).described(
+        "By message, session, task or date; of several, all must hold. Nothing is left of them: neither their parts, "
+        "links and vectors, nor what was made of them."
     ),
-    Resource(
-        method="POST",
-        path=f"{MEMORY}/search",
-        operation="search_messages",
-        section=MEMORY_SECTION,
-        summary="Find what a project remembers.",
-        description=(
-            "Messages and other memories, by words and meaning, the most relevant first. Each comes once: of a long message "
-            "`content` is what answers best, `truncated` is true, and its `id` gives it whole. Another memory has the "
-            "`message_type` system, and its own `kind`. `similarity` is the cosine of the vectors; where none was compared, "
-            "it is the score that results are ordered by."
-        ),
-        names=IN_SESSION,
+    _message(
+        f"POST {MEMORY}/search",
+        "search_messages",
+        "Find what a project remembers.",
         fixed={"whole": True, "summary": False},
+    ).described(
+        "Messages and other memories, by words and meaning, the most relevant first. Each comes once: of a long message "
+        "`content` is what answers best, `truncated` is true, and its `id` gives it whole. Another memory has the "
+        "`message_type` system, and its own `kind`. `similarity` is the cosine of the vectors; where none was compared, "
+        "it is the score that results are ordered by."
     ),
-    Resource(
-        method="GET",
-        path=f"{MEMORY}/context",
-        operation="project_context",
-        section=MEMORY_SECTION,
-        summary="All that a new conversation should know.",
-        description="The summary, the newest messages and the most relevant ones, within a budget of tokens.",
-        names=IN_PROJECT,
-    ),
-    Resource(
-        method="GET",
-        path=f"{MEMORY}/stats",
-        operation="project_stats",
-        section=MEMORY_SECTION,
-        summary="How many messages there are, and how their index is.",
-        description=(
-            "`chromadb_collection` and `chromadb_location` name the index of vectors and its file, for projects that live in "
-            "a local file; `collection_name` and `vector_index_name` are of those on a server."
-        ),
-        names=IN_PROJECT,
+    _message(
+        f"GET {MEMORY}/context", "project_context", "All that a new conversation should know."
+    ).described("The summary, the newest messages and the most relevant ones, within a budget of tokens."),
+    _message(
+        f"GET {MEMORY}/stats", "project_stats", "How many messages there are, and how their index is."
+    ).described(
+        "`chromadb_collection` and `chromadb_location` name the index of vectors and its file, for projects that live in "
+        "a local file; `collection_name` and `vector_index_name` are of those on a server."
     ),
 )
 
-SUMMARY_SECTION = "Project summary"
 SUMMARY = f"{MEMORY}/summary"
 VERSIONS = f"{SUMMARY}/versions"
 
 SUMMARY_RESOURCES = (
-    Resource(
-        method="GET",
-        path=SUMMARY,
-        operation="project_summary",
-        section=SUMMARY_SECTION,
-        summary="What is known about a project.",
-        description="Version 0 and empty while nobody wrote one.",
-        names=IN_PROJECT,
-        versioned=True,
+    _summary(f"GET {SUMMARY}", "project_summary", "What is known about a project.", versioned=True).described(
+        "Version 0 and empty while nobody wrote one."
     ),
-    Resource(
-        method="POST",
-        path=SUMMARY,
-        operation="update_summary",
-        section=SUMMARY_SECTION,
-        summary="Work new insights into the summary.",
-        description=(
-            "What it says already is passed over, what has changed is replaced, and it never grows beyond its bounds: what matters "
-            "least is condensed first, and is still in the versions before. With `last_summarized_message_id` the messages that were "
-            "saved since the last one that it knows of are read too, up to that one; without it none are. An id of no message that "
-            "can be read here, or of one before the last, leaves the mark where it is, and `notice` says so. What was taken from "
-            "messages stays in the summary when they are deleted."
-        ),
-        names=IN_PROJECT,
+    _summary(
+        f"POST {SUMMARY}",
+        "update_summary",
+        "Work new insights into the summary.",
         fixed={"create_project": False},
         versioned=True,
+    ).described(
+        "What it says already is passed over, what has changed is replaced, and it never grows beyond its bounds: what matters "
+        "least is condensed first, and is still in the versions before. With `last_summarized_message_id` the messages that were "
+        "saved since the last one that it knows of are read too, up to that one; without it none are. An id of no message that "
+        "can be read here, or of one before the last, leaves the mark where it is, and `notice` says so. What was taken from "
+        "messages stays in the summary when they are deleted."
     ),
-    Resource(
-        method="POST",
-        path=f"{SUMMARY}/intelligent-update",
-        operation="replace_summary",
-        section=SUMMARY_SECTION,
-        summary="Write the summary anew.",
-        description="All of it is replaced, and the version before is kept. It is found by its meaning as all else is.",
-        names=IN_PROJECT,
+    _summary(
+        f"POST {SUMMARY}/intelligent-update",
+        "replace_summary",
+        "Write the summary anew.",
         fixed={"create_project": False},
         versioned=True,
+    ).described(
+        "All of it is replaced, and the version before is kept. It is found by its meaning as all else is."
     ),
-    Resource(
-        method="GET",
-        path=VERSIONS,
-        operation="summary_versions",
-        section=SUMMARY_SECTION,
-        summary="Every version of the summary, the latest first.",
-        names=IN_PROJECT,
-    ),
-    Resource(
-        method="GET",
-        path=f"{VERSIONS}/{{version}}",
-        operation="summary_version",
-        section=SUMMARY_SECTION,
-        summary="What one version of the summary said.",
-        names=IN_PROJECT,
+    _summary(f"GET {VERSIONS}", "summary_versions", "Every version of the summary, the latest first."),
+    _summary(
+        f"GET {VERSIONS}/{{version}}",
+        "summary_version",
+        "What one version of the summary said.",
         codes=("VERSION_NOT_FOUND",),
     ),
-    Resource(
-        method="GET",
-        path=f"{SUMMARY}/diff",
-        operation="summary_diff",
-        section=SUMMARY_SECTION,
-        summary="What differs between two versions of the summary.",
-        description="The latest and the one before unless told otherwise. Version 0 is the empty one before the first.",
+    _summary(
+        f"GET {SUMMARY}/diff",
+        "summary_diff",
+        "What differs between two versions of the summary.",
         names={**IN_PROJECT, "from": "from_version", "to": "to_version"},
         codes=("VERSION_NOT_FOUND",),
+    ).described(
+        "The latest and the one before unless told otherwise. Version 0 is the empty one before the first."
     ),
-    Resource(
-        method="POST",
-        path=f"{VERSIONS}/{{version}}/restore",
-        operation="restore_summary",
-        section=SUMMARY_SECTION,
-        summary="Make a new version that says what an old one said.",
-        description=(
-            "None is lost by it: those in between stay what they are. It knows of the messages that the old one knew of: the next "
-            "update that names a message reads again those that were saved since."
-        ),
-        names=IN_PROJECT,
+    _summary(
+        f"POST {VERSIONS}/{{version}}/restore",
+        "restore_summary",
+        "Make a new version that says what an old one said.",
         versioned=True,
         codes=("VERSION_NOT_FOUND",),
         differing_answer={
             "summary": "# Summary of proj_123\n\nThis is a task management system.\n\n## Key decisions\n- Chose MongoDB Atlas for scalability\n- Implemented JWT authentication"
         },
+    ).described(
+        "None is lost by it: those in between stay what they are. It knows of the messages that the old one knew of: the next "
+        "update that names a message reads again those that were saved since."
     ),
 )
 
-BULK_SECTION = "In bulk"
-MESSAGES_PATH = "/api/projects/{project_id}/memory/messages"
-
 BULK_RESOURCES = (
-    Resource(
-        method="POST",
-        path=f"{MESSAGES_PATH}/batch",
-        operation="save_messages",
-        section=BULK_SECTION,
-        summary="Save up to 1,000 messages.",
-        description=(
-            "One that can't be stored is told by its number, and the others are stored. With an `Idempotency-Key` each is "
-            "stored once under that key and its number: whatever broke off can be sent again."
-        ),
-        names={"project_id": "project"},
+    _bulk(
+        f"POST {MESSAGES}/batch",
+        "save_messages",
+        "Save up to 1,000 messages.",
+        names=IN_PROJECT,
         fixed={"create_project": False},
         status=201,
+    ).described(
+        "One that can't be stored is told by its number, and the others are stored. With an `Idempotency-Key` each is "
+        "stored once under that key and its number: whatever broke off can be sent again."
     ),
-    Resource(
-        method="POST",
-        path=f"{MESSAGES_PATH}/import",
-        operation="save_messages",
+    _bulk(
+        f"POST {MESSAGES}/import",
+        "save_messages",
+        "Import any number of messages.",
         id="import_messages",
-        section=BULK_SECTION,
-        summary="Import any number of messages.",
-        description=(
-            "The body is `application/x-ndjson`: a message a line, streamed, and stored while it arrives. A line that can't be "
-            "stored is told by its number (the first 100 of them), and the rest goes on. With an `Idempotency-Key` an import "
-            "that broke off can be sent again: what is there is counted as `repeated`, what says something else than it did is "
-            "an error of that line, and what was deleted is stored again. When the server stops, what came is stored, and the "
-            "answer is 503 with the counts. `embed=false` leaves it to a job to "
-            "make the messages findable by meaning. With `Accept: application/x-ndjson` the counts are told about every "
-            "second, and the last line is the answer."
-        ),
-        names={"project_id": "project"},
+        names=IN_PROJECT,
         query=("embed",),
         fixed={"create_project": False},
         hidden=frozenset({"first"}),
         wrong=WRONG,
         differing_answer={"imported": 100000, "indexed": 100000, "message_ids": [], "seconds": 214.6},
         stream="import",
+    ).described(
+        "The body is `application/x-ndjson`: a message a line, streamed, and stored while it arrives. A line that can't be "
+        "stored is told by its number (the first 100 of them), and the rest goes on. With an `Idempotency-Key` an import "
+        "that broke off can be sent again: what is there is counted as `repeated`, what says something else than it did is "
+        "an error of that line, and what was deleted is stored again. When the server stops, what came is stored, and the "
+        "answer is 503 with the counts. `embed=false` leaves it to a job to "
+        "make the messages findable by meaning. With `Accept: application/x-ndjson` the counts are told about every "
+        "second, and the last line is the answer."
     ),
-    Resource(
-        method="GET",
-        path="/api/projects/{project_id}/export",
-        operation="export",
+    _bulk(
+        "GET /api/projects/{project_id}/export",
+        "export",
+        "A project's memories as lines of JSON.",
         id="export_project",
-        section=BULK_SECTION,
-        summary="A project's memories as lines of JSON.",
-        description="As `mindhold export` writes them, and `mindhold import` reads them again. For the owner.",
         names={"project_id": "scope"},
         hidden=frozenset({"path", "memory_mcp", "format"}),
         own_example={"project_id": "proj_123"},
         descriptions={"project_id": "The project's id, which is its name."},
         stream="export",
-    ),
-    Resource(
-        method="GET",
-        path="/api/export",
-        operation="export",
-        section=BULK_SECTION,
-        summary="All memories as lines of JSON.",
-        description="As `mindhold export` writes them, and `mindhold import` reads them again. For the owner.",
+    ).described("As `mindhold export` writes them, and `mindhold import` reads them again. For the owner."),
+    _bulk(
+        "GET /api/export",
+        "export",
+        "All memories as lines of JSON.",
         hidden=frozenset({"path", "memory_mcp", "format"}),
         stream="export",
-    ),
+    ).described("As `mindhold export` writes them, and `mindhold import` reads them again. For the owner."),
 )

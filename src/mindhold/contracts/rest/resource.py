@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -21,31 +21,28 @@ from mindhold.operations import Effect, Input, Operation, invalid_input
 
 Stream = Literal["import", "export", "events"]
 BODILESS = frozenset({"GET", "DELETE", "HEAD"})
-BY_HEADER = frozenset(
-    {"expected", "idempotency_key"}
-)  # fields that the headers If-Match and Idempotency-Key set
+# Fields that the headers If-Match and Idempotency-Key set.
+BY_HEADER = frozenset({"expected", "idempotency_key"})
 _IN_PATH = re.compile(r"{(\w+)}")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """The error text for an invalid value."""
+    """The contract's own code and text for an invalid value."""
 
     code: str
     error: str
 
-
-class InvalidField(InvalidInput):
-    """An invalid value for which the contract has its own code."""
-
-    def __init__(self, wrong: FieldProblem) -> None:
-        super().__init__(wrong.error)
-        self.code = wrong.code
+    def as_error(self) -> InvalidInput:
+        """The error, with the contract's own code."""
+        error = InvalidInput(self.error)
+        error.code = self.code
+        return error
 
 
 @dataclass(frozen=True, slots=True)
-class ClientRequest:
-    """A request as a client sends it."""
+class ResourceRequest:
+    """A request as a client sends it to a resource."""
 
     method: str
     path: str
@@ -53,36 +50,42 @@ class ClientRequest:
     body: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Resource:
     """One method on one path that serves an operation."""
 
-    method: str
-    path: str  # names in braces are parameters
-    operation: str
     section: str
+    route: str  # method and path; names in braces are parameters
+    operation: str
     summary: str
+    _: KW_ONLY
     description: str = ""
     id: str = ""  # operation id in the document; the operation's name unless several resources serve it
     names: Mapping[str, str] = field(default_factory=dict)  # parameter -> input field
     query: tuple[str, ...] | None = None  # parameters in the query; None: all of them, if there is no body
-    fixed: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # input fields that the server sets and clients can't
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # input fields that only the server sets
     hidden: frozenset[str] = frozenset()  # input fields that can't be set here and keep their defaults
     status: int = 200
     location: str = ""  # URL of what was created, with fields of the answer in braces
     wrong: Mapping[str, FieldProblem] = field(default_factory=dict)  # by parameter
     descriptions: Mapping[str, str] = field(default_factory=dict)  # by parameter, instead of the field's own
-    own_example: Mapping[str, Any] | None = (
-        None  # example request, instead of the one made from the fields' examples
-    )
-    differing_answer: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # replaces parts of the answer made from the fields' examples
+    own_example: Mapping[str, Any] | None = None  # instead of the request made from the fields' examples
+    differing_answer: Mapping[str, Any] = field(default_factory=dict)  # parts of the example answer
     versioned: bool = False  # has an ETag, and honours If-Match and If-None-Match
     stream: Stream | None = None
     codes: tuple[str, ...] = ()  # error codes in addition to those implied by its parameters and effect
+
+    def described(self, description: str) -> Resource:
+        """This resource with what the document says beyond the summary."""
+        return replace(self, description=description)
+
+    @property
+    def method(self) -> str:
+        return self.route.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return self.route.partition(" ")[2]
 
     @property
     def name(self) -> str:
@@ -169,7 +172,7 @@ class Resource:
         """The path's values; one for a field that takes several becomes a list of one."""
         return {word: [value] if is_list(self.info(word)) else value for word, value in path.items()}
 
-    def sent(self, given: Input) -> ClientRequest:
+    def sent(self, given: Input) -> ResourceRequest:
         """The request for an input, without unset fields. Raises InvalidInput for fields that can't be sent to a server."""
         values = given.model_dump(mode="json", exclude_unset=True)
         words = {name: word for word, name in self.fields().items()}
@@ -185,7 +188,7 @@ class Resource:
         ]
         inside = {word: parameters[word] for word in self.in_body() if word in parameters}
         body = None if self.method in BODILESS or not (inside or self.in_body()) else inside
-        return ClientRequest(self.method, path, tuple(query), body)
+        return ResourceRequest(self.method, path, tuple(query), body)
 
     def _default(self, name: str) -> Any:
         if name in self.fixed:
@@ -197,7 +200,7 @@ class Resource:
         place = error.errors(include_url=False)[0]["loc"]
         first = words.get(str(place[0]), str(place[0])) if place else ""
         if first in self.wrong:
-            return InvalidField(self.wrong[first])
+            return self.wrong[first].as_error()
         return invalid_input(
             error,
             known=list(self.fields()),

@@ -19,10 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mindhold.contracts.rest.resource import resources
 from mindhold.interfaces.http.auth import Authentication, ConsentPage, CredentialLookup, OAuth
 from mindhold.interfaces.http.context import (
+    HostPolicy,
     HttpContext,
     PendingEngine,
-    ServerAddress,
-    error_response,
+    documented_response,
     on_any_error,
     on_http_error,
     on_our_error,
@@ -59,7 +59,7 @@ EXPOSED = (
 class Guard:
     """Middleware that refuses requests for another host, and calls from pages of origins that aren't allowed."""
 
-    def __init__(self, app: ASGIApp, place: ServerAddress) -> None:
+    def __init__(self, app: ASGIApp, place: HostPolicy) -> None:
         self._app = app
         self._place = place
 
@@ -69,25 +69,14 @@ class Guard:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._place.answers_to(host, server=scope["server"] or ("", None)):
-            answer = error_response(
-                421,
-                "This is not the server that the request names.",
-                "WRONG_HOST",
-                advice="Name the host in serve.allowed_hosts if it is one of this server's.",
-            )
-            return await answer(scope, receive, send)
+            advice = "Name the host in serve.allowed_hosts if it is one of this server's."
+            return await documented_response("WRONG_HOST", advice=advice)(scope, receive, send)
         if origin is None:
             foreign = _is_foreign(headers, reads=scope["method"] in READING)
         else:
             foreign = not self._place.welcomes(origin, host=host)
         if foreign:
-            answer = error_response(
-                403,
-                "Pages of this origin may not call.",
-                "WRONG_ORIGIN",
-                advice="Name the origin in serve.allowed_origins if it may.",
-            )
-            return await answer(scope, receive, send)
+            return await documented_response("WRONG_ORIGIN")(scope, receive, send)
         return await self._app(scope, receive, send)
 
 
@@ -100,7 +89,7 @@ def _is_foreign(headers: Headers, *, reads: bool) -> bool:
 class Cors:
     """Middleware that sends CORS headers to the allowed origins, and none to others."""
 
-    def __init__(self, app: ASGIApp, place: ServerAddress) -> None:
+    def __init__(self, app: ASGIApp, place: HostPolicy) -> None:
         self._app = app
         self._cors = CORSMiddleware(
             app,
@@ -132,7 +121,7 @@ def http_app(
 ) -> Starlette:
     """The application. Raises SettingsError for settings that would let strangers in."""
     serve = loaded.settings.serve
-    door = HttpContext(opening, loaded, ServerAddress.of(loaded.settings))
+    door = HttpContext(opening, loaded, HostPolicy.of(loaded.settings))
     keys = CredentialLookup(door)
     routes: list[BaseRoute] = [
         *mcp_routes,

@@ -75,18 +75,7 @@ LENGTH_OF_OURS = 46  # a prefix of three characters, and 32 bytes in base64
 LOOKUPS_PER_MINUTE = 600  # of well-formed keys and tokens, per address that sends many invalid ones
 MOST_KNOWN = 1_000
 PUBLIC = frozenset(
-    {
-        "/",
-        "/docs",
-        "/profile",
-        "/openapi.json",
-        "/health",
-        "/authorize",
-        "/token",
-        "/register",
-        "/revoke",
-        "/consent",
-    }
+    "/ /docs /profile /openapi.json /health /authorize /token /register /revoke /consent".split()
 )
 WELL_KNOWN = "/.well-known/"
 PUBLIC_FOLDERS = ("/docs/", WELL_KNOWN)
@@ -217,9 +206,8 @@ class Authentication:
         if secret is None and not self._door.settings.access_key and is_local_request(scope):
             return AuthenticatedClient(local_caller(self._door.loaded))
         address = address_of(scope)
-        if (
-            secret is None
-        ):  # clients without a secret learn here that they need one; counted apart from those with one
+        # Clients without a secret learn here that they need one; they are counted apart from those with one.
+        if secret is None:
             bucket = self._keyless.take(address)
             few = self._unknown(scope, error="")
             return few if bucket.allowed else too_many(bucket, "Too many requests without a key.")
@@ -281,7 +269,7 @@ class Authentication:
 
 
 def _looks_ours(secret: str) -> bool:
-    return secret.startswith(("rk_", "ra_")) and len(secret) == LENGTH_OF_OURS
+    return secret.startswith((API_KEY, ACCESS_TOKEN)) and len(secret) == LENGTH_OF_OURS
 
 
 def bearer(scope: Scope) -> str | None:
@@ -390,9 +378,8 @@ class ConsentPage:
 
     def _wrong(self, request: Request, key: str) -> str:
         """What is wrong with the typed key; empty if it is right or none is needed."""
-        if not self._door.settings.access_key:
-            return ""
-        if self._keys.is_owner(key):  # not limited, however many wrong keys this address sent
+        # The right key is not limited, however many wrong ones this address sent.
+        if not self._door.settings.access_key or self._keys.is_owner(key):
             return ""
         if not self._keys.guesses.take(address_of(request.scope)).allowed:
             return "Too many wrong keys. Please wait a minute."
@@ -499,19 +486,8 @@ REGISTRATIONS_PER_MINUTE = 20  # per address
 QUESTIONS_PER_MINUTE = 20  # consent pages, per address
 NOT_KEPT = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 KEPT = frozenset(
-    {
-        "client_id",
-        "client_id_issued_at",
-        "client_name",
-        "client_uri",
-        "redirect_uris",
-        "grant_types",
-        "response_types",
-        "scope",
-        "application_type",
-        "software_id",
-        "software_version",
-    }
+    "client_id client_id_issued_at client_name client_uri redirect_uris grant_types response_types scope application_type "
+    "software_id software_version".split()
 )
 SCOPES = (READ, WRITE)  # offered to clients, and the default of a request
 
@@ -561,12 +537,10 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
         metadata = client_info.model_dump(mode="json", exclude_none=True, include=set(KEPT))
         try:
             await self._door.ask(SAVE_CLIENT, client=metadata)
-        except ContentTooLarge as error:
+        except (ContentTooLarge, Refused) as error:
             raise RegistrationError("invalid_client_metadata", str(error)) from error
         except InvalidInput as error:
             raise RegistrationError("invalid_redirect_uri", str(error)) from error
-        except Refused as error:
-            raise RegistrationError("invalid_client_metadata", str(error)) from error
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         """Open a consent request and return the address of its page."""

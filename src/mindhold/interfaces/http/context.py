@@ -12,8 +12,9 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
+from mindhold.contracts.rest.errors import BY_CODE
 from mindhold.interfaces.http.shutdown import ServerStopped
 from mindhold.interfaces.runtime import I, O, OpenMindhold, call_operation
 from mindhold.model.errors import (
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 
 _CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
-_WORDS = {404: "There is nothing here.", 405: "This can't be done here."}
 _STATUSES: tuple[tuple[type[MindholdError], int], ...] = (
     (InvalidInput, 400),
     (NotFound, 404),
@@ -61,6 +61,16 @@ def error_response(
     return JSONResponse(body, status_code=status, headers=headers)
 
 
+def documented_response(
+    code: str, *, advice: str = "", headers: Mapping[str, str] | None = None, **more: Any
+) -> Response:
+    """The response for an error with the status and the words of the contract; `advice` replaces the contract's."""
+    failure = BY_CODE[code]
+    return error_response(
+        failure.status, failure.error, code, advice=advice or failure.advice, headers=headers, **more
+    )
+
+
 def response_to_error(error: MindholdError) -> Response:
     """The response for a MindholdError, with the status of its type."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
@@ -71,14 +81,11 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """The response for an unknown path or a method that isn't allowed."""
     assert isinstance(error, HTTPException)
     status, path = error.status_code, request.url.path
+    if status not in _CODES:
+        return error_response(status, error.detail, "HTTP_ERROR", headers=error.headers)
     is_api = path == "/api" or path.startswith(("/api/", "/api%"))
-    return error_response(
-        status,
-        _WORDS.get(status, error.detail),
-        _CODES.get(status, "HTTP_ERROR"),
-        advice="/openapi.json has all paths." if status == 404 and is_api else "",
-        headers=error.headers,
-    )
+    advice = "/openapi.json has all paths." if status == 404 and is_api else ""
+    return documented_response(_CODES[status], advice=advice, headers=error.headers)
 
 
 async def on_our_error(_request: Request, error: Exception) -> Response:
@@ -89,9 +96,13 @@ async def on_our_error(_request: Request, error: Exception) -> Response:
 
 async def on_any_error(_request: Request, _error: Exception) -> Response:
     """The response for an unexpected exception. The traceback goes to the log only."""
-    return error_response(
-        500, "Something went wrong inside Mindhold.", "INTERNAL", advice="`mindhold doctor` may help."
-    )
+    return documented_response("INTERNAL")
+
+
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client disconnects."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})
@@ -111,7 +122,7 @@ class HostPort:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerAddress:
+class HostPolicy:
     """The server's own addresses, and the hosts and origins that the settings allow."""
 
     bound: str
@@ -120,7 +131,7 @@ class ServerAddress:
     origins: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, settings: Settings) -> ServerAddress:
+    def of(cls, settings: Settings) -> HostPolicy:
         """The address from the settings. Raises SettingsError for invalid ones, and for those that would let strangers in."""
         serve = settings.serve
         place = cls(
@@ -305,7 +316,7 @@ class HttpContext:
 
     opening: PendingEngine
     loaded: LoadedSettings
-    place: ServerAddress
+    place: HostPolicy
 
     @property
     def settings(self) -> Settings:

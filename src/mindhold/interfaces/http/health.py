@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -57,35 +58,25 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         self._tools, self._outcomes, self._models = LabelValues(), LabelValues(), LabelValues(20)
-        self._requests = Counter(
-            "mindhold_http_requests", "Requests answered.", ["route", "method", "status"], registry=registry
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry, buckets=SECONDS)
+        self._requests = counter(
+            "mindhold_http_requests", "Requests answered.", ["route", "method", "status"]
         )
-        self._seconds = Histogram(
+        self._seconds = histogram(
             "mindhold_http_request_seconds",
             "Time to answer a request; streams are not in it.",
             ["route", "method"],
-            buckets=SECONDS,
-            registry=registry,
         )
-        self._calls = Counter(
-            "mindhold_tool_calls", "Calls of tools.", ["tool", "outcome"], registry=registry
-        )
-        self._call_seconds = Histogram(
-            "mindhold_tool_call_seconds",
-            "Time of a tool's call.",
-            ["tool"],
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self._sessions = Gauge("mindhold_sessions", "Conversations that are open.", registry=registry)
-        self._up = Gauge("mindhold_store_up", "1 while the store answers.", registry=registry)
-        self._records = Gauge("mindhold_memories", "Memories kept.", ["status"], registry=registry)
-        self._jobs = Gauge("mindhold_jobs", "Jobs in the queue.", ["state"], registry=registry)
-        self._model_calls = Counter(
-            "mindhold_model_calls", "Calls of language models.", ["model", "outcome"], registry=registry
-        )
-        self._model_tokens = Counter(
-            "mindhold_model_tokens", "Tokens of language models.", ["model", "direction"], registry=registry
+        self._calls = counter("mindhold_tool_calls", "Calls of tools.", ["tool", "outcome"])
+        self._call_seconds = histogram("mindhold_tool_call_seconds", "Time of a tool's call.", ["tool"])
+        self._sessions = gauge("mindhold_sessions", "Conversations that are open.")
+        self._up = gauge("mindhold_store_up", "1 while the store answers.")
+        self._records = gauge("mindhold_memories", "Memories kept.", ["status"])
+        self._jobs = gauge("mindhold_jobs", "Jobs in the queue.", ["state"])
+        self._model_calls = counter("mindhold_model_calls", "Calls of language models.", ["model", "outcome"])
+        self._model_tokens = counter(
+            "mindhold_model_tokens", "Tokens of language models.", ["model", "direction"]
         )
 
     def observe_tool(self, tool: str, outcome: str, seconds: float) -> None:

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mindhold.interfaces.http.context import CREDENTIAL_KEY, error_response
+from mindhold.interfaces.http.context import CREDENTIAL_KEY, documented_response, error_response
 
 MOST_REMEMBERED = 10_000
 LINGER_SECONDS = 2.0
@@ -42,9 +42,8 @@ class TokenBuckets:
         self._limit = per_minute
         self._clock = clock
         self._most = most
-        self._levels: OrderedDict[str, tuple[float, float]] = (
-            OrderedDict()
-        )  # name -> tokens left, time of the last request
+        # name -> tokens left, time of the last request
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._levels)
@@ -191,7 +190,7 @@ class _Body:
             async with asyncio.timeout_at(deadline):
                 message = await self._receive()
         except TimeoutError:
-            return await self._refuse(_too_slow())
+            return await self._refuse(documented_response("TOO_SLOW", headers={"Connection": "close"}))
         self._size += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
         if self._largest is not None and self._size > self._largest:
@@ -233,19 +232,4 @@ def _now() -> float:
 
 
 def _too_large(largest: int) -> Response:
-    return error_response(
-        413,
-        "The request is too large.",
-        "BODY_TOO_LARGE",
-        advice=f"At most {largest} bytes are taken.",
-    )
-
-
-def _too_slow() -> Response:
-    return error_response(
-        408,
-        "The request took too long to arrive.",
-        "TOO_SLOW",
-        advice="Send it at once.",
-        headers={"Connection": "close"},
-    )
+    return documented_response("BODY_TOO_LARGE", advice=f"At most {largest} bytes are taken.")

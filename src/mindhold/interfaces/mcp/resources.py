@@ -19,29 +19,23 @@ JSON = "application/json"
 MOST_LISTED = 200
 MOST_OF_A_SCOPE = 50
 SUMMARY_TOPIC = "project summary"
-_SCOPE, _SUMMARY = "scope", "project"
+SHOWN_FIELDS = {"id", "content", "kind", "topic", "tags", "importance", "occurred"}  # of a scope's memory
+
+
+def _template(path: str, name: str, title: str, description: str) -> types.ResourceTemplate:
+    return types.ResourceTemplate(
+        uri_template=f"memory://{path}", name=name, title=title, description=description, mime_type=JSON
+    )
+
 
 TEMPLATES = [
-    types.ResourceTemplate(
-        uri_template="memory://{id}",
-        name="memory",
-        title="A memory",
-        description="One memory with its links and earlier versions.",
-        mime_type=JSON,
-    ),
-    types.ResourceTemplate(
-        uri_template="memory://scope/{name}",
-        name="scope",
-        title="A scope",
-        description="A scope with its newest memories.",
-        mime_type=JSON,
-    ),
-    types.ResourceTemplate(
-        uri_template="memory://project/{name}/summary",
-        name="project-summary",
-        title="A project's summary",
-        description="What is known of a project, condensed.",
-        mime_type=JSON,
+    _template("{id}", "memory", "A memory", "One memory with its links and earlier versions."),
+    _template("scope/{name}", "scope", "A scope", "A scope with its newest memories."),
+    _template(
+        "project/{name}/summary",
+        "project-summary",
+        "A project's summary",
+        "What is known of a project, condensed.",
     ),
 ]
 
@@ -62,9 +56,9 @@ def parse_address(uri: str) -> ResourceAddress:
         parts = urlsplit("")
     path = [unquote(part) for part in parts.path.split("/") if part]
     host = unquote(parts.netloc)
-    if parts.scheme == SCHEME and host == _SCOPE and len(path) == 1:
+    if parts.scheme == SCHEME and host == "scope" and len(path) == 1:
         return ResourceAddress("scope", path[0])
-    if parts.scheme == SCHEME and host == _SUMMARY and len(path) == 2 and path[1] == "summary":
+    if parts.scheme == SCHEME and host == "project" and len(path) == 2 and path[1] == "summary":
         return ResourceAddress("summary", path[0])
     if parts.scheme == SCHEME and host and not path:
         return ResourceAddress("memory", host.lower())  # clients change the case of a URL's host
@@ -80,20 +74,12 @@ async def list_resources(context: CallContext) -> list[types.Resource]:
     from mindhold.projects.scope_operations import LIST_SCOPES
 
     scopes = (await context.run(LIST_SCOPES)).scopes[:MOST_LISTED]
-    resources = [_scope_resource(scope) for scope in scopes]
     summaries = (await context.run(LIST, topic=SUMMARY_TOPIC, kinds=["context"], limit=MOST_LISTED)).memories
     summarised = {memory.scope for memory in summaries}
-    for scope in scopes:
-        if scope.name in summarised:
-            resources.append(
-                types.Resource(
-                    uri=f"memory://project/{quote(scope.name, safe='')}/summary",
-                    name=neutralize(f"{scope.name}: summary"),
-                    title=neutralize(f"Summary of {scope.name}"),
-                    mime_type=JSON,
-                )
-            )
-    return resources
+    return [
+        *(_scope_resource(scope) for scope in scopes),
+        *(_summary_resource(scope.name) for scope in scopes if scope.name in summarised),
+    ]
 
 
 async def read_resource(context: CallContext, uri: str) -> types.ReadResourceResult:
@@ -122,18 +108,26 @@ def _scope_resource(scope: Any) -> types.Resource:
     )
 
 
+def _summary_resource(project: str) -> types.Resource:
+    return types.Resource(
+        uri=f"memory://project/{quote(project, safe='')}/summary",
+        name=neutralize(f"{project}: summary"),
+        title=neutralize(f"Summary of {project}"),
+        mime_type=JSON,
+    )
+
+
 async def _read_scope(context: CallContext, name: str) -> dict[str, Any]:
+    from mindhold.engine import LEAST_TRUST
     from mindhold.memories.filters import LIST
     from mindhold.projects.scope_operations import SHOW_SCOPE
 
     scope = await context.run(SHOW_SCOPE, name=name)
-    from mindhold.engine import LEAST_TRUST
-
     page = await context.run(LIST, scope=name, limit=MOST_OF_A_SCOPE, minimum_trust=LEAST_TRUST)
     return {
         "scope": scope.model_dump(mode="json"),
         "total": page.total,
-        "memories": [_summary_fields(memory) for memory in page.memories],
+        "memories": [memory.model_dump(mode="json", include=SHOWN_FIELDS) for memory in page.memories],
     }
 
 
@@ -145,12 +139,6 @@ async def _read_memory(context: CallContext, memory_id: str) -> dict[str, Any]:
     if result.memory.status in ("forgotten", "quarantined") or result.memory.trust < LEAST_TRUST:
         raise MemoryNotFound(memory_id)
     document: dict[str, Any] = result.model_dump(mode="json", exclude_none=True)
-    return document
-
-
-def _summary_fields(memory: Any) -> dict[str, Any]:
-    names = ("id", "content", "kind", "topic", "tags", "importance", "occurred")
-    document: dict[str, Any] = memory.model_dump(mode="json", include=set(names))
     return document
 
 

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mindhold.contracts.rest.resource import Resource
 from mindhold.interfaces.http.auth import CredentialLookup, bearer
-from mindhold.interfaces.http.context import CREDENTIAL_KEY, HttpContext, error_response
+from mindhold.interfaces.http.context import CREDENTIAL_KEY, HttpContext, disconnected, error_response
 from mindhold.interfaces.http.limits import address_of
 from mindhold.interfaces.http.rest.requests import AGENT, header, query_of
 from mindhold.interfaces.runtime import CALLER_KEY, OpenMindhold
@@ -307,7 +307,7 @@ class _Stream(Response):
                 await send(_body(body, more=True))
 
         telling = asyncio.ensure_future(self._telling.tell(piece))
-        leaving = asyncio.ensure_future(_left(receive))
+        leaving = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if telling.done():
@@ -317,11 +317,6 @@ class _Stream(Response):
             for task in (telling, leaving):
                 task.cancel()
             await asyncio.gather(telling, leaving, return_exceptions=True)
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _body(body: bytes, *, more: bool) -> Message:

@@ -17,7 +17,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mindhold.contracts.rest.errors import BY_CODE
 from mindhold.contracts.rest.resource import Resource, Stream
-from mindhold.interfaces.http.context import HttpContext, error_response, response_to_error
+from mindhold.interfaces.http.context import (
+    HttpContext,
+    disconnected,
+    documented_response,
+    error_response,
+    response_to_error,
+)
 from mindhold.interfaces.http.rest.requests import (
     AGENT,
     ETAG,
@@ -85,23 +91,17 @@ def resource_response(
 def resource_error_response(error: MindholdError, *, project: str | None, expected: bool) -> Response:
     """The response for an error in the words of the contract, without details of this machine's files and servers."""
     if isinstance(error, ScopeNotFound) and project is not None and error.name == project.strip():
-        documented = BY_CODE["PROJECT_NOT_FOUND"]
-        return error_response(
-            404, documented.error, documented.code, advice=documented.advice, project_id=project
-        )
+        return documented_response("PROJECT_NOT_FOUND", project_id=project)
     if isinstance(error, UnsupportedMedia):
         return error_response(415, error.message, error.code, advice=error.advice)
     if isinstance(error, Changed) and expected:
         return error_response(412, error.message, "PRECONDITION_FAILED", advice=error.advice)
     if isinstance(error, ModelError) and not isinstance(error, ModelSpent):
         log.warning("a model failed: %s", error)
-        return error_response(
-            500, "Failed to generate embeddings", "EMBEDDING_SERVICE_ERROR", details=error.message
-        )
+        return documented_response("EMBEDDING_SERVICE_ERROR", details=error.message)
     if isinstance(error, StoreError) and error.code in BY_CODE:
         log.warning("the store failed: %s", error)
-        documented = BY_CODE[error.code]
-        return error_response(documented.status, documented.error, documented.code, advice=documented.advice)
+        return documented_response(error.code)
     if isinstance(error, NotFound) and error.code in BY_CODE:  # its own advice may be about the command line
         advice = BY_CODE[error.code].advice or error.advice
         return error_response(404, error.message, error.code, advice=advice)
@@ -184,9 +184,7 @@ class ResourceEndpoint:
         row = self._rows.get("GET" if request.method == "HEAD" else request.method)
         if row is None:
             advice = f"Here are: {self.allowed}."
-            return error_response(
-                405, "This can't be done here.", "METHOD_NOT_ALLOWED", advice=advice, headers=allow
-            )
+            return documented_response("METHOD_NOT_ALLOWED", advice=advice, headers=allow)
         expected = False
         try:
             fields = conditions(row, request)
@@ -223,7 +221,7 @@ async def while_waited_for(request: Request, work: Awaitable[T], *, soon: float 
     try:
         await asyncio.wait({task}, timeout=soon)
         if not task.done():
-            departure = asyncio.ensure_future(_leaving(request))
+            departure = asyncio.ensure_future(disconnected(request.receive))
             await asyncio.wait({task, departure}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientDisconnect
@@ -235,11 +233,6 @@ async def while_waited_for(request: Request, work: Awaitable[T], *, soon: float 
                 await asyncio.wait({future})
                 if not future.cancelled():
                     future.exception()  # retrieved so that asyncio doesn't log it
-
-
-async def _leaving(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _streaming(name: Stream) -> Callable[[HttpContext, Resource, Request], Awaitable[Response]]:

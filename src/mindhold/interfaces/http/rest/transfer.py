@@ -30,7 +30,7 @@ from mindhold.conversations.message_import import (
     SaveMessagesResult,
     line_error,
 )
-from mindhold.interfaces.http.context import HttpContext
+from mindhold.interfaces.http.context import HttpContext, disconnected
 from mindhold.interfaces.http.rest.requests import (
     AGENT,
     KEY,
@@ -499,7 +499,7 @@ class _Download(Response):
                 _remove(self._path)  # an open file without a name can't be left behind; fails on Windows
                 self.headers["content-length"] = str(_size(file))
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                await _sent(file, send, gone=asyncio.ensure_future(_left(receive)))
+                await _sent(file, send, gone=asyncio.ensure_future(disconnected(receive)))
         finally:
             _remove(self._path)
 
@@ -517,11 +517,6 @@ async def _sent(file: BinaryIO, send: Send, *, gone: asyncio.Future[None]) -> No
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     finally:
         gone.cancel()
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _remove(path: Path) -> None:
