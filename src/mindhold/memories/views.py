@@ -37,10 +37,11 @@ class View(Output):
     """An answer's shape. Its fields are the table: each is filled from the record's field of the same name."""
 
     @classmethod
-    def fill(cls, record: object, **values: Any) -> Self:
-        """Make the view of a record; `values` are the fields that differ from it."""
+    def fill(cls, *records: object, **values: Any) -> Self:
+        """Make the view of records: the first that has a field gives it; `values` are the fields that differ."""
         for name in cls.model_fields:
             if name not in values:
+                record = next((each for each in records if hasattr(each, name)), records[0])
                 values[name] = _plain(getattr(record, name))
         return cls(**values)
 
@@ -239,20 +240,12 @@ class HitView(View):
         """Return the hit as a view."""
         memory, metadata = hit.memory, dict(hit.memory.metadata)
         return cls.fill(
+            hit,
             memory,
+            hit.disputes,
             **_today(memory, now),
-            score=round(hit.score, 4),
-            similarity=None if hit.similarity is None else round(hit.similarity, 4),
-            layer=hit.layer,
-            why=list(hit.why),
-            content=hit.content,
-            truncated=hit.truncated,
-            tokens=hit.tokens,
             access=memory.uses,
             metadata=metadata if len(str(metadata)) <= LONGEST_METADATA else {},
-            contradicts=list(hit.disputes.contradicts),
-            contradicted_by=list(hit.disputes.contradicted_by),
-            superseded_by=list(hit.disputes.superseded_by),
             links=[LinkedView.of(linked.link, linked.memory) for linked in hit.links],
             before=[TurnView.of(turn) for turn in hit.before],
             after=[TurnView.of(turn) for turn in hit.after],
