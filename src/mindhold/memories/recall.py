@@ -688,4 +688,4 @@ RECALL = operation(
 
 async def _digest(context: Context, request: RecallInput) -> DigestView:
     where, _ = await filter_of(context.engine, request, agent=context.agent)
-    return DigestView.of(await digest_of(context.engine, where), context.engine.zone())
+    return await digest_of(context.engine, where)

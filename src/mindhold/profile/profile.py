@@ -381,7 +381,7 @@ async def entry_history(engine: Engine, name: str, *, agent: str) -> tuple[Profi
     editions = []
     values = [*(entry_value(version) for version in versions), entry.value]
     for value, edition in zip(values, editions_of(entry.memory, versions), strict=True):
-        content = edition.said.content
+        content = edition.content
         shown = WITHHELD if content == WITHHELD else value
         editions.append(EntryEdition(shown, content, edition.since, edition.until, edition.by))
     return entry, editions
