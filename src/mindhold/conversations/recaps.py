@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from pydantic import Field
@@ -23,7 +23,7 @@ from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.filters import timeframe_of
 from mindhold.memories.prepare import checked_moment
-from mindhold.memories.views import next_cursor, page_start
+from mindhold.memories.views import View, next_cursor, page_start
 from mindhold.model.errors import InvalidInput, SessionNotFound
 from mindhold.model.memory import Kind, Status
 from mindhold.model.policies import CONVERSATION_RECAP, RECAP_TAG, RECAP_TOPICS
@@ -35,21 +35,9 @@ PAGE = 200
 MOST_PAGES = 25  # pages of the newest messages that are searched for conversations
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedConversation:
-    """One conversation in one scope, as the agent sees it."""
-
-    conversation: str
-    scope: str
-    messages: int
-    first: datetime
-    last: datetime
-    recap: Recap | None = None
-
-
 async def logged_conversations(
     engine: Engine, scopes: Sequence[str], *, agent: str, limit: int
-) -> list[LoggedConversation]:
+) -> list[ConversationView]:
     """The conversations with the latest messages first; archived messages count too."""
     where = Filter(
         viewer=agent, scopes=tuple(scopes), turns=True, statuses=STANDING, minimum_trust=LEAST_TRUST
@@ -76,7 +64,7 @@ async def logged_conversations(
 
 async def logged_conversation(
     engine: Engine, conversation: str, *, scope: str, agent: str
-) -> LoggedConversation | None:
+) -> ConversationView | None:
     """The conversation; None if the agent sees no message of it."""
     where = Filter(
         viewer=agent,
@@ -97,13 +85,14 @@ async def logged_conversation(
         map(recap_of, filter(is_recap, memories)),
         key=lambda recap: (recap.memory.agent == agent, recap.positions or (-1, -1)),
     )
-    return LoggedConversation(
-        conversation,
-        scope,
-        await engine.store.count(where),
-        first[0].occurred,
-        last[0].occurred,
-        top_recap(ordered),
+    recap = top_recap(ordered)
+    return ConversationView(
+        conversation=conversation,
+        scope=scope,
+        messages=await engine.store.count(where),
+        first=first[0].occurred,
+        last=last[0].occurred,
+        recap=RecapView.of(recap) if recap else None,
     )
 
 
@@ -135,7 +124,7 @@ def recaps_where(
 LONGEST_NAME = 2_000  # characters of a conversation's name
 
 
-class RecapView(Output):
+class RecapView(View):
     """A summary, as data: of a conversation or a part of it (level 1), of a month (2), of a year (3).
 
     `message_refs` are messages whose words it repeats, of the `count` messages that it covers.
@@ -164,22 +153,12 @@ class RecapView(Output):
 
     @classmethod
     def of(cls, recap: Recap) -> RecapView:
-        memory = recap.memory
-        return cls(
-            id=memory.id,
-            content=memory.content,
-            level=recap.level,
-            scope=memory.scope,
-            agent=memory.agent,
-            conversation=recap.conversation,
-            part=recap.part,
-            start=recap.start,
-            end=recap.end,
-            count=recap.count,
-            tokens=memory.tokens,
+        return cls.fill(
+            recap,
+            recap.memory,
             made_by=recap.by,
             message_refs=list(recap.refs),
-            archived=memory.status != "active",
+            archived=recap.memory.status is not Status.ACTIVE,
         )
 
 
@@ -275,17 +254,6 @@ class ConversationView(Output):
     last: datetime = Field(examples=["2026-11-16T10:30:00Z"])
     recap: RecapView | None = Field(default=None, examples=[{}])
 
-    @classmethod
-    def of(cls, conversation: LoggedConversation) -> ConversationView:
-        return cls(
-            conversation=conversation.conversation,
-            scope=conversation.scope,
-            messages=conversation.messages,
-            first=conversation.first,
-            last=conversation.last,
-            recap=RecapView.of(conversation.recap) if conversation.recap else None,
-        )
-
 
 class ListConversationsResult(Output):
     """The conversations with the latest messages first."""
@@ -360,18 +328,14 @@ async def _list_conversations(context: Context, request: ListConversationsInput)
         conversations = await logged_conversations(
             context.engine, scopes, agent=context.agent, limit=request.limit
         )
-        return ListConversationsResult(
-            conversations=[ConversationView.of(conversation) for conversation in conversations]
-        )
+        return ListConversationsResult(conversations=conversations)
     name = clean_conversation_name(context.engine, request.conversation.strip())
     scope_names = scopes or [scope.name for scope in await context.engine.store.scopes()]
     candidates = [
         await logged_conversation(context.engine, name, scope=scope, agent=context.agent)
         for scope in scope_names
     ]
-    return ListConversationsResult(
-        conversations=[ConversationView.of(conversation) for conversation in candidates if conversation]
-    )
+    return ListConversationsResult(conversations=list(filter(None, candidates)))
 
 
 LIST_CONVERSATIONS = operation("list_conversations", _list_conversations, reads=True)

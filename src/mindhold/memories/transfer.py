@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -275,15 +275,7 @@ async def _export(context: Context, request: ExportInput) -> ExportResult:
     else:
         form = form_of(engine, request.format)
         written = await export_readable(engine, path, form, agent=context.agent, scopes=scopes)
-    return ExportResult(
-        path=written.path,
-        memories=written.memories,
-        links=written.links,
-        versions=written.versions,
-        scopes=written.scopes,
-        contradictions=written.contradictions,
-        notice=PRIVACY_NOTICE,
-    )
+    return ExportResult(**asdict(written), notice=PRIVACY_NOTICE)
 
 
 EXPORT = operation("export", _export, writes=True, owner_only=True)
@@ -295,16 +287,8 @@ async def _export_state(context: Context, given: ExportInput) -> ExportResult:
     )
     scope = given.scope or await scope_of_state(context.engine, path, create=False)
     written, kept_count = await export_state(context.engine, path, scope=scope, agent=context.agent)
-    return ExportResult(
-        path=written.path,
-        memories=written.memories,
-        links=0,
-        versions=0,
-        scopes=1,
-        notice=f"{kept_count:,} that only the file had stay in it. {PRIVACY_NOTICE}"
-        if kept_count
-        else PRIVACY_NOTICE,
-    )
+    kept = f"{kept_count:,} that only the file had stay in it. " if kept_count else ""
+    return ExportResult(**asdict(written), notice=f"{kept}{PRIVACY_NOTICE}")
 
 
 async def _import(context: Context, request: ImportInput) -> ImportResult:
@@ -330,16 +314,7 @@ async def _import(context: Context, request: ImportInput) -> ImportResult:
                 imported = await import_lines(context.engine, lines, agent=context.agent, progress=told)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{request.path} can't be read: {error}.", advice="Check the path.") from error
-    return ImportResult(
-        memories=imported.memories,
-        skipped=imported.skipped,
-        links=imported.links,
-        versions=imported.versions,
-        scopes=imported.scopes,
-        redacted=imported.redacted,
-        contradictions=imported.contradictions,
-        notice=context.engine.vector_source.reason,
-    )
+    return ImportResult(**asdict(imported), notice=context.engine.vector_source.reason)
 
 
 IMPORT = operation("import", _import, writes=True, owner_only=True)
