@@ -12,7 +12,7 @@ from pydantic import Field
 from mindhold.capture.claude_md import update_documents
 from mindhold.conversations.messages import (
     SESSION,
-    MessageExcerpt,
+    MessageView,
     asked_session,
     at_end,
     extras_of,
@@ -20,16 +20,15 @@ from mindhold.conversations.messages import (
     in_full,
     is_message,
     is_part,
+    message_fields,
     message_request,
     messages_where,
+    pages,
     recent_messages,
     role_of,
     roomy,
     search_project,
     session_name,
-    session_of,
-    shown,
-    task_of,
     whole_texts,
 )
 from mindhold.conversations.recap_queue import recap_jobs
@@ -42,7 +41,7 @@ from mindhold.memories.write import Verbatim, write
 from mindhold.model.errors import MemoryNotFound, MessageNotFound, NoCriteria, SessionNotFound, TaskNotFound
 from mindhold.model.lifecycle import is_kept_for_good
 from mindhold.model.memory import ANY_STATUS, PART_KEY, Memory, Status
-from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.model.query import Filter, Order
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import mode_of, open_project
 
@@ -55,15 +54,11 @@ async def _erased(
 ) -> tuple[int, int, Sequence[Memory]]:
     count = kept = 0
     last: list[Memory] = []
-    after: PagePosition | None = None
-    while page := await engine.store.find(where, order=Order.OLDEST, limit=BATCH, after=after):
-        after = PagePosition.of(page[-1], Order.OLDEST)
+    async for page in pages(engine, where, size=BATCH):
         going = [memory for memory in page if force or named or not is_kept_for_good(memory)]
         kept += len(page) - len(going)
         count += await _gone(engine, going, agent=agent, force=force or not named)
         last = going or last
-        if len(page) < BATCH:
-            break
     return count, kept, last
 
 
@@ -123,26 +118,6 @@ def plain_model(name: str | None) -> str | None:
     return own if own and (form in _FORMS or form.isdecimal()) else model
 
 
-class MessageView(Output):
-    """One message. `truncated` says that there is more of it than `content`: one message alone is shown whole."""
-
-    id: str = Field(description="Its id.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ab"])
-    message_type: str = Field(description="Who said it.", examples=["user"])
-    content: str = Field(description="The text.", examples=["How do I add authentication?"])
-    timestamp: datetime = Field(description="When it was said.", examples=["2025-11-27T10:30:00Z"])
-    task_id: int | None = Field(default=None, description="The task that it belongs to.", examples=[42])
-    session_id: str | None = Field(
-        default=None, description="The session that it was said in.", examples=["abc-123"]
-    )
-    truncated: bool = Field(default=False, description="Whether the text was shortened.", examples=[False])
-
-    @classmethod
-    def of(cls, excerpt: MessageExcerpt) -> MessageView:
-        """The message as its view."""
-        message = excerpt.memory
-        return cls(**_message_fields(message), content=message.content, truncated=excerpt.truncated)
-
-
 class WholeMessageView(MessageView):
     """One message with all of its text, and what was given along with it."""
 
@@ -157,16 +132,6 @@ class WholeMessageView(MessageView):
         description="Whether it reads like instructions: then it is stored but only shown by its id.",
         examples=[False],
     )  # it reads like instructions to its reader: shown by its id alone
-
-
-def _message_fields(memory: Memory) -> dict[str, Any]:
-    return {
-        "id": memory.id,
-        "message_type": role_of(memory),
-        "timestamp": memory.occurred,
-        "task_id": task_of(memory),
-        "session_id": session_of(memory),
-    }
 
 
 class FoundView(Output):
@@ -202,7 +167,7 @@ class FoundView(Output):
         """The hit as its view."""
         memory = hit.memory
         return cls(
-            **_message_fields(memory) | {"message_type": role_of(memory) or NOBODY},
+            **message_fields(memory) | {"message_type": role_of(memory) or NOBODY},
             content=hit.content,
             similarity=_share(hit.score if hit.similarity is None else hit.similarity),
             score=_share(hit.score),
@@ -479,22 +444,17 @@ SAVE_MESSAGE = operation("save_message", _save, writes=True)
 async def _recent(context: Context, request: RecentMessagesInput) -> RecentMessagesResult:
     """The newest messages of a project."""
     messages = await recent_messages(
-        roomy(context.engine, answers=request.limit) if request.whole else context.engine,
+        context.engine,
         request.project,
         agent=context.agent,
         limit=request.limit,
         conversation=request.conversation,
         task=request.task_id,
+        whole=request.whole,
     )
-    if request.whole:  # the newest have the room
-        messages = await in_full(
-            context.engine, [one.memory for one in reversed(messages)], agent=context.agent
-        )
-        messages.reverse()
+    project = (await open_project(context.engine, request.project)).name
     return RecentMessagesResult(
-        messages=[MessageView.of(one) for one in messages],
-        count=len(messages),
-        storage_backend=await _backend(context, request.project),
+        messages=messages, count=len(messages), storage_backend=await mode_of(context.engine, project)
     )
 
 
@@ -515,14 +475,11 @@ async def _list(context: Context, request: ListMessagesInput) -> ListMessagesRes
     )
     after = page_start(order, cursor=request.cursor)
     page = await context.engine.store.find(where, order=order, limit=request.limit, after=after)
-    messages = [one for one in page if is_message(one)]
-    told = (
-        await in_full(context.engine, messages, agent=context.agent)
-        if request.whole
-        else map(shown, messages)
-    )
+    messages = list(filter(is_message, page))
     return ListMessagesResult(
-        messages=[MessageView.of(one) for one in told],
+        messages=await in_full(context.engine, messages, agent=context.agent)
+        if request.whole
+        else [MessageView.of(message) for message in messages],
         next=next_cursor(page, order, limit=request.limit),
         storage_backend=await mode_of(context.engine, name),
     )
@@ -540,7 +497,7 @@ async def _show(context: Context, request: ShowMessageInput) -> WholeMessageView
     if message is None or message.status is Status.FORGOTTEN:
         raise MessageNotFound(request.message_id, project=project)
     return WholeMessageView(
-        **_message_fields(message),
+        **message_fields(message),
         content=(await whole_texts(context.engine, [message], agent=context.agent))[message.id],
         metadata=extras_of(message),
         indexed=message.embedded_by is not None,
@@ -613,10 +570,6 @@ async def _delete(context: Context, request: DeleteMessagesInput) -> DeleteMessa
 
 
 DELETE_MESSAGES = operation("delete_messages", _delete, destroys=True)
-
-
-async def _backend(context: Context, project: str | None) -> str:
-    return await mode_of(context.engine, (await open_project(context.engine, project)).name)
 
 
 def _moment(context: Context, moment: datetime | None) -> datetime | None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
 
-from mindhold.conversations.messages import free_position, is_message, role_of, whole_texts
+from mindhold.conversations.messages import free_position, is_message, pages, role_of, whole_texts
 from mindhold.conversations.recap_queue import (
     AGENT_FIELD,
     CONVERSATION_FIELD,
@@ -37,7 +37,7 @@ from mindhold.model.errors import Changed, Conflict
 from mindhold.model.job import SCOPE_KEY
 from mindhold.model.memory import Kind, Memory, Status, is_turn
 from mindhold.model.policies import CONVERSATION_RECAP, RECAP, RECAP_SOURCE, RECAP_TAG, RECAP_TOPICS
-from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.model.query import Filter, Order
 from mindhold.model.scope import EVERYONE
 from mindhold.ports.store import Change, Enqueue, Put
 from mindhold.text.injection import suspicion
@@ -318,17 +318,12 @@ def messages_filter(conversation: str, *, scope: str, agent: str) -> Filter:
 
 async def find_messages(engine: Engine, where: Filter) -> list[Memory]:
     """The messages that a recap may use, by position. Texts that read like instructions are left out."""
-    messages: list[Memory] = []
-    after: PagePosition | None = None
-    while page := await engine.store.find(where, order=Order.OLDEST, limit=PAGE, after=after):
-        after = PagePosition.of(page[-1], Order.OLDEST)
-        messages += [
-            memory
-            for memory in page
-            if is_message(memory) and suspicion(memory.content).score < QUARANTINE_FROM
-        ]
-        if len(page) < PAGE:
-            break
+    messages = [
+        memory
+        async for page in pages(engine, where, size=PAGE)
+        for memory in page
+        if is_message(memory) and suspicion(memory.content).score < QUARANTINE_FROM
+    ]
     return sorted(messages, key=lambda message: (message.provenance.position or 0, message.id))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import perf_counter
 
+from mindhold.conversations.messages import pages
 from mindhold.conversations.recap_creation import (
     ConversationRef,
     Recap,
@@ -28,7 +29,7 @@ from mindhold.locks import claim
 from mindhold.model.errors import Changed, MemoryNotFound
 from mindhold.model.memory import Kind, Status
 from mindhold.model.policies import CONVERSATION_RECAP, MONTH_RECAP, RECAP_TAG, RECAP_TOPICS, YEAR_RECAP
-from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.model.query import Filter, Order
 from mindhold.model.scope import EVERYONE
 from mindhold.ports.store import Change, Mark
 
@@ -82,21 +83,12 @@ async def _due_periods(
             periods: dict[str, list[Recap]] = defaultdict(list)
             for source_level in MERGED_LEVELS[level]:
                 filtered = replace(in_scope, agents=(agent,), topic=RECAP_TOPICS[source_level])
-                for recap in [recap async for recap in _find_recaps(engine, filtered)]:
+                memories = [memory async for page in pages(engine, filtered, size=PAGE) for memory in page]
+                for recap in map(recap_of, filter(is_recap, memories)):
                     periods[f"{recap.end.astimezone(engine.zone()):{FORMS[level]}}"].append(recap)
             for name in sorted(periods):
                 if name < current:
                     yield RecapPeriod(level, name, scope, agent), periods[name]
-
-
-async def _find_recaps(engine: Engine, where: Filter) -> AsyncIterator[Recap]:
-    after: PagePosition | None = None
-    while page := await engine.store.find(where, order=Order.OLDEST, limit=PAGE, after=after):
-        after = PagePosition.of(page[-1], Order.OLDEST)
-        for memory in filter(is_recap, page):
-            yield recap_of(memory)
-        if len(page) < PAGE:
-            return
 
 
 async def _merge(

@@ -8,8 +8,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from mindhold.conversations.message_log import MessageView
-from mindhold.conversations.messages import shown
+from mindhold.conversations.messages import MessageView
 from mindhold.conversations.recap_creation import (
     STANDING,
     Recap,
@@ -314,7 +313,7 @@ async def _messages(context: Context, request: RecapMessagesInput) -> RecapMessa
     messages = await messages_of(context.engine, memory, agent=context.agent)
     page = messages[request.offset : request.offset + request.limit]
     return RecapMessagesResult(
-        id=memory.id, messages=[MessageView.of(shown(message)) for message in page], total=len(messages)
+        id=memory.id, messages=[MessageView.of(message) for message in page], total=len(messages)
     )
 
 
