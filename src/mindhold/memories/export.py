@@ -51,10 +51,10 @@ JsonObject = dict[str, Any]
 R = TypeVar("R", Memory, Version, Link, Scope, Provenance)
 
 
-def memory_line(memory: Memory) -> JsonObject:
-    """Convert a memory, without `embedded_by`, since vectors are derived."""
-    line = _plain("memory", memory)
-    del line["embedded_by"]
+def record_line(record: Memory | Version | Link | Scope) -> JsonObject:
+    """Convert a record, without `embedded_by`, since vectors are derived."""
+    line = {"type": type(record).__name__.lower(), **_values(record)}
+    line.pop("embedded_by", None)
     return line
 
 
@@ -80,11 +80,7 @@ def memory_from(line: JsonObject, *, now: datetime) -> Memory:
         raise ValueError("a memory needs content")
     _check_ids(memory.id, *memory.merged_from, *filter(None, [memory.supersedes]))
     _check_agent(memory.agent)
-    _check_shares(
-        importance=memory.importance,
-        confidence=memory.confidence,
-        trust=memory.trust,
-    )
+    _check_shares(importance=memory.importance, confidence=memory.confidence, trust=memory.trust)
     if not 0 <= memory.utility <= UTMOST:
         raise ValueError(f"utility is {memory.utility}")
     if abs(memory.usefulness) > 1:
@@ -92,11 +88,6 @@ def memory_from(line: JsonObject, *, now: datetime) -> Memory:
     if len(memory.merged_from) > MOST_MERGED:
         raise ValueError(f"it was merged from more than {MOST_MERGED}")
     return memory
-
-
-def version_line(version: Version) -> JsonObject:
-    """Convert a version."""
-    return _plain("version", version)
 
 
 def version_from(line: JsonObject) -> Version:
@@ -114,11 +105,6 @@ def version_from(line: JsonObject) -> Version:
     return version
 
 
-def link_line(link: Link) -> JsonObject:
-    """Convert a link."""
-    return _plain("link", link)
-
-
 def link_from(line: JsonObject) -> Link:
     """Read a link. Raises KeyError, ValueError, TypeError."""
     fields = _fields(line)
@@ -133,21 +119,12 @@ def link_from(line: JsonObject) -> Link:
     return link
 
 
-def scope_line(scope: Scope) -> JsonObject:
-    """Convert a scope."""
-    return _plain("scope", scope)
-
-
 def scope_from(line: JsonObject) -> Scope:
     """Read a scope. Raises KeyError, ValueError, TypeError."""
     fields = _fields(line)
     _tuples(fields, "keywords")
     _times(fields, "created")
     return _checked(Scope(**fields))
-
-
-def _plain(kind: str, record: Memory | Version | Link | Scope) -> JsonObject:
-    return {"type": kind, **_values(record)}
 
 
 def _values(record: Memory | Version | Link | Scope | Provenance) -> JsonObject:
@@ -619,7 +596,7 @@ async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None 
     selection = where or Filter(viewer="system", statuses=ANY_STATUS)
     scopes = await engine.store.scopes()
     head = {"mindhold": "export", "format": FORMAT, "notice": PRIVACY_NOTICE}
-    await _write(stream, [head, *(scope_line(scope) for scope in scopes)])
+    await _write(stream, [head, *map(record_line, scopes)])
     versions = links = pairs = 0
     ids: list[str] = []
     async for batch in engine.store.scan(selection):
@@ -628,7 +605,7 @@ async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None 
         ids.extend(memory.id for memory in batch)
         versions += sum(len(some) for some in earlier.values())
     async for some in _links(engine, sorted(ids), viewer=selection.viewer):
-        await _write(stream, (link_line(link) for link in some))
+        await _write(stream, map(record_line, some))
         links += len(some)
     async for pair_batch in exported_pairs(engine, frozenset(ids), viewer=selection.viewer):
         await _write(stream, pair_batch)
@@ -650,9 +627,8 @@ def _with_versions(
     batch: Sequence[Memory], earlier: Mapping[str, Sequence[Version]]
 ) -> Iterator[dict[str, Any]]:
     for memory in batch:
-        yield memory_line(memory)
-        for version in earlier.get(memory.id, ()):
-            yield version_line(version)
+        yield record_line(memory)
+        yield from map(record_line, earlier.get(memory.id, ()))
 
 
 async def _write(stream: TextIO, lines: Iterable[dict[str, Any]]) -> None:
