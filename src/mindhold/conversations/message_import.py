@@ -116,10 +116,7 @@ class SaveMessagesInput(Input):
     )
     first: int = Field(default=1, ge=1, le=MOST_LINES, description="Number of the first line.")
     idempotency_key: str | None = None
-    embed: bool = Field(
-        default=True,
-        description="Embed at once; otherwise a job does it later.",
-    )
+    embed: bool = Field(default=True, description="Embed at once; otherwise a job does it later.")
     create_project: bool = True
 
 
@@ -146,20 +143,15 @@ class SaveMessagesResult(Output):
         description="How many messages have vectors already.", examples=[1]
     )  # of those that were imported: found by meaning already
     quarantined: int = Field(
-        description="How many were quarantined because they read like instructions.",
-        examples=[0],
+        description="How many were quarantined because they read like instructions.", examples=[0]
     )  # of those: kept, but never given to anybody
     redacted: int = Field(
-        default=0,
-        description="How many texts had secrets or personal data replaced.",
-        examples=[0],
+        default=0, description="How many texts had secrets or personal data replaced.", examples=[0]
     )  # of those: with secrets or personal data that were replaced
     errors: list[LineError] = Field(description="Errors by line.", examples=[[]])
     message_ids: list[str | None] = Field(default=[], examples=[["01k8zj5v6n7q4x2m9c3d8e1f0g"]])
     embedding_model: str | None = Field(
-        default=None,
-        description="The embedding model; null if there is none.",
-        examples=["all-MiniLM-L6-v2"],
+        default=None, description="The embedding model; null if there is none.", examples=["all-MiniLM-L6-v2"]
     )
     storage_backend: str = Field(
         description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",

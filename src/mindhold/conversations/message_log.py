@@ -122,9 +122,7 @@ class WholeMessageView(MessageView):
     """One message with all of its text, and what was given along with it."""
 
     metadata: dict[str, Any] = Field(
-        default={},
-        description="Free metadata, stored unchanged.",
-        examples=[{"session_id": "abc-123"}],
+        default={}, description="Free metadata, stored unchanged.", examples=[{"session_id": "abc-123"}]
     )
     indexed: bool = Field(description="Whether it has a vector already.", examples=[True])
     quarantined: bool = Field(
@@ -226,9 +224,7 @@ class SaveMessageResult(Output):
     status: str = Field(default="saved", description="Its status.", examples=["saved"])
     indexed: bool = Field(description="Whether it has a vector already.", examples=[True])
     embedding_model: str | None = Field(
-        default=None,
-        description="The embedding model; null if there is none.",
-        examples=["all-MiniLM-L6-v2"],
+        default=None, description="The embedding model; null if there is none.", examples=["all-MiniLM-L6-v2"]
     )
     storage_backend: str = Field(
         description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
@@ -241,9 +237,7 @@ class SaveMessageResult(Output):
         examples=[False],
     )  # it reads like instructions to its reader: kept, and shown by its id alone
     redacted: list[str] = Field(
-        default=[],
-        description="Kinds of secrets and personal data that were replaced.",
-        examples=[[]],
+        default=[], description="Kinds of secrets and personal data that were replaced.", examples=[[]]
     )  # kinds of secrets and personal data that were replaced
 
 
@@ -321,9 +315,7 @@ class ListMessagesResult(Output):
         ],
     )
     next: str | None = Field(
-        default=None,
-        description="The `cursor` of the next page; null on the last page.",
-        examples=[None],
+        default=None, description="The `cursor` of the next page; null on the last page.", examples=[None]
     )
     storage_backend: str = Field(
         description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
@@ -369,8 +361,7 @@ class SearchMessagesResult(Output):
         examples=["all-MiniLM-L6-v2"],
     )
     search_method: str = Field(
-        description="`hybrid` (full text and vectors) or `full_text`.",
-        examples=["hybrid"],
+        description="`hybrid` (full text and vectors) or `full_text`.", examples=["hybrid"]
     )
     count: int = Field(description="Number of items in this answer.", examples=[1])
     storage_backend: str = Field(

@@ -203,9 +203,7 @@ class ListRecapsResult(Output):
 
     recaps: list[RecapView]
     next: str | None = Field(
-        default=None,
-        description="The `cursor` of the next page; null on the last page.",
-        examples=[None],
+        default=None, description="The `cursor` of the next page; null on the last page.", examples=[None]
     )
 
 
@@ -213,8 +211,7 @@ class RecapMessagesInput(Input):
     """Which summary: its id or the beginning of it."""
 
     id: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
     )
     offset: int = Field(default=0, ge=0, le=100_000, description="How many to skip.")
     limit: int = Field(default=50, ge=1, le=200, description="Maximum number of results.", examples=[1])

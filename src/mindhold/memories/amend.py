@@ -51,8 +51,7 @@ class AmendInput(Input):
     """
 
     id: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
     )
     content: str | None = Field(
         default=None, description="The text.", examples=["Staging listens on port 5434."]

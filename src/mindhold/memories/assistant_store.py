@@ -111,18 +111,13 @@ class StoreResult(View):
     parts: list[str] = []
     superseded: list[str] = Field(default=[], description="Ids of the memories that it replaced.")
     redacted: list[str] = Field(
-        default=[],
-        description="Kinds of secrets and personal data that were replaced.",
+        default=[], description="Kinds of secrets and personal data that were replaced."
     )  # kinds of secrets and personal data that were replaced
     quarantined: bool = Field(
         default=False,
         description="Whether it reads like instructions: then it is stored but only shown by its id.",
     )
-    embedded: bool = Field(
-        default=False,
-        description="Whether it has a vector already.",
-        examples=[True],
-    )
+    embedded: bool = Field(default=False, description="Whether it has a vector already.", examples=[True])
     notice: str = Field(default="", description="A notice about this answer; usually empty.")
 
 

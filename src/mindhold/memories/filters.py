@@ -41,8 +41,7 @@ class ShowInput(Input):
     """Which memory, by its id or the beginning of it."""
 
     id: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
     )
 
 
@@ -93,9 +92,7 @@ class ListResult(Output):
     memories: list[MemoryView] = Field(description="Memories.")
     total: int = Field(description="Total number.", examples=[1])
     next: str | None = Field(
-        default=None,
-        description="The `cursor` of the next page; null on the last page.",
-        examples=[None],
+        default=None, description="The `cursor` of the next page; null on the last page.", examples=[None]
     )
     notice: str = Field(
         default="", description="A notice about this answer; usually empty."

@@ -213,8 +213,7 @@ class ForgetInput(Input):
         default=False, description="Ignore unknown ids."
     )  # an unknown id or scope is no error
     backup: bool = Field(
-        default=True,
-        description="Whether a backup was made first.",
+        default=True, description="Whether a backup was made first."
     )  # of a whole scope that goes, a copy is put aside first
     drop_scope: bool = Field(
         default=False, description="Also delete the scope itself when all of it is erased."
@@ -251,10 +250,7 @@ class ForgetResult(Output):
         default="", description="A notice about this answer; usually empty."
     )  # of documents that couldn't be written
     scope: str | None = Field(default=None, description="Its scope.")
-    backup: str | None = Field(
-        default=None,
-        description="The backup that was made first.",
-    )
+    backup: str | None = Field(default=None, description="The backup that was made first.")
     kept: list[str] = []  # passed over, for they are kept for good
 
 

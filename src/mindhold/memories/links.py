@@ -52,8 +52,7 @@ class LinkInput(Input):
     """Two ends and what the first is to the second."""
 
     origin: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
     )
     target: str = Field(
         description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
@@ -74,8 +73,7 @@ class UnlinkInput(Input):
     """Two ends; every relation unless one is named."""
 
     origin: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
     )
     target: str = Field(
         description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
@@ -120,8 +118,7 @@ class ExploreInput(Input):
     """Where to begin, how far to go, along which relations."""
 
     start: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
     )
     depth: int = Field(default=1, ge=1, le=5, description="Number of links from the start.", examples=[2])
     relations: list[Relation] = Field(

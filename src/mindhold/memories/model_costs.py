@@ -325,13 +325,7 @@ def _shares(lines: LedgerEntries, name_of: Callable[[Mapping[str, Any]], str]) -
 class SpendInput(Input):
     """Of how many days (UTC), today's included."""
 
-    days: int = Field(
-        default=7,
-        ge=1,
-        le=KEPT.days,
-        description="How many days to look back.",
-        examples=[7],
-    )
+    days: int = Field(default=7, ge=1, le=KEPT.days, description="How many days to look back.", examples=[7])
 
 
 class ShareView(Output):
@@ -345,8 +339,7 @@ class ShareView(Output):
     dollars: float = Field(examples=[0.0084])
     unpriced: int = Field(examples=[0])
     memories: list[str] = Field(
-        description="Ids of memories.",
-        examples=[["01m7gv42a3fzcy3gb19vmek4q7"]],
+        description="Ids of memories.", examples=[["01m7gv42a3fzcy3gb19vmek4q7"]]
     )  # that the calls were about, or led to
 
     @classmethod

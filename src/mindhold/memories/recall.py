@@ -150,10 +150,7 @@ class RecallInput(Input):
     )
     minimum_score: float | None = Field(default=None, ge=0, le=1, description="Minimum score, from 0 to 1.")
     minimum_similarity: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="Minimum similarity, from 0 to 1.",
+        default=None, ge=0, le=1, description="Minimum similarity, from 0 to 1."
     )  # cosine, of what vectors found
     minimum_trust: float = Field(default=LEAST_TRUST, ge=0, le=1, description="Minimum trust, from 0 to 1.")
     links: bool = Field(default=False, description="Whether to include linked memories.")
@@ -165,8 +162,7 @@ class RecallInput(Input):
     )
     count_use: bool = Field(default=True, description="Whether a hit counts as a use of the memory.")
     digest: bool = Field(
-        default=False,
-        description="Add a digest of all matches. Only without a query.",
+        default=False, description="Add a digest of all matches. Only without a query."
     )  # of a listing: of all that the filters admit, not of those alone that are listed
 
     @property
@@ -592,10 +588,7 @@ class RecallResult(Output):
     layers: list[LayerView] = Field(
         default=[], description="The layers in the order that they were asked.", examples=[[{}]]
     )
-    digest: DigestView | None = Field(
-        default=None,
-        description="A digest of all matches.",
-    )
+    digest: DigestView | None = Field(default=None, description="A digest of all matches.")
 
 
 async def _run_recall(context: Context, request: RecallInput) -> RecallResult:

@@ -149,8 +149,7 @@ class ReflectResult(Output):
     stored: int = Field(examples=[2])
     duplicates: int = Field(examples=[0])
     quarantined: int = Field(
-        default=0,
-        description="How many were quarantined because they read like instructions.",
+        default=0, description="How many were quarantined because they read like instructions."
     )  # of all: kept, but never given to anybody, for they read like instructions
     counts: ReflectCounts
     conversation: str | None = Field(

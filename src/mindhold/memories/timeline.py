@@ -88,10 +88,7 @@ class TimelineResult(Output):
     count: int = Field(description="Number of items in this answer.", examples=[1])
     timeframe: TimeframeView | None = None
     total: int | None = Field(default=None, description="Total number.")
-    digest: DigestView | None = Field(
-        default=None,
-        description="A digest of all matches.",
-    )
+    digest: DigestView | None = Field(default=None, description="A digest of all matches.")
     note: str = Field(default="", description="A note about it.")
     notice: str = Field(
         default="", description="A notice about this answer; usually empty."

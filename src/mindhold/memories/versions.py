@@ -91,8 +91,7 @@ class VersionsInput(Input):
     """Which memory, by its id or the beginning of it, and how many versions at most: the latest."""
 
     id: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
     )
     limit: int = Field(default=50, ge=1, le=500, description="Maximum number of results.", examples=[10])
 

@@ -215,10 +215,7 @@ class HitView(View):
     superseded_by: list[str] = Field(default=[], description="Ids of the memories that replaced it.")
     links: list[LinkedView] = Field(default=[], description="Linked memories.")
     before: list[TurnView] = []
-    after: list[TurnView] = Field(
-        default=[],
-        description="Messages after it.",
-    )
+    after: list[TurnView] = Field(default=[], description="Messages after it.")
 
     @property
     def origin(self) -> str:
