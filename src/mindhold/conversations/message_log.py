@@ -13,6 +13,8 @@ from mindhold.capture.claude_md import update_documents
 from mindhold.conversations.messages import (
     SESSION,
     MessageView,
+    ProjectId,
+    StorageBackend,
     asked_session,
     at_end,
     extras_of,
@@ -36,7 +38,7 @@ from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.forget import erase
 from mindhold.memories.prepare import LARGEST_NUMBER, PARTS, checked_moment
 from mindhold.memories.recall import Hit
-from mindhold.memories.views import next_cursor, page_start
+from mindhold.memories.views import NextCursor, next_cursor, page_start
 from mindhold.memories.write import Verbatim, write
 from mindhold.model.errors import MemoryNotFound, MessageNotFound, NoCriteria, SessionNotFound, TaskNotFound
 from mindhold.model.lifecycle import is_kept_for_good
@@ -129,7 +131,7 @@ class WholeMessageView(MessageView):
         default=False,
         description="Whether it reads like instructions: then it is stored but only shown by its id.",
         examples=[False],
-    )  # it reads like instructions to its reader: shown by its id alone
+    )
 
 
 class FoundView(Output):
@@ -186,9 +188,7 @@ LONGEST_WORD = 1_000  # characters of an id, a session or a cursor
 class SaveMessageInput(Input):
     """One turn of a conversation. No project means the scope that the call is made in."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     message_type: MessageType = Field(description="Who said it.", examples=["user"])
     content: str = Field(
         description="The message's text. Secrets, invisible characters and trailing blanks are removed.",
@@ -226,27 +226,22 @@ class SaveMessageResult(Output):
     embedding_model: str | None = Field(
         default=None, description="The embedding model; null if there is none.", examples=["all-MiniLM-L6-v2"]
     )
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
     project: str = Field(description="The project's name.", examples=["proj_123"])
     quarantined: bool = Field(
         default=False,
         description="Whether it reads like instructions: then it is stored but only shown by its id.",
         examples=[False],
-    )  # it reads like instructions to its reader: kept, and shown by its id alone
+    )
     redacted: list[str] = Field(
         default=[], description="Kinds of secrets and personal data that were replaced.", examples=[[]]
-    )  # kinds of secrets and personal data that were replaced
+    )
 
 
 class RecentMessagesInput(Input):
     """Which messages of which project."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     limit: int = Field(default=50, ge=1, le=200, description="Maximum number of results.", examples=[50])
     conversation: str | None = Field(default=None, description="Only messages of this session.")
     task_id: int | None = Field(default=None, description="Only messages of this task.")
@@ -271,18 +266,13 @@ class RecentMessagesResult(Output):
         ],
     )
     count: int = Field(description="Number of items in this answer.", examples=[2])
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
 
 
 class ListMessagesInput(Input):
     """Which messages of which project, page by page."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     limit: int = Field(default=50, ge=1, le=200, description="Maximum number of results.", examples=[2])
     cursor: str | None = Field(
         default=None, max_length=LONGEST_WORD, description="`next` of the previous page."
@@ -314,21 +304,14 @@ class ListMessagesResult(Output):
             ]
         ],
     )
-    next: str | None = Field(
-        default=None, description="The `cursor` of the next page; null on the last page.", examples=[None]
-    )
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    next: NextCursor = None
+    storage_backend: StorageBackend
 
 
 class ShowMessageInput(Input):
     """Which message of which project."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     message_id: str = Field(
         max_length=LONGEST_WORD,
         description="The message's id, from the answer that saved it.",
@@ -339,9 +322,7 @@ class ShowMessageInput(Input):
 class SearchMessagesInput(Input):
     """What to look for in a project."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     query: str = Field(
         description="A question in plain words.", examples=["authentication implementation patterns"]
     )
@@ -364,18 +345,13 @@ class SearchMessagesResult(Output):
         description="`hybrid` (full text and vectors) or `full_text`.", examples=["hybrid"]
     )
     count: int = Field(description="Number of items in this answer.", examples=[1])
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
 
 
 class DeleteMessagesInput(Input):
     """Which messages go for good: all that is given holds of each. Something must be given."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     message_id: str | None = Field(default=None, max_length=LONGEST_WORD, description="This message.")
     conversation: str | None = Field(default=None, description="Messages of this session.")
     task_id: int | None = Field(default=None, description="Messages of this task.", examples=[42])
@@ -387,10 +363,7 @@ class DeleteMessagesResult(Output):
     """How many went. What is kept for good was passed over, unless forced."""
 
     deleted_count: int = Field(description="How many messages were deleted.", examples=[42])
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
     kept_count: int = Field(default=0, examples=[0])
     notice: str = Field(
         default="", description="A notice about this answer; usually empty.", examples=[""]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -127,6 +127,17 @@ def _joined(first: Memory, parts: Sequence[Memory]) -> str:
     return first.content + "".join(f"{part.metadata.get(GAP, PARAGRAPH)}{part.content}" for part in rest)
 
 
+# Fields that several operations share.
+ProjectId = Annotated[
+    str | None, Field(description="The project's id, which is its name.", examples=["proj_123"])
+]
+StorageBackend = Annotated[
+    str,
+    Field(
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
+    ),
+]
 TASK = "task_id"
 EXTRAS = "extras"  # all that a caller gave along: no word of theirs can be taken for one of ours
 SESSION = "session_id"

@@ -30,7 +30,7 @@ from mindhold.memories.prepare import (
     own_keywords,
     safe_text,
 )
-from mindhold.memories.views import MemoryView
+from mindhold.memories.views import MemoryId, MemoryView, Notice
 from mindhold.model.errors import Changed, ContentTooLarge, InvalidInput, Refused
 from mindhold.model.lifecycle import OURS, OUTDATED_FACTOR
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status, Tier, Version, moment_of
@@ -50,9 +50,7 @@ class AmendInput(Input):
     `expected` is the `etag` of the memory as the caller has seen it: one that was changed since is left as it is.
     """
 
-    id: str = Field(
-        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
-    )
+    id: MemoryId
     content: str | None = Field(
         default=None, description="The text.", examples=["Staging listens on port 5434."]
     )
@@ -77,7 +75,7 @@ class AmendResult(Output):
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     previous_id: str | None = Field(default=None, description="Id of the memory that it replaced.")
     memory: MemoryView = Field(examples=[{"content": "Staging listens on port 5434."}])
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
     etag: str = ""
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from mindhold.memories.model_costs import ASK as SPENDING_ASK
 from mindhold.memories.model_costs import Metered, metered
 from mindhold.memories.recall import Hit, RecallInput, recall
-from mindhold.memories.views import View
+from mindhold.memories.views import Notice, ScopeName, View
 from mindhold.model.errors import ModelError
 from mindhold.model.lexemes import lexemes, query_lexemes, stop_lexemes
 from mindhold.model.prompt_markup import quote_as_json
@@ -112,9 +112,7 @@ class AskInput(Input):
     """A question, and how many memories may be consulted."""
 
     question: str = Field(description="The question.", examples=["Which port does staging use?"])
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
+    scope: ScopeName = None
     limit: int = Field(default=30, ge=1, le=50, description="Maximum number of results.")
 
 
@@ -139,7 +137,7 @@ class AskResult(Output):
         examples=["extractive"],
     )
     model: str | None = None
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
 
 
 async def _ask(context: Context, request: AskInput) -> AskResult:

@@ -14,7 +14,7 @@ from mindhold.conversations.messages import at_end, message_request, session_nam
 from mindhold.conversations.sessions import note_call
 from mindhold.engine import Engine
 from mindhold.memories.remember import REMEMBER
-from mindhold.memories.views import View
+from mindhold.memories.views import Notice, ScopeName, View
 from mindhold.memories.write import RememberInput, Verbatim, write
 from mindhold.model.memory import Kind
 from mindhold.model.query import Filter
@@ -81,12 +81,8 @@ class StoreInput(Input):
     """
 
     content: str = Field(description="The text.", examples=["The login page is done. #login"])
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
-    create_scope: bool = Field(
-        default=False, description="Create the scope if it does not exist."
-    )  # make the scope when there is none of that name
+    scope: ScopeName = None
+    create_scope: bool = Field(default=False, description="Create the scope if it does not exist.")
     tags: list[str] = Field(default=[], description="Tags.")
     source: str = Field(default="", description="Its source.", examples=["conversation"])
     speaker: MessageType = Field(default="user", description="Who said it, if it is a message.")
@@ -112,13 +108,13 @@ class StoreResult(View):
     superseded: list[str] = Field(default=[], description="Ids of the memories that it replaced.")
     redacted: list[str] = Field(
         default=[], description="Kinds of secrets and personal data that were replaced."
-    )  # kinds of secrets and personal data that were replaced
+    )
     quarantined: bool = Field(
         default=False,
         description="Whether it reads like instructions: then it is stored but only shown by its id.",
     )
     embedded: bool = Field(default=False, description="Whether it has a vector already.", examples=[True])
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
 
 
 async def _store(context: Context, request: StoreInput) -> StoreResult:

@@ -12,7 +12,7 @@ from mindhold.conversations.sessions import MOST_WAITING, clean_conversation_nam
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.hit_context import UNDISPUTED, ties_of
 from mindhold.memories.reflect import OPEN_QUESTION, REFLECTION, REFLECTION_OF
-from mindhold.memories.views import View
+from mindhold.memories.views import ScopeName, View
 from mindhold.model.errors import ScopeNotFound
 from mindhold.model.lifecycle import confidence_at, is_working
 from mindhold.model.memory import Kind, Memory
@@ -250,9 +250,7 @@ class ContextInput(Input):
         default=[Kind.PREFERENCE, Kind.ERROR, Kind.PROCEDURE], description="Only these kinds."
     )
     conversation: str | None = Field(default=None, description="The conversation that it belongs to.")
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
+    scope: ScopeName = None
 
 
 class ContextItem(View):

@@ -11,7 +11,18 @@ from pydantic import Field
 
 from mindhold.engine import Engine
 from mindhold.memories.prepare import MOST_LABELS, bare_tags, checked_moment
-from mindhold.memories.views import LinkedView, MemoryView, VersionView, etag_of, next_cursor, page_start
+from mindhold.memories.views import (
+    LinkedView,
+    MemoryId,
+    MemoryView,
+    NextCursor,
+    Notice,
+    ScopeName,
+    VersionView,
+    etag_of,
+    next_cursor,
+    page_start,
+)
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import Kind, Memory, Status
 from mindhold.model.query import Filter, Order
@@ -40,9 +51,7 @@ class TimeframeView(Output):
 class ShowInput(Input):
     """Which memory, by its id or the beginning of it."""
 
-    id: str = Field(
-        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
-    )
+    id: MemoryId
 
 
 class ShowResult(Output):
@@ -62,9 +71,7 @@ class Filtering(Input):
         default=True, description="Search every scope that you may see, not only this one and its parents."
     )
     tags: list[str] = Field(default=[], max_length=MOST_LABELS, description="Tags.")
-    tags_any: bool = Field(
-        default=False, description="Match any of the tags instead of all."
-    )  # any of them, instead of each
+    tags_any: bool = Field(default=False, description="Match any of the tags instead of all.")
     kinds: list[Kind] = Field(default=[], description="Only these kinds.")
     topic: str | None = Field(default=None, description="Topic, in a word or two.")
     statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1, description="Only these statuses.")
@@ -91,20 +98,14 @@ class ListResult(Output):
 
     memories: list[MemoryView] = Field(description="Memories.")
     total: int = Field(description="Total number.", examples=[1])
-    next: str | None = Field(
-        default=None, description="The `cursor` of the next page; null on the last page.", examples=[None]
-    )
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # which stores don't answer
+    next: NextCursor = None
+    notice: Notice = ""  # which stores don't answer
 
 
 class TagsInput(Input):
     """In which scope; everywhere when none is named."""
 
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
+    scope: ScopeName = None
 
 
 class TagsResult(Output):
@@ -113,9 +114,7 @@ class TagsResult(Output):
     tags: dict[str, int] = Field(
         description="Number of memories by tag.", examples=[{"network": 12, "billing": 4}]
     )
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # which stores don't answer
+    notice: Notice = ""  # which stores don't answer
 
 
 async def _show(context: Context, request: ShowInput) -> ShowResult:

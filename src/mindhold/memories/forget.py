@@ -17,7 +17,7 @@ from mindhold.memories.filters import MOST_HITS
 from mindhold.memories.hit_context import HIDDEN, shortened
 from mindhold.memories.prepare import MOST_LABELS, bare_tags
 from mindhold.memories.recall import Hit, RecallInput, recall
-from mindhold.memories.views import MemoryView, ReceiptView
+from mindhold.memories.views import MemoryView, Notice, ReceiptView
 from mindhold.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
 from mindhold.model.lifecycle import PROFILE_SECTION_KEY, is_being_erased, is_kept_for_good
 from mindhold.model.memory import ANY_STATUS, Memory, Relation, Status
@@ -217,7 +217,7 @@ class ForgetInput(Input):
     )  # of a whole scope that goes, a copy is put aside first
     drop_scope: bool = Field(
         default=False, description="Also delete the scope itself when all of it is erased."
-    )  # a whole scope that goes for good goes with its name, if nothing else is in it
+    )
 
     @property
     def whole_scope(self) -> bool:
@@ -246,9 +246,7 @@ class ForgetResult(Output):
         default=[], description="Memories that would be forgotten with `confirm`."
     )
     note: str = Field(default="", description="A note about it.", examples=["Marked as forgotten."])
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # of documents that couldn't be written
+    notice: Notice = ""  # of documents that couldn't be written
     scope: str | None = Field(default=None, description="Its scope.")
     backup: str | None = Field(default=None, description="The backup that was made first.")
     kept: list[str] = []  # passed over, for they are kept for good
@@ -264,7 +262,7 @@ class UnforgetResult(Output):
     """What is back."""
 
     memories: list[MemoryView] = Field(description="Memories.")
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
 
 
 async def _forget(context: Context, request: ForgetInput) -> ForgetResult:

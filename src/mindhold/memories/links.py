@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.hit_context import HIDDEN, Allowance, shortened
-from mindhold.memories.views import LinkView, View
+from mindhold.memories.views import LinkView, MemoryId, View
 from mindhold.model.errors import InvalidInput, MemoryNotFound
 from mindhold.model.memory import Link, Relation, Status
 from mindhold.operations import Context, Input, Output, full_id, operation
@@ -51,9 +51,7 @@ async def disconnect(
 class LinkInput(Input):
     """Two ends and what the first is to the second."""
 
-    origin: str = Field(
-        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
-    )
+    origin: MemoryId
     target: str = Field(
         description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
     )
@@ -72,9 +70,7 @@ class LinkResult(Output):
 class UnlinkInput(Input):
     """Two ends; every relation unless one is named."""
 
-    origin: str = Field(
-        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
-    )
+    origin: MemoryId
     target: str = Field(
         description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
     )
@@ -117,9 +113,7 @@ def _strongest(links: Sequence[Link]) -> list[Link]:
 class ExploreInput(Input):
     """Where to begin, how far to go, along which relations."""
 
-    start: str = Field(
-        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
-    )
+    start: MemoryId
     depth: int = Field(default=1, ge=1, le=5, description="Number of links from the start.", examples=[2])
     relations: list[Relation] = Field(
         default=[Relation.CAUSED_BY, Relation.RESOLVED_BY], description="Only follow links of these kinds."

@@ -47,7 +47,7 @@ from mindhold.memories.ranking import (
     nudged,
     read_chosen,
 )
-from mindhold.memories.views import HitView
+from mindhold.memories.views import HitView, Notice, ScopeName
 from mindhold.model.lexemes import keyword_forms, query_lexemes
 from mindhold.model.memory import DEFAULT_FOLLOWED, Kind, Memory, Relation, Status
 from mindhold.model.query import Candidates, Filter, Order, Search
@@ -123,19 +123,13 @@ class RecallInput(Input):
     keywords: list[str] = Field(
         default=[], max_length=MOST_KEYWORDS, description="Keywords for search."
     )  # 8,000 characters with the question
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
+    scope: ScopeName = None
     everywhere: bool = Field(
         default=False, description="Search every scope that you may see, not only this one and its parents."
     )
-    scope_only: bool = Field(
-        default=False, description="Leave out parent scopes."
-    )  # nothing of the scopes above it
+    scope_only: bool = Field(default=False, description="Leave out parent scopes.")
     tags: list[str] = Field(default=[], max_length=MOST_LABELS, description="Tags.")
-    tags_any: bool = Field(
-        default=False, description="Match any of the tags instead of all."
-    )  # any of them, instead of each
+    tags_any: bool = Field(default=False, description="Match any of the tags instead of all.")
     kinds: list[Kind] = Field(default=[], description="Only these kinds.")
     topic: str | None = Field(default=None, description="Topic, in a word or two.")
     statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1, description="Only these statuses.")
@@ -161,9 +155,7 @@ class RecallInput(Input):
         default=0, ge=0, le=10, description="How many messages to include before and after each hit."
     )
     count_use: bool = Field(default=True, description="Whether a hit counts as a use of the memory.")
-    digest: bool = Field(
-        default=False, description="Add a digest of all matches. Only without a query."
-    )  # of a listing: of all that the filters admit, not of those alone that are listed
+    digest: bool = Field(default=False, description="Add a digest of all matches. Only without a query.")
 
     @property
     def words(self) -> str:
@@ -580,7 +572,7 @@ class RecallResult(Output):
     )
     tokens: int = Field(description="Number of tokens.", examples=[8])
     rung: str = Field(description="Search level: full text alone, or with vectors.", examples=["semantic"])
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
     timeframe: TimeframeView | None = None
     scopes: list[str] = Field(
         default=[], description="The scopes that were searched.", examples=[["shop", "Global"]]

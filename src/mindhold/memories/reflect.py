@@ -14,6 +14,7 @@ from mindhold.conversations.sessions import clean_conversation_name, save_conver
 from mindhold.engine import Engine
 from mindhold.memories.feedback import MOST_POINTS, Effectiveness, keep_effect
 from mindhold.memories.prepare import prepare
+from mindhold.memories.views import ScopeName
 from mindhold.memories.write import BATCH, RememberInput, WriteOutcome, WriteResult, write_many
 from mindhold.model.errors import MindholdError, StoreError
 from mindhold.model.memory import Kind, Link, Relation, Status
@@ -121,12 +122,8 @@ class ReflectInput(Input):
         default=[], max_length=MOST_POINTS, description="Procedures that were learned."
     )
     open_questions: list[str] = Field(default=[], max_length=MOST_POINTS, description="Open questions.")
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
-    create_scope: bool = Field(
-        default=False, description="Create the scope if it does not exist."
-    )  # where there is none of that name
+    scope: ScopeName = None
+    create_scope: bool = Field(default=False, description="Create the scope if it does not exist.")
     effectiveness: Effectiveness | None = Field(
         default=None, description="How the work went, and which tools helped."
     )
@@ -150,7 +147,7 @@ class ReflectResult(Output):
     duplicates: int = Field(examples=[0])
     quarantined: int = Field(
         default=0, description="How many were quarantined because they read like instructions."
-    )  # of all: kept, but never given to anybody, for they read like instructions
+    )
     counts: ReflectCounts
     conversation: str | None = Field(
         default=None, description="The conversation that it belongs to.", examples=["abc-123"]

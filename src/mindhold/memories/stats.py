@@ -15,7 +15,7 @@ from mindhold.lifecycle.status import status
 from mindhold.memories.assistant_store import by_source
 from mindhold.memories.feedback import feedback_report
 from mindhold.memories.model_costs import EMBEDDING, spent_today
-from mindhold.memories.views import View
+from mindhold.memories.views import Notice, View
 from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, operation
 from mindhold.projects.storage import unreachable_notice
@@ -73,7 +73,7 @@ class StatsResult(View):
     by_agent: dict[str, int] = Field(examples=[{"default": 1523}])
     by_source: dict[str, int] = Field(
         examples=[{"messages": 1200, "notes": 300, "summaries": 20, "profile_facts": 3}]
-    )  # messages, notes, summaries, profile_facts
+    )
     embedded: int = Field(description="How many memories have vectors.", examples=[1523])
     embedded_ratio: float = Field(examples=[1.0])
     anchors: int = Field(examples=[2])
@@ -94,9 +94,7 @@ class StatsResult(View):
     jobs: dict[str, int] = Field(examples=[{}])
     models_today: SpendView
     services_today: ServiceSpendView
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # which stores don't answer
+    notice: Notice = ""  # which stores don't answer
 
 
 async def _stats(context: Context, _given: StatsInput) -> StatsResult:

@@ -22,7 +22,7 @@ from mindhold.memories.filters import (
 )
 from mindhold.memories.hit_context import shortened
 from mindhold.memories.prepare import checked_moment
-from mindhold.memories.views import MemoryView
+from mindhold.memories.views import MemoryView, Notice
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order
@@ -90,9 +90,7 @@ class TimelineResult(Output):
     total: int | None = Field(default=None, description="Total number.")
     digest: DigestView | None = Field(default=None, description="A digest of all matches.")
     note: str = Field(default="", description="A note about it.")
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # which stores don't answer
+    notice: Notice = ""  # which stores don't answer
 
 
 class InterpretTimeInput(Input):

@@ -12,7 +12,7 @@ from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.hit_context import HIDDEN, Allowance
 from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.memories.recall import RecallInput, recall
-from mindhold.memories.views import LinkedView, View
+from mindhold.memories.views import LinkedView, MemoryId, Notice, View
 from mindhold.model.errors import InvalidInput, MemoryNotFound
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status, Tier, Version
 from mindhold.model.query import Filter, Order
@@ -90,9 +90,7 @@ def _changed(before: Version | None, after: Memory | Version) -> list[str]:
 class VersionsInput(Input):
     """Which memory, by its id or the beginning of it, and how many versions at most: the latest."""
 
-    id: str = Field(
-        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
-    )
+    id: MemoryId
     limit: int = Field(default=50, ge=1, le=500, description="Maximum number of results.", examples=[10])
 
 
@@ -169,7 +167,7 @@ class ReconstructResult(Output):
     left_out: int = Field(examples=[0])  # earlier ones that the budget had no room for
     tokens: int = Field(description="Number of tokens.", examples=[7])
     matched: str = Field(examples=["topic"])  # by topic, or by meaning where no decision has that topic
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
 
 
 async def _versions(context: Context, request: VersionsInput) -> VersionsResult:

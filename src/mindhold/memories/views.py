@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 
@@ -30,6 +30,20 @@ if TYPE_CHECKING:
 
 
 LONGEST_METADATA = 1_000
+# Fields that several operations share.
+MemoryId = Annotated[
+    str,
+    Field(
+        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
+    ),
+]
+ScopeName = Annotated[
+    str | None, Field(description="The scope; the server's default scope if absent.", examples=["shop"])
+]
+Notice = Annotated[str, Field(description="A notice about this answer; usually empty.")]
+NextCursor = Annotated[
+    str | None, Field(description="The `cursor` of the next page; null on the last page.", examples=[None])
+]
 PLACES = ("dialect", "source", "conversation", "position", "file", "line")  # of provenance, if known
 
 
@@ -183,7 +197,7 @@ class HitView(View):
     )  # cosine with the question, where both have a vector
     layer: str = Field(
         description="The layer that found it: keywords, full text, vectors or filter.", examples=["L3"]
-    )  # what found it: L1 every keyword, L2 words, L3 vectors, or filter
+    )
     why: list[str] = Field(description="Why it was found.", examples=[["meaning", "words"]])
     content: str = Field(description="The text.", examples=["Staging listens on port 5433."])
     truncated: bool = Field(description="Whether the text was shortened.", examples=[False])
@@ -311,9 +325,7 @@ class JobView(View):
     finished: datetime | None = None
     error: str | None = None
     result: dict[str, Any] | None = None
-    progress: float | None = Field(
-        default=None, description="Progress, from 0 to 1.", examples=[0.4202]
-    )  # from 0 to 1, of those that tell
+    progress: float | None = Field(default=None, description="Progress, from 0 to 1.", examples=[0.4202])
     done: int | None = Field(default=None, description="How many are done.", examples=[640])
     total: int | None = Field(default=None, description="Total number.", examples=[1523])
 
