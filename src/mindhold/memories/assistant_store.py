@@ -149,6 +149,7 @@ async def _store(context: Context, request: StoreInput) -> StoreResult:
         scope=memory.scope if memory else choice.scope,
         reason=choice.reason,
         tags=memory.tags if memory else [],
+        redacted=list(remembered.redacted),
     )
 
 
