@@ -10,7 +10,6 @@ from time import perf_counter
 
 from mindhold.conversations.messages import pages
 from mindhold.conversations.recap_creation import (
-    ConversationRef,
     Recap,
     RecapDraft,
     covered_messages,
@@ -21,7 +20,7 @@ from mindhold.conversations.recap_creation import (
     save_recap,
     update_recap,
 )
-from mindhold.conversations.recap_queue import is_recap
+from mindhold.conversations.recap_queue import ConversationRef, is_recap
 from mindhold.conversations.recap_text import LogUtterance, write_recap_text
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.lifecycle.stages import MAX_EXAMPLES, NOTHING, StageExample, StageLimits, StageResult
@@ -216,7 +215,7 @@ async def _changed_conversations(engine: Engine, since: datetime | None) -> Asyn
 
 async def _recap_if_missing(engine: Engine, ref: ConversationRef, *, dry: bool) -> StageExample | None:
     """Write a missing recap; None if the conversation goes on, is too short, or has one."""
-    where = messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent)
+    where = messages_filter(ref)
     newest = await engine.store.find(where, order=Order.CHANGED, limit=NEWEST)
     if not newest or newest[0].created + engine.settings.serve.session_ttl > engine.clock():
         return None
