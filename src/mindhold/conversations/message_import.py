@@ -15,7 +15,7 @@ from mindhold.conversations.message_log import MessageType, plain_model
 from mindhold.conversations.messages import ProjectId, StorageBackend, free_position, message_request
 from mindhold.conversations.recap_queue import recap_jobs
 from mindhold.engine import Engine
-from mindhold.memories.idempotency import LONGEST_KEY
+from mindhold.memories.idempotency import check_key
 from mindhold.memories.prepare import LARGEST_NUMBER
 from mindhold.memories.write import RememberInput, Verbatim, WriteOutcome, WriteResult, write_many
 from mindhold.model.errors import InvalidInput
@@ -62,10 +62,7 @@ class _Positions:
 
 def _hashed(key: str) -> str:
     """The key as the names of an import's messages have it: nobody reads it back. Raises InvalidInput."""
-    if not key.strip() or len(key) > LONGEST_KEY:
-        raise InvalidInput(
-            f"An idempotency key has 1 to {LONGEST_KEY} characters.", advice="A random id does well."
-        )
+    check_key(key)
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import cache
 from math import isfinite, log
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import IO, Any, Protocol, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
 from mindhold.aio import run_uncancelled
@@ -30,13 +30,10 @@ from mindhold.model.errors import StoreFull, StoreReadOnly
 from mindhold.model.memory import (
     ANY_STATUS,
     PRIVACY_NOTICE,
-    Kind,
     Link,
     Memory,
     Provenance,
-    Relation,
     Status,
-    Tier,
     Version,
 )
 from mindhold.model.prompt_markup import neutralize
@@ -63,19 +60,8 @@ def memory_from(line: JsonObject, *, now: datetime) -> Memory:
 
     Raises KeyError, ValueError, TypeError for anything that no export wrote.
     """
-    fields = _fields(line)
-    for name in ("review", "decayed", "verified", "examined"):
-        fields.setdefault(name, now.isoformat())
-    fields.update(
-        kind=Kind(fields["kind"]),
-        status=Status(fields["status"]),
-        tier=Tier(fields["tier"]),
-        previous_status=Status(fields["previous_status"]) if fields.get("previous_status") else None,
-        provenance=_checked(Provenance(**fields["provenance"])),
-    )
-    _tuples(fields, "tags", "keywords", "merged_from")
-    _times(fields, "created", "updated", "occurred", "last_used", "verified", "examined", "decayed", "review")
-    memory = _checked(Memory(**fields))
+    reviewed = dict.fromkeys(("review", "decayed", "verified", "examined"), now.isoformat())
+    memory = _record(Memory, reviewed | line)
     if not memory.content:
         raise ValueError("a memory needs content")
     _check_ids(memory.id, *memory.merged_from, *filter(None, [memory.supersedes]))
@@ -92,11 +78,7 @@ def memory_from(line: JsonObject, *, now: datetime) -> Memory:
 
 def version_from(line: JsonObject) -> Version:
     """Read a version. Raises KeyError, ValueError, TypeError."""
-    fields = _fields(line)
-    fields.update(kind=Kind(fields["kind"]), tier=Tier(fields["tier"]))
-    _tuples(fields, "tags", "keywords")
-    _times(fields, "occurred", "amended")
-    version = _checked(Version(**fields))
+    version = _record(Version, line)
     _check_ids(version.memory_id)
     _check_agent(version.amended_by)
     _check_shares(importance=version.importance)
@@ -107,10 +89,7 @@ def version_from(line: JsonObject) -> Version:
 
 def link_from(line: JsonObject) -> Link:
     """Read a link. Raises KeyError, ValueError, TypeError."""
-    fields = _fields(line)
-    fields["relation"] = Relation(fields["relation"])
-    _times(fields, "created")
-    link = _checked(Link(**fields))
+    link = _record(Link, line)
     _check_ids(link.origin, link.target)
     if link.origin == link.target:
         raise ValueError("a memory can't be linked to itself")
@@ -121,10 +100,7 @@ def link_from(line: JsonObject) -> Link:
 
 def scope_from(line: JsonObject) -> Scope:
     """Read a scope. Raises KeyError, ValueError, TypeError."""
-    fields = _fields(line)
-    _tuples(fields, "keywords")
-    _times(fields, "created")
-    return _checked(Scope(**fields))
+    return _record(Scope, line)
 
 
 def _values(record: Memory | Version | Link | Scope | Provenance) -> JsonObject:
@@ -142,21 +118,24 @@ def _value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _fields(line: JsonObject) -> JsonObject:
-    return {name: value for name, value in line.items() if name != "type"}
-
-
-def _tuples(fields: JsonObject, *names: str) -> None:
-    for name in names:
-        if not isinstance(fields[name], list):
-            raise TypeError(f"{name} is no list")
-        fields[name] = tuple(fields[name])
-
-
-def _times(fields: JsonObject, *names: str) -> None:
-    for name in names:
-        if fields.get(name) is not None:
-            fields[name] = in_utc(datetime.fromisoformat(fields[name]))
+def _record(kind: type[R], line: JsonObject) -> R:
+    """Read a record: each value is converted to the type of its field. Raises KeyError, ValueError, TypeError."""
+    values = {name: value for name, value in line.items() if name != "type"}
+    for name, types in _types()[kind.__name__].items():
+        enum = next((option for option in types if issubclass(option, StrEnum)), None)
+        if tuple in types:
+            if not isinstance(values[name], list):
+                raise TypeError(f"{name} is no list")
+            values[name] = tuple(values[name])
+        elif Provenance in types:
+            values[name] = _checked(Provenance(**values[name]))
+        elif NoneType in types and values.get(name) is None:
+            continue
+        elif datetime in types:
+            values[name] = in_utc(datetime.fromisoformat(values[name]))
+        elif enum is not None:
+            values[name] = enum(values[name])
+    return _checked(kind(**values))
 
 
 def _check_ids(*ids: str) -> None:

@@ -32,22 +32,6 @@ async def connect(
     return link, True
 
 
-async def disconnect(
-    engine: Engine, origin: str, target: str, *, relation: Relation | None, agent: str
-) -> list[Link]:
-    """Remove links of one relation or of all; return the removed ones. Raises MemoryNotFound."""
-    await engine.store.get(origin, viewer=agent)
-    await engine.store.get(target, viewer=agent)
-    relations: Sequence[Relation] = () if relation is None else (relation,)
-    links = [
-        link
-        for link in await engine.store.links_of([origin], relations=relations, viewer=agent)
-        if (link.origin, link.target) == (origin, target)
-    ]
-    await engine.store.apply([Disconnect(link.origin, link.target, link.relation) for link in links])
-    return links
-
-
 class LinkInput(Input):
     """Two ends and what the first is to the second."""
 
@@ -98,8 +82,14 @@ LINK = operation("link", _link, writes=True)
 async def _unlink(context: Context, request: UnlinkInput) -> UnlinkResult:
     """Remove links between two memories."""
     origin, target = await full_id(context, request.origin), await full_id(context, request.target)
-    removed = await disconnect(context.engine, origin, target, relation=request.relation, agent=context.agent)
-    return UnlinkResult(removed=[LinkView.of(link) for link in removed])
+    store, agent = context.engine.store, context.agent
+    await store.get(origin, viewer=agent)
+    await store.get(target, viewer=agent)
+    relations = () if request.relation is None else (request.relation,)
+    links = await store.links_of([origin], relations=relations, viewer=agent)
+    links = [link for link in links if (link.origin, link.target) == (origin, target)]
+    await store.apply([Disconnect(link.origin, link.target, link.relation) for link in links])
+    return UnlinkResult(removed=[LinkView.of(link) for link in links])
 
 
 UNLINK = operation("unlink", _unlink, writes=True)

@@ -590,6 +590,10 @@ async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
         return await recall(context.engine, request, agent=context.agent, scopes=scopes)
 
     result, unreachable = await as_asked(context, asked, everywhere=request.everywhere)
+    digest = None
+    if request.digest and not request.asked:
+        where, _ = await filter_of(context.engine, request, agent=context.agent)
+        digest = await digest_of(context.engine, where)
     return RecallResult(
         hits=[HitView.of(hit, context.engine.clock()) for hit in result.hits],
         count=len(result.hits),
@@ -600,7 +604,7 @@ async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
         timeframe=timeframe_view(context, result.timeframe, filters=result.time_filters),
         scopes=list(result.scopes),
         layers=list(result.layers),
-        digest=await _digest(context, request) if request.digest and not request.asked else None,
+        digest=digest,
     )
 
 
@@ -612,8 +616,3 @@ RECALL = operation(
     default_scope=True,
     shown_ids=lambda result: [hit.id for hit in result.hits],
 )
-
-
-async def _digest(context: Context, request: RecallInput) -> DigestView:
-    where, _ = await filter_of(context.engine, request, agent=context.agent)
-    return await digest_of(context.engine, where)
