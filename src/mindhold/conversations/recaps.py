@@ -20,8 +20,7 @@ from mindhold.conversations.recap_creation import (
 from mindhold.conversations.recap_queue import is_recap
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.filters import timeframe_of
-from mindhold.memories.prepare import checked_moment
+from mindhold.memories.filters import period_of
 from mindhold.memories.views import MemoryId, NextCursor, View, next_cursor, page_start
 from mindhold.model.errors import InvalidInput, SessionNotFound
 from mindhold.model.memory import Kind, Status
@@ -38,9 +37,7 @@ async def logged_conversations(
     engine: Engine, scopes: Sequence[str], *, agent: str, limit: int
 ) -> list[ConversationView]:
     """The conversations with the latest messages first; archived messages count too."""
-    where = Filter(
-        viewer=agent, scopes=tuple(scopes), turns=True, statuses=STANDING, minimum_trust=LEAST_TRUST
-    )
+    where = _messages_where(scopes, viewer=agent)
     names: dict[tuple[str, str], None] = {}
     after: PagePosition | None = None
     for _ in range(MOST_PAGES):
@@ -65,14 +62,7 @@ async def logged_conversation(
     engine: Engine, conversation: str, *, scope: str, agent: str
 ) -> ConversationView | None:
     """The conversation; None if the agent sees no message of it."""
-    where = Filter(
-        viewer=agent,
-        scopes=(scope,),
-        conversation=conversation,
-        turns=True,
-        statuses=STANDING,
-        minimum_trust=LEAST_TRUST,
-    )
+    where = replace(_messages_where((scope,), viewer=agent), conversation=conversation)
     first = await engine.store.find(where, order=Order.OLDEST, limit=1)
     last = await engine.store.find(where, order=Order.NEWEST, limit=1)
     if not first or not last:
@@ -92,6 +82,12 @@ async def logged_conversation(
         first=first[0].occurred,
         last=last[0].occurred,
         recap=RecapView.of(recap) if recap else None,
+    )
+
+
+def _messages_where(scopes: Sequence[str], *, viewer: str) -> Filter:
+    return Filter(
+        viewer=viewer, scopes=tuple(scopes), turns=True, statuses=STANDING, minimum_trust=LEAST_TRUST
     )
 
 
@@ -270,9 +266,7 @@ RECAP = operation("recap", _recap, writes=True)
 
 async def _list_recaps(context: Context, request: ListRecapsInput) -> ListRecapsResult:
     """List summaries of conversations, months and years."""
-    frame = timeframe_of(context.engine, request.when) if request.when else None
-    starts = (frame and frame.start, request.since and checked_moment(context.engine, request.since))
-    ends = (frame and frame.end, request.until and checked_moment(context.engine, request.until))
+    since, until, _ = period_of(context.engine, request.when, request.since, request.until)
     where = recaps_where(
         await _scopes(context, request.project),
         viewer=context.agent,
@@ -280,14 +274,14 @@ async def _list_recaps(context: Context, request: ListRecapsInput) -> ListRecaps
         if request.conversation
         else None,
         level=request.level,
-        since=max((moment for moment in starts if moment), default=None),
-        until=min((moment for moment in ends if moment), default=None),
+        since=since,
+        until=until,
         archived=request.archived,
     )
     after = page_start(Order.NEWEST, cursor=request.cursor)
     page = await context.engine.store.find(where, order=Order.NEWEST, limit=request.limit, after=after)
     return ListRecapsResult(
-        recaps=[RecapView.of(recap_of(moment)) for moment in page if is_recap(moment)],
+        recaps=[RecapView.of(recap_of(memory)) for memory in page if is_recap(memory)],
         next=next_cursor(page, Order.NEWEST, limit=request.limit),
     )
 

@@ -19,10 +19,10 @@ from mindhold.memories.ranking import LISTED
 from mindhold.model.errors import InvalidInput
 from mindhold.model.job import Job
 from mindhold.model.lifecycle import confidence_at
-from mindhold.model.memory import LOG_DIALECT, Kind, Link, Memory, Status, Version, moment_of
+from mindhold.model.memory import LOG_DIALECT, Kind, Link, Memory, Status, moment_of
 from mindhold.model.query import Order, PagePosition
 from mindhold.operations import Output
-from mindhold.ports.store import Receipt, StoreFinding
+from mindhold.ports.store import Receipt
 
 if TYPE_CHECKING:
     from mindhold.jobs.progress import Progress
@@ -181,11 +181,6 @@ class TurnView(View):
     occurred: datetime = Field(description="When it happened.")
     content: str = Field(description="The text.")
 
-    @classmethod
-    def of(cls, memory: Memory) -> TurnView:
-        """Return the memory as a turn."""
-        return cls.fill(memory)
-
 
 class HitView(View):
     """One memory that answers."""
@@ -258,8 +253,8 @@ class HitView(View):
             access=memory.uses,
             metadata=metadata if len(str(metadata)) <= LONGEST_METADATA else {},
             links=[LinkedView.of(linked.link, linked.memory) for linked in hit.links],
-            before=[TurnView.of(turn) for turn in hit.before],
-            after=[TurnView.of(turn) for turn in hit.after],
+            before=[TurnView.fill(turn) for turn in hit.before],
+            after=[TurnView.fill(turn) for turn in hit.after],
         )
 
 
@@ -277,11 +272,6 @@ class VersionView(View):
     metadata: dict[str, Any] = Field(default={}, description="Free metadata, stored unchanged.")
     amended: datetime
     amended_by: str
-
-    @classmethod
-    def of(cls, version: Version) -> VersionView:
-        """Return the version as a view."""
-        return cls.fill(version, importance=version.importance)
 
 
 class ReceiptView(View):
@@ -305,11 +295,6 @@ class FindingView(View):
     healthy: bool
     detail: str
     advice: str = ""
-
-    @classmethod
-    def of(cls, finding: StoreFinding) -> FindingView:
-        """Return the finding as a view."""
-        return cls.fill(finding)
 
 
 class JobView(View):
