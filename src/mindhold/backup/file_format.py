@@ -24,13 +24,10 @@ from mindhold import __version__
 from mindhold.memories.export import (
     JsonObject,
     link_from,
-    link_line,
     memory_from,
-    memory_line,
+    record_line,
     scope_from,
-    scope_line,
     version_from,
-    version_line,
 )
 from mindhold.model.errors import InvalidInput, Refused
 from mindhold.model.job import Entry, Job, JobState
@@ -281,17 +278,13 @@ def split_lines(blocks: Iterable[bytes]) -> Iterator[str]:
 
 def _to_json(item: SnapshotItem) -> JsonObject:
     if isinstance(item, Record):
-        line = memory_line(item.memory)
+        line = record_line(item.memory)
         if item.vector is not None:
             numbers = np.asarray(item.vector, dtype=_NUMBERS).tobytes()
             line |= {"embedded_by": item.memory.embedded_by, "vector": b64encode(numbers).decode("ascii")}
         return line
-    if isinstance(item, Version):
-        return version_line(item)
-    if isinstance(item, Link):
-        return link_line(item)
-    if isinstance(item, Scope):
-        return scope_line(item)
+    if isinstance(item, Version | Link | Scope):
+        return record_line(item)
     if isinstance(item, SnapshotRemoval):
         return {"type": "gone", "id": item.memory_id, "scope": item.scope}
     if isinstance(item, Cursor):

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from mindhold.conversations.message_import import SaveMessagesResult
     from mindhold.conversations.message_log import (
         DeleteMessagesResult,
-        MessageView,
         RecentMessagesResult,
         SaveMessageResult,
         SearchMessagesResult,
     )
+    from mindhold.conversations.messages import MessageView
     from mindhold.lifecycle.status import StatusResult
     from mindhold.memories.amend import AmendResult
     from mindhold.memories.ask import AskResult

@@ -406,18 +406,6 @@ LONGEST_RUN = 60.0  # seconds; then no further conversation is begun, since othe
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationEnd:
-    """The result of an end: the memory that describes the conversation, and how many working memories ended.
-
-    `queued`: a model will write the description later.
-    """
-
-    reflection: str | None = None
-    expired: int = 0
-    queued: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class SilenceSweep:
     """Counts of ended and open conversations."""
 
@@ -426,44 +414,10 @@ class SilenceSweep:
     expired: int = 0
     open: int = 0
 
-    def plus(self, ending: ConversationEnd) -> SilenceSweep:
+    def plus(self, ending: EndConversationResult) -> SilenceSweep:
         """Add one ended conversation."""
-        reflected = self.reflected + (ending.reflection is not None)
+        reflected = self.reflected + ending.reflected
         return replace(self, ended=self.ended + 1, reflected=reflected, expired=self.expired + ending.expired)
-
-
-async def end_conversation(
-    engine: Engine, conversation: str, *, agent: str, over: bool = True
-) -> ConversationEnd:
-    """Reflect on what the conversation stored, unless somebody did, and end its working memory.
-
-    A second call updates the same memory. If it isn't `over`, it may continue, and its working memory stays.
-    """
-    key = conversation_key(engine, conversation, agent=agent)
-    await write_activity(engine, key)
-    if over:
-        await queue_ended(engine, key.conversation, agents=(agent,))
-    entry = await engine.ledger.entry(OPEN, key.key, now=engine.clock())
-    state = await conversation_of(engine, key.conversation, agent=agent)
-    if entry is not None:
-        state = state or _initial_state(entry, key)
-    elif state is None or not (state.memories or state.documents or state.reflected):
-        return ConversationEnd()  # a conversation that stored nothing needs no trace
-    return await _end(engine, key, state, over=over)
-
-
-async def end_session(engine: Engine, conversation: str) -> int:
-    """End all conversations of that name, of any agent; return how many. Called by the owner at a session's end."""
-    await queue_ended(engine, conversation)
-    ended = 0
-    for entry in await open_conversations(engine):
-        key = ConversationKey.of_value(entry.value)
-        if key.conversation == conversation:
-            scoped = scoped_engine(engine, key.fence)
-            await write_activity(scoped, key)
-            await _end(scoped, key, await _load_state(scoped, entry, key), over=True)
-            ended += 1
-    return ended
 
 
 async def reflect_on_silent(engine: Engine) -> SilenceSweep:
@@ -507,7 +461,7 @@ async def queue_sweep(engine: Engine) -> None:
 
 async def _end(
     engine: Engine, key: ConversationKey, state: ConversationState, *, over: bool
-) -> ConversationEnd:
+) -> EndConversationResult:
     """Reflect at once by counts, or queue a reflection by a model."""
     by_model = engine.llm is not None and engine.settings.life.reflect and not state.by_hand
     reflection = None
@@ -517,13 +471,15 @@ async def _end(
     await save_conversation_event(
         engine, key.conversation, _event(state, reflection, ended=over), agent=key.agent
     )
-    if not over:
-        return ConversationEnd(reflection)
-    if not by_model:
-        return ConversationEnd(reflection, await _close(engine, key) or 0)
-    await _queue_reflection(engine, key)
-    expired = await end_working_memory(engine, key.conversation, agent=key.agent)
-    return ConversationEnd(reflection, expired, queued=True)
+    expired = 0
+    if over and by_model:
+        await _queue_reflection(engine, key)
+        expired = await end_working_memory(engine, key.conversation, agent=key.agent)
+    elif over:
+        expired = await _close(engine, key) or 0
+    return EndConversationResult(
+        reflected=reflection is not None, id=reflection, expired=expired, queued=over and by_model
+    )
 
 
 async def _reflect(engine: Engine, state: ConversationState, *, by_model: bool = False) -> str | None:
@@ -578,14 +534,14 @@ async def _queue_reflection(engine: Engine, place: ConversationKey) -> None:
     )
 
 
-async def _finish(engine: Engine, key: ConversationKey) -> ConversationEnd | None:
+async def _finish(engine: Engine, key: ConversationKey) -> EndConversationResult | None:
     """End one conversation; None if another process does, or if it continued while a model was asked."""
     async with claim(engine, key.key) as acquired:
         if not acquired:
             return None
         entry = await engine.ledger.entry(OPEN, key.key, now=engine.clock())
         if entry is None or not await _is_over(engine, entry):
-            return ConversationEnd()  # somebody was faster, or it continued
+            return EndConversationResult(reflected=False)  # somebody was faster, or it continued
         stored_ids, last_active = await _stored_ids(engine, key), await last_activity_at(engine, entry)
         state = await _load_state(engine, entry, key)
         reflection = await _reflect(engine, state, by_model=True)
@@ -601,7 +557,9 @@ async def _finish(engine: Engine, key: ConversationKey) -> ConversationEnd | Non
         if continued:
             return None
         expired = await _close(engine, key, there=stored_ids)
-        return None if expired is None else ConversationEnd(reflection, expired)
+        if expired is None:
+            return None
+        return EndConversationResult(reflected=reflection is not None, id=reflection, expired=expired)
 
 
 async def _stored_ids(engine: Engine, key: ConversationKey) -> set[str]:
@@ -666,16 +624,22 @@ class EndSessionResult(Output):
 
 
 async def _end_conversation(context: Context, request: EndConversationInput) -> EndConversationResult:
-    """End a conversation's working memory and store a reflection on it."""
-    ending = await end_conversation(
-        context.engine, request.conversation, agent=context.agent, over=request.over
-    )
-    return EndConversationResult(
-        reflected=ending.reflection is not None,
-        id=ending.reflection,
-        expired=ending.expired,
-        queued=ending.queued,
-    )
+    """End a conversation's working memory and store a reflection on it.
+
+    Unless somebody reflected on it already; a second call updates the same memory.
+    """
+    engine, agent = context.engine, context.agent
+    key = conversation_key(engine, request.conversation, agent=agent)
+    await write_activity(engine, key)
+    if request.over:
+        await queue_ended(engine, key.conversation, agents=(agent,))
+    entry = await engine.ledger.entry(OPEN, key.key, now=engine.clock())
+    state = await conversation_of(engine, key.conversation, agent=agent)
+    if entry is not None:
+        state = state or _initial_state(entry, key)
+    elif state is None or not (state.memories or state.documents or state.reflected):
+        return EndConversationResult(reflected=False)  # a conversation that stored nothing needs no trace
+    return await _end(engine, key, state, over=request.over)
 
 
 END_CONVERSATION = operation("end_conversation", _end_conversation, writes=True)
@@ -683,7 +647,16 @@ END_CONVERSATION = operation("end_conversation", _end_conversation, writes=True)
 
 async def _end_session(context: Context, request: EndSessionInput) -> EndSessionResult:
     """End all conversations of a session, of any agent."""
-    return EndSessionResult(ended=await end_session(context.engine, request.conversation))
+    engine, ended = context.engine, 0
+    await queue_ended(engine, request.conversation)
+    for entry in await open_conversations(engine):
+        key = ConversationKey.of_value(entry.value)
+        if key.conversation == request.conversation:
+            scoped = scoped_engine(engine, key.fence)
+            await write_activity(scoped, key)
+            await _end(scoped, key, await _load_state(scoped, entry, key), over=True)
+            ended += 1
+    return EndSessionResult(ended=ended)
 
 
 END_SESSION = operation("end_session", _end_session, writes=True, owner_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -111,17 +111,7 @@ async def fold_events(engine: Engine, namespace: str, conversation: str, *, agen
         if state is None or len(entries) <= MOST_UNFOLDED:
             return
         newest, *others = entries
-        event = ConversationEvent(
-            memories=state.memories,
-            documents=state.documents,
-            touched=state.touched,
-            answers=state.answers,
-            tools=state.tools,
-            started=state.started,
-            reflected=state.reflected,
-            reflection=state.reflection,
-            ended=state.ended,
-        )
+        event = ConversationEvent(**{own.name: getattr(state, own.name) for own in fields(ConversationEvent)})
         value = {**event_to_value(event), FOLDED: [entry.key for entry in others]}
         await engine.store.put_entry(replace(newest, value=value, expires=now + KEPT))
         for entry in others[-MOST_DROPPED:]:

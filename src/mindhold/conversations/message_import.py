@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import Field
 
 from mindhold.conversations.message_log import MessageType, plain_model
-from mindhold.conversations.messages import free_position, message_request
+from mindhold.conversations.messages import ProjectId, StorageBackend, free_position, message_request
 from mindhold.conversations.recap_queue import recap_jobs
 from mindhold.engine import Engine
-from mindhold.memories.idempotency import LONGEST_KEY
+from mindhold.memories.idempotency import check_key
 from mindhold.memories.prepare import LARGEST_NUMBER
 from mindhold.memories.write import RememberInput, Verbatim, WriteOutcome, WriteResult, write_many
 from mindhold.model.errors import InvalidInput
@@ -62,10 +62,7 @@ class _Positions:
 
 def _hashed(key: str) -> str:
     """The key as the names of an import's messages have it: nobody reads it back. Raises InvalidInput."""
-    if not key.strip() or len(key) > LONGEST_KEY:
-        raise InvalidInput(
-            f"An idempotency key has 1 to {LONGEST_KEY} characters.", advice="A random id does well."
-        )
+    check_key(key)
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -96,9 +93,7 @@ class SaveMessagesInput(Input):
     Without `embed` a job makes them findable by meaning later.
     """
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     messages: list[MessageLine | None] = Field(
         max_length=MOST_AT_ONCE,
         description="Messages.",
@@ -116,10 +111,7 @@ class SaveMessagesInput(Input):
     )
     first: int = Field(default=1, ge=1, le=MOST_LINES, description="Number of the first line.")
     idempotency_key: str | None = None
-    embed: bool = Field(
-        default=True,
-        description="Embed at once; otherwise a job does it later.",
-    )
+    embed: bool = Field(default=True, description="Embed at once; otherwise a job does it later.")
     create_project: bool = True
 
 
@@ -142,29 +134,19 @@ class SaveMessagesResult(Output):
     imported: int = Field(description="How many new messages were stored.", examples=[1])
     repeated: int = Field(description="How many existed already under the same key.", examples=[0])
     failed: int = Field(description="How many failed.", examples=[0])
-    indexed: int = Field(
-        description="How many messages have vectors already.", examples=[1]
-    )  # of those that were imported: found by meaning already
+    indexed: int = Field(description="How many messages have vectors already.", examples=[1])
     quarantined: int = Field(
-        description="How many were quarantined because they read like instructions.",
-        examples=[0],
-    )  # of those: kept, but never given to anybody
+        description="How many were quarantined because they read like instructions.", examples=[0]
+    )
     redacted: int = Field(
-        default=0,
-        description="How many texts had secrets or personal data replaced.",
-        examples=[0],
-    )  # of those: with secrets or personal data that were replaced
+        default=0, description="How many texts had secrets or personal data replaced.", examples=[0]
+    )
     errors: list[LineError] = Field(description="Errors by line.", examples=[[]])
     message_ids: list[str | None] = Field(default=[], examples=[["01k8zj5v6n7q4x2m9c3d8e1f0g"]])
     embedding_model: str | None = Field(
-        default=None,
-        description="The embedding model; null if there is none.",
-        examples=["all-MiniLM-L6-v2"],
+        default=None, description="The embedding model; null if there is none.", examples=["all-MiniLM-L6-v2"]
     )
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
     project: str = Field(description="The project's name.", examples=["proj_123"])
     seconds: float = Field(description="How many seconds it took.", examples=[0.012])
 

@@ -12,7 +12,9 @@ from pydantic import Field
 from mindhold.capture.claude_md import update_documents
 from mindhold.conversations.messages import (
     SESSION,
-    MessageExcerpt,
+    MessageView,
+    ProjectId,
+    StorageBackend,
     asked_session,
     at_end,
     extras_of,
@@ -20,16 +22,15 @@ from mindhold.conversations.messages import (
     in_full,
     is_message,
     is_part,
+    message_fields,
     message_request,
     messages_where,
+    pages,
     recent_messages,
     role_of,
     roomy,
     search_project,
     session_name,
-    session_of,
-    shown,
-    task_of,
     whole_texts,
 )
 from mindhold.conversations.recap_queue import recap_jobs
@@ -37,12 +38,12 @@ from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.forget import erase
 from mindhold.memories.prepare import LARGEST_NUMBER, PARTS, checked_moment
 from mindhold.memories.recall import Hit
-from mindhold.memories.views import next_cursor, page_start
+from mindhold.memories.views import NextCursor, next_cursor, page_start
 from mindhold.memories.write import Verbatim, write
 from mindhold.model.errors import MemoryNotFound, MessageNotFound, NoCriteria, SessionNotFound, TaskNotFound
 from mindhold.model.lifecycle import is_kept_for_good
 from mindhold.model.memory import ANY_STATUS, PART_KEY, Memory, Status
-from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.model.query import Filter, Order
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import mode_of, open_project
 
@@ -55,15 +56,11 @@ async def _erased(
 ) -> tuple[int, int, Sequence[Memory]]:
     count = kept = 0
     last: list[Memory] = []
-    after: PagePosition | None = None
-    while page := await engine.store.find(where, order=Order.OLDEST, limit=BATCH, after=after):
-        after = PagePosition.of(page[-1], Order.OLDEST)
+    async for page in pages(engine, where, size=BATCH):
         going = [memory for memory in page if force or named or not is_kept_for_good(memory)]
         kept += len(page) - len(going)
         count += await _gone(engine, going, agent=agent, force=force or not named)
         last = going or last
-        if len(page) < BATCH:
-            break
     return count, kept, last
 
 
@@ -123,50 +120,18 @@ def plain_model(name: str | None) -> str | None:
     return own if own and (form in _FORMS or form.isdecimal()) else model
 
 
-class MessageView(Output):
-    """One message. `truncated` says that there is more of it than `content`: one message alone is shown whole."""
-
-    id: str = Field(description="Its id.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ab"])
-    message_type: str = Field(description="Who said it.", examples=["user"])
-    content: str = Field(description="The text.", examples=["How do I add authentication?"])
-    timestamp: datetime = Field(description="When it was said.", examples=["2025-11-27T10:30:00Z"])
-    task_id: int | None = Field(default=None, description="The task that it belongs to.", examples=[42])
-    session_id: str | None = Field(
-        default=None, description="The session that it was said in.", examples=["abc-123"]
-    )
-    truncated: bool = Field(default=False, description="Whether the text was shortened.", examples=[False])
-
-    @classmethod
-    def of(cls, excerpt: MessageExcerpt) -> MessageView:
-        """The message as its view."""
-        message = excerpt.memory
-        return cls(**_message_fields(message), content=message.content, truncated=excerpt.truncated)
-
-
 class WholeMessageView(MessageView):
     """One message with all of its text, and what was given along with it."""
 
     metadata: dict[str, Any] = Field(
-        default={},
-        description="Free metadata, stored unchanged.",
-        examples=[{"session_id": "abc-123"}],
+        default={}, description="Free metadata, stored unchanged.", examples=[{"session_id": "abc-123"}]
     )
     indexed: bool = Field(description="Whether it has a vector already.", examples=[True])
     quarantined: bool = Field(
         default=False,
         description="Whether it reads like instructions: then it is stored but only shown by its id.",
         examples=[False],
-    )  # it reads like instructions to its reader: shown by its id alone
-
-
-def _message_fields(memory: Memory) -> dict[str, Any]:
-    return {
-        "id": memory.id,
-        "message_type": role_of(memory),
-        "timestamp": memory.occurred,
-        "task_id": task_of(memory),
-        "session_id": session_of(memory),
-    }
+    )
 
 
 class FoundView(Output):
@@ -202,7 +167,7 @@ class FoundView(Output):
         """The hit as its view."""
         memory = hit.memory
         return cls(
-            **_message_fields(memory) | {"message_type": role_of(memory) or NOBODY},
+            **message_fields(memory) | {"message_type": role_of(memory) or NOBODY},
             content=hit.content,
             similarity=_share(hit.score if hit.similarity is None else hit.similarity),
             score=_share(hit.score),
@@ -223,9 +188,7 @@ LONGEST_WORD = 1_000  # characters of an id, a session or a cursor
 class SaveMessageInput(Input):
     """One turn of a conversation. No project means the scope that the call is made in."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     message_type: MessageType = Field(description="Who said it.", examples=["user"])
     content: str = Field(
         description="The message's text. Secrets, invisible characters and trailing blanks are removed.",
@@ -261,33 +224,24 @@ class SaveMessageResult(Output):
     status: str = Field(default="saved", description="Its status.", examples=["saved"])
     indexed: bool = Field(description="Whether it has a vector already.", examples=[True])
     embedding_model: str | None = Field(
-        default=None,
-        description="The embedding model; null if there is none.",
-        examples=["all-MiniLM-L6-v2"],
+        default=None, description="The embedding model; null if there is none.", examples=["all-MiniLM-L6-v2"]
     )
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
     project: str = Field(description="The project's name.", examples=["proj_123"])
     quarantined: bool = Field(
         default=False,
         description="Whether it reads like instructions: then it is stored but only shown by its id.",
         examples=[False],
-    )  # it reads like instructions to its reader: kept, and shown by its id alone
+    )
     redacted: list[str] = Field(
-        default=[],
-        description="Kinds of secrets and personal data that were replaced.",
-        examples=[[]],
-    )  # kinds of secrets and personal data that were replaced
+        default=[], description="Kinds of secrets and personal data that were replaced.", examples=[[]]
+    )
 
 
 class RecentMessagesInput(Input):
     """Which messages of which project."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     limit: int = Field(default=50, ge=1, le=200, description="Maximum number of results.", examples=[50])
     conversation: str | None = Field(default=None, description="Only messages of this session.")
     task_id: int | None = Field(default=None, description="Only messages of this task.")
@@ -312,18 +266,13 @@ class RecentMessagesResult(Output):
         ],
     )
     count: int = Field(description="Number of items in this answer.", examples=[2])
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
 
 
 class ListMessagesInput(Input):
     """Which messages of which project, page by page."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     limit: int = Field(default=50, ge=1, le=200, description="Maximum number of results.", examples=[2])
     cursor: str | None = Field(
         default=None, max_length=LONGEST_WORD, description="`next` of the previous page."
@@ -355,23 +304,14 @@ class ListMessagesResult(Output):
             ]
         ],
     )
-    next: str | None = Field(
-        default=None,
-        description="The `cursor` of the next page; null on the last page.",
-        examples=[None],
-    )
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    next: NextCursor = None
+    storage_backend: StorageBackend
 
 
 class ShowMessageInput(Input):
     """Which message of which project."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     message_id: str = Field(
         max_length=LONGEST_WORD,
         description="The message's id, from the answer that saved it.",
@@ -382,9 +322,7 @@ class ShowMessageInput(Input):
 class SearchMessagesInput(Input):
     """What to look for in a project."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     query: str = Field(
         description="A question in plain words.", examples=["authentication implementation patterns"]
     )
@@ -404,22 +342,16 @@ class SearchMessagesResult(Output):
         examples=["all-MiniLM-L6-v2"],
     )
     search_method: str = Field(
-        description="`hybrid` (full text and vectors) or `full_text`.",
-        examples=["hybrid"],
+        description="`hybrid` (full text and vectors) or `full_text`.", examples=["hybrid"]
     )
     count: int = Field(description="Number of items in this answer.", examples=[1])
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
 
 
 class DeleteMessagesInput(Input):
     """Which messages go for good: all that is given holds of each. Something must be given."""
 
-    project: str | None = Field(
-        default=None, description="The project's id, which is its name.", examples=["proj_123"]
-    )
+    project: ProjectId = None
     message_id: str | None = Field(default=None, max_length=LONGEST_WORD, description="This message.")
     conversation: str | None = Field(default=None, description="Messages of this session.")
     task_id: int | None = Field(default=None, description="Messages of this task.", examples=[42])
@@ -431,10 +363,7 @@ class DeleteMessagesResult(Output):
     """How many went. What is kept for good was passed over, unless forced."""
 
     deleted_count: int = Field(description="How many messages were deleted.", examples=[42])
-    storage_backend: str = Field(
-        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
-        examples=["local"],
-    )
+    storage_backend: StorageBackend
     kept_count: int = Field(default=0, examples=[0])
     notice: str = Field(
         default="", description="A notice about this answer; usually empty.", examples=[""]
@@ -479,22 +408,17 @@ SAVE_MESSAGE = operation("save_message", _save, writes=True)
 async def _recent(context: Context, request: RecentMessagesInput) -> RecentMessagesResult:
     """The newest messages of a project."""
     messages = await recent_messages(
-        roomy(context.engine, answers=request.limit) if request.whole else context.engine,
+        context.engine,
         request.project,
         agent=context.agent,
         limit=request.limit,
         conversation=request.conversation,
         task=request.task_id,
+        whole=request.whole,
     )
-    if request.whole:  # the newest have the room
-        messages = await in_full(
-            context.engine, [one.memory for one in reversed(messages)], agent=context.agent
-        )
-        messages.reverse()
+    project = (await open_project(context.engine, request.project)).name
     return RecentMessagesResult(
-        messages=[MessageView.of(one) for one in messages],
-        count=len(messages),
-        storage_backend=await _backend(context, request.project),
+        messages=messages, count=len(messages), storage_backend=await mode_of(context.engine, project)
     )
 
 
@@ -515,14 +439,11 @@ async def _list(context: Context, request: ListMessagesInput) -> ListMessagesRes
     )
     after = page_start(order, cursor=request.cursor)
     page = await context.engine.store.find(where, order=order, limit=request.limit, after=after)
-    messages = [one for one in page if is_message(one)]
-    told = (
-        await in_full(context.engine, messages, agent=context.agent)
-        if request.whole
-        else map(shown, messages)
-    )
+    messages = list(filter(is_message, page))
     return ListMessagesResult(
-        messages=[MessageView.of(one) for one in told],
+        messages=await in_full(context.engine, messages, agent=context.agent)
+        if request.whole
+        else [MessageView.of(message) for message in messages],
         next=next_cursor(page, order, limit=request.limit),
         storage_backend=await mode_of(context.engine, name),
     )
@@ -540,7 +461,7 @@ async def _show(context: Context, request: ShowMessageInput) -> WholeMessageView
     if message is None or message.status is Status.FORGOTTEN:
         raise MessageNotFound(request.message_id, project=project)
     return WholeMessageView(
-        **_message_fields(message),
+        **message_fields(message),
         content=(await whole_texts(context.engine, [message], agent=context.agent))[message.id],
         metadata=extras_of(message),
         indexed=message.embedded_by is not None,
@@ -613,10 +534,6 @@ async def _delete(context: Context, request: DeleteMessagesInput) -> DeleteMessa
 
 
 DELETE_MESSAGES = operation("delete_messages", _delete, destroys=True)
-
-
-async def _backend(context: Context, project: str | None) -> str:
-    return await mode_of(context.engine, (await open_project(context.engine, project)).name)
 
 
 def _moment(context: Context, moment: datetime | None) -> datetime | None:

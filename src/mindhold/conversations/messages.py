@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from mindhold.conversations.sessions import DOCUMENT
 from mindhold.engine import LEAST_TRUST, Engine
@@ -18,6 +20,7 @@ from mindhold.memories.write import RememberInput
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import ANY_STATUS, LOG_DIALECT, PART_KEY, Kind, Memory, Relation, Status
 from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.operations import Output
 from mindhold.projects.placement import open_project
 from mindhold.projects.summary import SUMMARY_OF, TOPIC, Summary, project_summary
 
@@ -124,7 +127,17 @@ def _joined(first: Memory, parts: Sequence[Memory]) -> str:
     return first.content + "".join(f"{part.metadata.get(GAP, PARAGRAPH)}{part.content}" for part in rest)
 
 
-DIALECT = LOG_DIALECT
+# Fields that several operations share.
+ProjectId = Annotated[
+    str | None, Field(description="The project's id, which is its name.", examples=["proj_123"])
+]
+StorageBackend = Annotated[
+    str,
+    Field(
+        description="Where the project's memory is stored: `local`, `mongodb` or `postgres`.",
+        examples=["local"],
+    ),
+]
 TASK = "task_id"
 EXTRAS = "extras"  # all that a caller gave along: no word of theirs can be taken for one of ours
 SESSION = "session_id"
@@ -138,12 +151,35 @@ KNOWN_KINDS = tuple(kind for kind in Kind if kind is not Kind.EPISODE)
 BESIDES = 2  # hits asked for beyond the limit, for the summary is none
 
 
-@dataclass(frozen=True, slots=True)
-class MessageExcerpt:
-    """A saved message as an answer has room for it."""
+class MessageView(Output):
+    """One message. `truncated` says that there is more of it than `content`: one message alone is shown whole."""
 
-    memory: Memory
-    truncated: bool
+    id: str = Field(description="Its id.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ab"])
+    message_type: str = Field(description="Who said it.", examples=["user"])
+    content: str = Field(description="The text.", examples=["How do I add authentication?"])
+    timestamp: datetime = Field(description="When it was said.", examples=["2025-11-27T10:30:00Z"])
+    task_id: int | None = Field(default=None, description="The task that it belongs to.", examples=[42])
+    session_id: str | None = Field(
+        default=None, description="The session that it was said in.", examples=["abc-123"]
+    )
+    truncated: bool = Field(default=False, description="Whether the text was shortened.", examples=[False])
+
+    @classmethod
+    def of(cls, message: Memory, *, shortened: bool = False) -> MessageView:
+        """The message as its view; of a long one, the first part."""
+        truncated = shortened or PARTS in message.metadata
+        return cls(**message_fields(message), content=message.content, truncated=truncated)
+
+
+def message_fields(memory: Memory) -> dict[str, Any]:
+    """The fields that every view of a message shows, but for its text."""
+    return {
+        "id": memory.id,
+        "message_type": role_of(memory),
+        "timestamp": memory.occurred,
+        "task_id": task_of(memory),
+        "session_id": session_of(memory),
+    }
 
 
 def message_request(
@@ -175,7 +211,7 @@ def message_request(
         scope=project,
         topic=_topic(task),
         occurred=occurred or _moment(extras.get(TIMESTAMP)),
-        dialect=DIALECT,
+        dialect=LOG_DIALECT,
         conversation=session or WITHOUT_SESSION + project,
         position=0,
         metadata=own,
@@ -219,45 +255,62 @@ async def recent_messages(
     limit: int = 50,
     conversation: str | None = None,
     task: int | None = None,
-) -> list[MessageExcerpt]:
+    whole: bool = False,
+) -> list[MessageView]:
     """The newest messages, oldest of them first; bounded in size, the newest have the room.
 
-    Raises ScopeNotFound, InvalidInput for what can't be a conversation's name.
+    Unless `whole`, long ones are shortened. Raises ScopeNotFound, InvalidInput for what can't be a conversation's name.
     """
     name = (await open_project(engine, project)).name
     said_in = asked_session(engine, conversation)
     where = messages_where(name, viewer=agent, conversation=said_in, task=task)
-    messages: list[MessageExcerpt] = []
-    room = engine.settings.recall.longest_answer
-    after: PagePosition | None = None
-    while page := await engine.store.find(where, limit=min(limit, PAGE), after=after):
+    reader = roomy(engine, answers=limit) if whole else engine
+    messages = [pair async for pair in _newest(reader, where, limit=limit)]
+    if whole:
+        views = await in_full(engine, [short for short, _ in messages], agent=agent)
+    else:
+        views = [MessageView.of(short, shortened=short is not memory) for short, memory in messages]
+    return views[::-1]
+
+
+async def _newest(engine: Engine, where: Filter, *, limit: int) -> AsyncIterator[tuple[Memory, Memory]]:
+    """The newest messages that an answer has room for: shortened, and as they are stored."""
+    room, count = engine.settings.recall.longest_answer, 0
+    async for page in pages(engine, where, Order.NEWEST, size=min(limit, PAGE)):
         for memory in filter(is_message, page):
             short = shortened(memory, min(engine.settings.recall.longest_hit, max(room, 1)))
             room -= len(short.content)
-            if room < 0 or len(messages) == limit:
-                return messages[::-1]
-            messages.append(shown(short, of=memory))
-        after = PagePosition.of(page[-1], Order.NEWEST)
-        if len(messages) == limit or len(page) < min(limit, PAGE):
-            break
-    return messages[::-1]
+            if room < 0:
+                return
+            yield short, memory
+            count += 1
+            if count == limit:
+                return
 
 
-def shown(memory: Memory, *, of: Memory | None = None) -> MessageExcerpt:
-    """As an answer gives it, which may be shorter than what it is of."""
-    short = of is not None and memory is not of
-    return MessageExcerpt(memory, truncated=short or PARTS in memory.metadata)
+async def pages(
+    engine: Engine, where: Filter, order: Order = Order.OLDEST, *, size: int
+) -> AsyncIterator[list[Memory]]:
+    """All matching memories, page by page, whatever is written meanwhile."""
+    after: PagePosition | None = None
+    while page := await engine.store.find(where, order=order, limit=size, after=after):
+        yield page
+        if len(page) < size:
+            return
+        after = PagePosition.of(page[-1], order)
 
 
-async def in_full(engine: Engine, messages: Sequence[Memory], *, agent: str) -> list[MessageExcerpt]:
+async def in_full(engine: Engine, messages: Sequence[Memory], *, agent: str) -> list[MessageView]:
     """Each whole, however long it is: all of them together have so much room, and the first of them come first.
 
     Of a long one that has none left there is the first part.
     """
     texts = await whole_texts(engine, messages, agent=agent, most=MOST_WHOLE)
     return [
-        MessageExcerpt(
-            replace(message, content=texts.get(message.id, message.content)), message.id not in texts
+        MessageView(
+            **message_fields(message),
+            content=texts.get(message.id, message.content),
+            truncated=message.id not in texts,
         )
         for message in messages
     ]
@@ -331,18 +384,6 @@ def _is_summary(memory: Memory) -> bool:
     return memory.kind is Kind.CONTEXT and memory.topic == TOPIC and SUMMARY_OF in memory.metadata
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectBriefing:
-    """All that a new conversation in a project should know.
-
-    What is related may be among the newest too: who has room for a part of these alone still knows of it.
-    """
-
-    summary: Summary
-    recent: tuple[MessageExcerpt, ...]
-    related: tuple[Hit, ...]
-
-
 async def brief(
     engine: Engine,
     project: str | None,
@@ -351,10 +392,11 @@ async def brief(
     query: str | None = None,
     recent: int = 50,
     related: int = 20,
-) -> ProjectBriefing:
+) -> tuple[Summary, list[MessageView], tuple[Hit, ...]]:
     """Summary, newest messages, and what else has to do with the question; without one, with what was said last.
 
-    Where that finds nothing, as where hooks alone captured what is known, it is the best of that. Raises InvalidInput, ScopeNotFound.
+    Where that finds nothing, as where hooks alone captured what is known, it is the best of that. What is related may be among
+    the newest too: who has room for a part of these alone still knows of it. Raises InvalidInput, ScopeNotFound.
     """
     summary = await project_summary(engine, project, agent=agent)
     recall = engine.settings.recall
@@ -362,7 +404,7 @@ async def brief(
     messages = await recent_messages(half, summary.project, agent=agent, limit=recent) if recent else []
     asked = (query or "").strip() or _question(messages, summary)
     if not related:
-        return ProjectBriefing(summary, tuple(messages), ())
+        return summary, messages, ()
     wanted = min(related + len(messages), MOST_HITS - BESIDES)
     wide = engine.with_settings(
         recall=replace(recall, longest_answer=recall.longest_hit * (wanted + BESIDES))
@@ -373,11 +415,11 @@ async def brief(
     if not hits and not query:
         best = await search_project(wide, summary.project, "", agent=agent, limit=related, kinds=KNOWN_KINDS)
         hits = best.hits
-    return ProjectBriefing(summary, tuple(messages), hits)
+    return summary, messages, hits
 
 
-def _question(messages: list[MessageExcerpt], summary: Summary) -> str:
-    said = [one.memory.content for one in messages if role_of(one.memory) == "user"][-ASKED_BY:]
+def _question(messages: list[MessageView], summary: Summary) -> str:
+    said = [message.content for message in messages if message.message_type == "user"][-ASKED_BY:]
     return "\n".join(said or [summary.knowledge.narrative])[-LONGEST_QUESTION:].strip()
 
 
@@ -388,7 +430,7 @@ def is_message(memory: Memory) -> bool:
 
 def role_of(memory: Memory) -> str:
     """Who said it; empty for what is no message."""
-    return str(memory.metadata.get(TURN, "")) if memory.provenance.dialect == DIALECT else ""
+    return str(memory.metadata.get(TURN, "")) if memory.provenance.dialect == LOG_DIALECT else ""
 
 
 def task_of(memory: Memory) -> int | None:

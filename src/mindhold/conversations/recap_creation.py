@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
 
-from mindhold.conversations.messages import free_position, is_message, role_of, whole_texts
+from mindhold.conversations.messages import free_position, is_message, pages, role_of, whole_texts
 from mindhold.conversations.recap_queue import (
     AGENT_FIELD,
     CONVERSATION_FIELD,
@@ -16,6 +16,7 @@ from mindhold.conversations.recap_queue import (
     REASON_FIELD,
     REMADE,
     SILENCE,
+    ConversationRef,
     is_recap,
     level_of,
     recap_job,
@@ -37,7 +38,7 @@ from mindhold.model.errors import Changed, Conflict
 from mindhold.model.job import SCOPE_KEY
 from mindhold.model.memory import Kind, Memory, Status, is_turn
 from mindhold.model.policies import CONVERSATION_RECAP, RECAP, RECAP_SOURCE, RECAP_TAG, RECAP_TOPICS
-from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.model.query import Filter, Order
 from mindhold.model.scope import EVERYONE
 from mindhold.ports.store import Change, Enqueue, Put
 from mindhold.text.injection import suspicion
@@ -47,14 +48,8 @@ MOST_KNOWN = 1_000  # recaps of one conversation that are read, the latest
 MOST_REFS = 12  # messages that a recap names besides its sources, for recall
 IMPORTANCE = 0.5
 PART, POSITIONS = "part", "positions"  # which part of a long conversation, and which positions
-LEVEL, COUNT, TIMES, REFS, PREVIOUS, BY = (
-    "level",
-    "count",
-    "time_range",
-    "message_refs",
-    "previous",
-    "made_by",
-)
+LEVEL, COUNT, TIMES = "level", "count", "time_range"
+REFS, PREVIOUS, BY = "message_refs", "previous", "made_by"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +101,16 @@ class RecapDraft:
 def recap_of(memory: Memory) -> Recap:
     """Read a recap; missing fields get their smallest value."""
     metadata = memory.metadata
-    details = metadata.get(RECAP)
-    details = details if isinstance(details, dict) else {}
-    times = metadata.get(TIMES)
-    times = times if isinstance(times, dict) else {}
+    details, times = (
+        value if isinstance(value := metadata.get(name), dict) else {} for name in (RECAP, TIMES)
+    )
     positions, part = details.get(POSITIONS), details.get(PART)
     return Recap(
         memory,
         level=level_of(memory),
         start=_parse_time(times.get("from"), memory.occurred),
         end=_parse_time(times.get("to"), memory.occurred),
-        count=_int_or_zero(metadata.get(COUNT)),
+        count=count if isinstance(count := metadata.get(COUNT), int) else 0,
         refs=tuple(ref for ref in metadata.get(REFS) or () if isinstance(ref, str)),
         part=part if isinstance(part, int) else None,
         positions=(positions[0], positions[1])
@@ -126,18 +120,16 @@ def recap_of(memory: Memory) -> Recap:
     )
 
 
-async def recaps_of(
-    engine: Engine, conversation: str, *, scope: str, agent: str, statuses: Sequence[Status] = STANDING
-) -> list[Recap]:
+async def recaps_of(engine: Engine, ref: ConversationRef) -> list[Recap]:
     """The recaps of a conversation in order; if there are very many, the latest."""
     where = Filter(
         viewer=EVERYONE,
-        scopes=(scope,),
-        agents=(agent,),
+        scopes=(ref.scope,),
+        agents=(ref.agent,),
         kinds=(Kind.CONTEXT,),
         topic=RECAP_TOPICS[CONVERSATION_RECAP],
-        conversation=conversation,
-        statuses=tuple(statuses),
+        conversation=ref.conversation,
+        statuses=STANDING,
     )
     memories = await engine.store.find(where, order=Order.NEWEST, limit=MOST_KNOWN)
     recaps = [recap_of(memory) for memory in memories if is_recap(memory)]
@@ -228,10 +220,6 @@ def _parse_time(value: Any, otherwise: datetime) -> datetime:
         return otherwise
 
 
-def _int_or_zero(value: Any) -> int:
-    return value if isinstance(value, int) else 0
-
-
 BATCH = 500
 MOST_MESSAGES = 100_000
 
@@ -303,13 +291,13 @@ MOST_CHARACTERS = 400_000  # of long messages that are read whole
 LONGEST_MESSAGE = 20_000  # characters read of one message
 
 
-def messages_filter(conversation: str, *, scope: str, agent: str) -> Filter:
+def messages_filter(ref: ConversationRef) -> Filter:
     """Selects an agent's messages of a conversation, archived ones too. Messages of other agents are left out."""
     return Filter(
         viewer=EVERYONE,
-        scopes=(scope,),
-        agents=(agent,),
-        conversation=conversation,
+        scopes=(ref.scope,),
+        agents=(ref.agent,),
+        conversation=ref.conversation,
         turns=True,
         statuses=STANDING,
         minimum_trust=LEAST_TRUST,
@@ -318,17 +306,12 @@ def messages_filter(conversation: str, *, scope: str, agent: str) -> Filter:
 
 async def find_messages(engine: Engine, where: Filter) -> list[Memory]:
     """The messages that a recap may use, by position. Texts that read like instructions are left out."""
-    messages: list[Memory] = []
-    after: PagePosition | None = None
-    while page := await engine.store.find(where, order=Order.OLDEST, limit=PAGE, after=after):
-        after = PagePosition.of(page[-1], Order.OLDEST)
-        messages += [
-            memory
-            for memory in page
-            if is_message(memory) and suspicion(memory.content).score < QUARANTINE_FROM
-        ]
-        if len(page) < PAGE:
-            break
+    messages = [
+        memory
+        async for page in pages(engine, where, size=PAGE)
+        for memory in page
+        if is_message(memory) and suspicion(memory.content).score < QUARANTINE_FROM
+    ]
     return sorted(messages, key=lambda message: (message.provenance.position or 0, message.id))
 
 
@@ -346,23 +329,9 @@ async def utterances(engine: Engine, messages: Sequence[Memory]) -> list[LogUtte
     ]
 
 
-async def last_position(engine: Engine, conversation: str, *, scope: str) -> int:
-    """The last position of anybody's messages; -1 if there are none."""
-    return await free_position(engine, conversation, scope=scope) - 1
-
-
 LEAST_MESSAGES = 2  # a single message needs no recap
 MOST_PARTS = 200  # the latest parts that the recap of the whole is made of
 PositionRange = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationRef:
-    """A conversation of an agent in a scope."""
-
-    conversation: str
-    scope: str
-    agent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,10 +360,10 @@ async def update_recap(
 ) -> RecapOutcome:
     """Like `recap_conversation`, but also tells `busy` and `more`. After one part it stops when `enough` returns true."""
     async with claim(engine, f"recap {ref.agent}\n{ref.scope}\n{ref.conversation}") as acquired:
-        recaps = await _load_recaps(engine, ref)
+        recaps = await recaps_of(engine, ref)
         if not acquired:
             return RecapOutcome(top_recap(recaps), busy=True)
-        last = await last_position(engine, ref.conversation, scope=ref.scope)
+        last = await free_position(engine, ref.conversation, scope=ref.scope) - 1
         created: list[Recap] = []
         more = False
         for range_ in uncovered_ranges(
@@ -409,9 +378,9 @@ async def update_recap(
             if whole or full or range_[1] < last:
                 created += filter(None, [await _create_part(engine, ref, range_, [*recaps, *created])])
         if created:
-            recaps = await _load_recaps(engine, ref)
+            recaps = await recaps_of(engine, ref)
             await _create_whole(engine, ref, recaps)
-            recaps = await _load_recaps(engine, ref)
+            recaps = await recaps_of(engine, ref)
         top = top_recap(recaps)
         return RecapOutcome(replace(top, made=bool(created)) if top else None, more=more)
 
@@ -436,10 +405,6 @@ def top_recap(recaps: Sequence[Recap]) -> Recap | None:
     return next(reversed(of_whole or active), None)
 
 
-async def _load_recaps(engine: Engine, ref: ConversationRef) -> list[Recap]:
-    return await recaps_of(engine, ref.conversation, scope=ref.scope, agent=ref.agent)
-
-
 def _is_open(engine: Engine, recap: Recap, recaps: Sequence[Recap]) -> bool:
     """Whether it is the last part and has room for more."""
     if recap.positions is None or recap.memory.status is not Status.ACTIVE:
@@ -452,7 +417,7 @@ def _is_open(engine: Engine, recap: Recap, recaps: Sequence[Recap]) -> bool:
 async def _create_part(
     engine: Engine, ref: ConversationRef, range_: PositionRange, recaps: Sequence[Recap]
 ) -> Recap | None:
-    where = replace(messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent), positions=range_)
+    where = replace(messages_filter(ref), positions=range_)
     messages = await find_messages(engine, where)
     before = next((item for item in recaps if item.positions and item.positions[0] == range_[0]), None)
     if before is not None and before.memory.merged_from == tuple(item.id for item in messages):
@@ -462,7 +427,10 @@ async def _create_part(
     spoken = await utterances(engine, messages)
     earlier = [item for item in recaps if item.positions and item.positions[1] < range_[0]]
     part = len(earlier)
-    text = await write_recap_text(engine, spoken, heading=_heading(engine, spoken, part=part))
+    start, end = min(item.occurred for item in spoken), max(item.occurred for item in spoken)
+    what = f"Part {part + 1} of a conversation" if part else "Conversation"
+    heading = f"{what} of {_days(engine, start, end)}, {len(spoken)} messages."
+    text = await write_recap_text(engine, spoken, heading=heading)
     if text is None:
         return None
     draft = RecapDraft(
@@ -472,8 +440,8 @@ async def _create_part(
         level=CONVERSATION_RECAP,
         text=text,
         sources=messages,
-        start=min(item.occurred for item in spoken),
-        end=max(item.occurred for item in spoken),
+        start=start,
+        end=end,
         count=len(messages),
         conversation=ref.conversation,
         part=part,
@@ -533,16 +501,6 @@ def points_of(memories: Sequence[Memory]) -> list[Point]:
     return points
 
 
-def _heading(engine: Engine, spoken: Sequence[LogUtterance], *, part: int) -> str:
-    days = _days(
-        engine,
-        min(utterance.occurred for utterance in spoken),
-        max(utterance.occurred for utterance in spoken),
-    )
-    what = f"Part {part + 1} of a conversation" if part else "Conversation"
-    return f"{what} of {days}, {len(spoken)} messages."
-
-
 def _days(engine: Engine, start: datetime, end: datetime) -> str:
     first, last = (f"{moment.astimezone(engine.zone()):%Y-%m-%d}" for moment in (start, end))
     return first if first == last else f"{first} to {last}"
@@ -566,15 +524,12 @@ async def run_recap_job(
     settings = engine.settings.recaps
     if not settings.enabled and reason != REMADE:  # since the job was queued
         return {"recapped": 0}
-    where = messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent)
+    where = messages_filter(ref)
     if reason == SILENCE:
         latest = await engine.store.find(where, order=Order.CHANGED, limit=1)
         silent_at = latest[0].created + engine.settings.serve.session_ttl if latest else engine.clock()
         if silent_at > engine.clock():
-            job = recap_job(
-                engine, ref.conversation, scope=ref.scope, agent=ref.agent, why=reason, due=silent_at
-            )
-            await engine.store.apply([Enqueue(job)])
+            await engine.store.apply([Enqueue(recap_job(engine, ref, why=reason, due=silent_at))])
             return {"recapped": 0}
     if reason not in (GROWN, REMADE) and not await _needs_recap(engine, ref):
         return {"recapped": 0}
@@ -582,15 +537,14 @@ async def run_recap_job(
     outcome = await update_recap(engine, ref, whole=reason != GROWN, enough=lambda: monotonic() >= until)
     if outcome.busy or outcome.more:
         due = engine.clock() + (RETRY_AFTER if outcome.busy else timedelta())
-        job = recap_job(engine, ref.conversation, scope=ref.scope, agent=ref.agent, why=reason, due=due)
-        await engine.store.apply([Enqueue(job)])
+        await engine.store.apply([Enqueue(recap_job(engine, ref, why=reason, due=due))])
     return {"recapped": int(outcome.recap is not None and outcome.recap.made)}
 
 
 async def _needs_recap(engine: Engine, ref: ConversationRef) -> bool:
     """Whether it already has a recap, or enough messages for one."""
-    where = messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent)
+    where = messages_filter(ref)
     least = engine.settings.recaps.from_messages
     if await engine.store.count(where, most=least) >= least:
         return True
-    return bool(await recaps_of(engine, ref.conversation, scope=ref.scope, agent=ref.agent))
+    return bool(await recaps_of(engine, ref))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import perf_counter
 
+from mindhold.conversations.messages import pages
 from mindhold.conversations.recap_creation import (
-    ConversationRef,
     Recap,
     RecapDraft,
     covered_messages,
@@ -20,7 +20,7 @@ from mindhold.conversations.recap_creation import (
     save_recap,
     update_recap,
 )
-from mindhold.conversations.recap_queue import is_recap
+from mindhold.conversations.recap_queue import ConversationRef, is_recap
 from mindhold.conversations.recap_text import LogUtterance, write_recap_text
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.lifecycle.stages import MAX_EXAMPLES, NOTHING, StageExample, StageLimits, StageResult
@@ -28,7 +28,7 @@ from mindhold.locks import claim
 from mindhold.model.errors import Changed, MemoryNotFound
 from mindhold.model.memory import Kind, Status
 from mindhold.model.policies import CONVERSATION_RECAP, MONTH_RECAP, RECAP_TAG, RECAP_TOPICS, YEAR_RECAP
-from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.model.query import Filter, Order
 from mindhold.model.scope import EVERYONE
 from mindhold.ports.store import Change, Mark
 
@@ -82,21 +82,12 @@ async def _due_periods(
             periods: dict[str, list[Recap]] = defaultdict(list)
             for source_level in MERGED_LEVELS[level]:
                 filtered = replace(in_scope, agents=(agent,), topic=RECAP_TOPICS[source_level])
-                for recap in [recap async for recap in _find_recaps(engine, filtered)]:
+                memories = [memory async for page in pages(engine, filtered, size=PAGE) for memory in page]
+                for recap in map(recap_of, filter(is_recap, memories)):
                     periods[f"{recap.end.astimezone(engine.zone()):{FORMS[level]}}"].append(recap)
             for name in sorted(periods):
                 if name < current:
                     yield RecapPeriod(level, name, scope, agent), periods[name]
-
-
-async def _find_recaps(engine: Engine, where: Filter) -> AsyncIterator[Recap]:
-    after: PagePosition | None = None
-    while page := await engine.store.find(where, order=Order.OLDEST, limit=PAGE, after=after):
-        after = PagePosition.of(page[-1], Order.OLDEST)
-        for memory in filter(is_recap, page):
-            yield recap_of(memory)
-        if len(page) < PAGE:
-            return
 
 
 async def _merge(
@@ -224,7 +215,7 @@ async def _changed_conversations(engine: Engine, since: datetime | None) -> Asyn
 
 async def _recap_if_missing(engine: Engine, ref: ConversationRef, *, dry: bool) -> StageExample | None:
     """Write a missing recap; None if the conversation goes on, is too short, or has one."""
-    where = messages_filter(ref.conversation, scope=ref.scope, agent=ref.agent)
+    where = messages_filter(ref)
     newest = await engine.store.find(where, order=Order.CHANGED, limit=NEWEST)
     if not newest or newest[0].created + engine.settings.serve.session_ttl > engine.clock():
         return None

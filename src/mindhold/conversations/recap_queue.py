@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from mindhold.access.secrets import fingerprint
@@ -22,13 +22,25 @@ SILENCE, GROWN, ENDED, REMADE = "silence", "grown", "ended", "remade"  # reasons
 ChangesOf = Callable[[Sequence[Memory]], list[Change]]
 
 
-def recap_job(
-    engine: Engine, conversation: str, *, scope: str, agent: str, why: str, due: datetime | None = None
-) -> Job:
+@dataclass(frozen=True, slots=True)
+class ConversationRef:
+    """A conversation of an agent in a scope."""
+
+    conversation: str
+    scope: str
+    agent: str
+
+
+def recap_job(engine: Engine, ref: ConversationRef, *, why: str, due: datetime | None = None) -> Job:
     """A job that updates a conversation's recap. At most one per conversation and reason waits."""
     now = engine.clock()
-    key = f"{RECAP_JOB}:{why}:{fingerprint(json.dumps([agent, scope, conversation]))}"
-    payload = {SCOPE_KEY: scope, AGENT_FIELD: agent, CONVERSATION_FIELD: conversation, REASON_FIELD: why}
+    key = f"{RECAP_JOB}:{why}:{fingerprint(json.dumps([ref.agent, ref.scope, ref.conversation]))}"
+    payload = {
+        SCOPE_KEY: ref.scope,
+        AGENT_FIELD: ref.agent,
+        CONVERSATION_FIELD: ref.conversation,
+        REASON_FIELD: why,
+    }
     return Job(engine.new_id(), RECAP_JOB, created=now, due=due or now, payload=payload, key=key)
 
 
@@ -38,25 +50,21 @@ def recap_jobs(engine: Engine) -> ChangesOf:
     Each conversation gets one job for when it is silent, and one for now whenever it has grown by enough messages.
     """
     settings = engine.settings.recaps
-    queued: set[tuple[str, str, str, str]] = set()
+    queued: set[tuple[ConversationRef, str]] = set()
 
     def along(messages: Sequence[Memory]) -> list[Change]:
         if not settings.enabled:
             return []
         changes: list[Change] = []
         for message in messages:
-            provenance = message.provenance
-            grown = (
-                provenance.position is not None and (provenance.position + 1) % settings.every_messages == 0
-            )
+            ref = ConversationRef(message.provenance.conversation or "", message.scope, message.agent)
+            position = message.provenance.position
+            grown = position is not None and (position + 1) % settings.every_messages == 0
             for why in (SILENCE, GROWN) if grown else (SILENCE,):
-                key = (message.agent, message.scope, provenance.conversation or "", why)
-                if key in queued:
-                    continue
-                queued.add(key)
-                due = engine.clock() + engine.settings.serve.session_ttl if why == SILENCE else None
-                job = recap_job(engine, key[2], scope=message.scope, agent=message.agent, why=why, due=due)
-                changes.append(Enqueue(job))
+                if (ref, why) not in queued:
+                    queued.add((ref, why))
+                    due = engine.clock() + engine.settings.serve.session_ttl if why == SILENCE else None
+                    changes.append(Enqueue(recap_job(engine, ref, why=why, due=due)))
         return changes
 
     return along
@@ -68,7 +76,7 @@ async def queue_ended(engine: Engine, conversation: str, *, agents: Iterable[str
         return
     where = Filter(viewer=EVERYONE, agents=tuple(agents), conversation=conversation, turns=True)
     jobs: list[Change] = [
-        Enqueue(recap_job(engine, conversation, scope=scope, agent=agent, why=ENDED))
+        Enqueue(recap_job(engine, ConversationRef(conversation, scope, agent), why=ENDED))
         for scope in await engine.store.tally(where, "scope")
         for agent in await engine.store.tally(replace(where, scopes=(scope,)), "agent")
     ]
@@ -124,7 +132,8 @@ async def queue_recap_rebuild(engine: Engine, removed: Iterable[Memory], *, besi
     for recap in filter(is_recap, removed):
         conversation = recap.provenance.conversation
         if level_of(recap) == CONVERSATION_RECAP and conversation:
-            job = recap_job(engine, conversation, scope=recap.scope, agent=recap.agent, why=REMADE)
+            ref = ConversationRef(conversation, recap.scope, recap.agent)
+            job = recap_job(engine, ref, why=REMADE)
             changes.setdefault(job.key or job.id, Enqueue(job))
         else:
             source_ids += [source for source in recap.merged_from if source not in besides]

@@ -142,17 +142,6 @@ async def save_conversation_event(
         await engine.store.drop_entry(WAITING + agent, conversation)
 
 
-async def keep_conversation_open(engine: Engine, conversation: str, *, agent: str) -> bool:
-    """Keep a silent conversation open; returns whether it is."""
-    key = conversation_key(engine, conversation, agent=agent)
-    now = engine.clock()
-    entry = await engine.ledger.entry(OPEN, key.key, now=now)
-    if entry is None:
-        return False
-    await engine.ledger.put_entry(replace(entry, created=now, expires=now + KEPT))
-    return True
-
-
 async def last_activity_at(engine: Engine, entry: Entry) -> datetime:
     """When the conversation of an OPEN entry was last active; the engine has its scopes."""
     ref = ConversationKey.of_value(entry.value)
@@ -300,9 +289,12 @@ class GoOnResult(Output):
 
 async def _go_on(context: Context, request: GoOnInput) -> GoOnResult:
     """Keep a silent conversation open."""
-    return GoOnResult(
-        open=await keep_conversation_open(context.engine, request.conversation, agent=context.agent)
-    )
+    engine, now = context.engine, context.engine.clock()
+    key = conversation_key(engine, request.conversation, agent=context.agent)
+    entry = await engine.ledger.entry(OPEN, key.key, now=now)
+    if entry is not None:
+        await engine.ledger.put_entry(replace(entry, created=now, expires=now + KEPT))
+    return GoOnResult(open=entry is not None)
 
 
 GO_ON = operation("go_on", _go_on, writes=True)

@@ -286,9 +286,9 @@ async def _erased(engine: Engine, doomed: ConversationTraces) -> tuple[Receipt, 
     """Erase the memories; returns the receipt and a notice about documents that still show some."""
     if not doomed.memories:
         return Receipt((), {}, {}), ""
-    erased = await erase(engine, [memory.id for memory in doomed.memories], agent=EVERYONE, force=True)
-    assert erased.receipt is not None
-    return await erase_from_documents(engine, erased.receipt, erased.memories)
+    ids = [memory.id for memory in doomed.memories]
+    erased, receipt = await erase(engine, ids, agent=EVERYONE, force=True)
+    return await erase_from_documents(engine, receipt, erased)
 
 
 def _passages(engine: Engine, files: Sequence[IndexedConversation]) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -30,7 +30,7 @@ from mindhold.memories.prepare import (
     own_keywords,
     safe_text,
 )
-from mindhold.memories.views import MemoryView
+from mindhold.memories.views import MemoryId, MemoryView, Notice
 from mindhold.model.errors import Changed, ContentTooLarge, InvalidInput, Refused
 from mindhold.model.lifecycle import OURS, OUTDATED_FACTOR
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status, Tier, Version, moment_of
@@ -41,6 +41,7 @@ from mindhold.ports.store import Change, Connect, Enqueue, Keep, Put
 from mindhold.text.injection import suspicion
 
 AMEND_TRIES = 3
+T = TypeVar("T")
 WHATEVER = "*"  # matches any state that a caller may have seen
 
 
@@ -50,10 +51,7 @@ class AmendInput(Input):
     `expected` is the `etag` of the memory as the caller has seen it: one that was changed since is left as it is.
     """
 
-    id: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
-    )
+    id: MemoryId
     content: str | None = Field(
         default=None, description="The text.", examples=["Staging listens on port 5434."]
     )
@@ -78,7 +76,7 @@ class AmendResult(Output):
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     previous_id: str | None = Field(default=None, description="Id of the memory that it replaced.")
     memory: MemoryView = Field(examples=[{"content": "Staging listens on port 5434."}])
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
     etag: str = ""
 
 
@@ -93,12 +91,7 @@ async def amend(engine: Engine, request: AmendInput, *, agent: str) -> Memory:
     Raises MemoryNotFound, InvalidInput, Refused, Conflict if another memory has the same content, and Changed if the
     memory isn't in the expected state.
     """
-    for _ in range(AMEND_TRIES):
-        try:
-            return await _amend(engine, request, agent=agent)
-        except Changed as error:
-            changed = error
-    raise changed
+    return await _retried(lambda: _amend(engine, request, agent=agent))
 
 
 async def supersede(engine: Engine, request: AmendInput, *, agent: str) -> tuple[Memory, Memory]:
@@ -106,9 +99,13 @@ async def supersede(engine: Engine, request: AmendInput, *, agent: str) -> tuple
 
     The old memory stays readable and counts less. Raises what amend() raises, and InvalidInput if nothing would change.
     """
-    for _ in range(AMEND_TRIES):
+    return await _retried(lambda: _supersede(engine, request, agent=agent))
+
+
+async def _retried(attempt: Callable[[], Awaitable[T]], *, tries: int = AMEND_TRIES) -> T:
+    for _ in range(tries):
         try:
-            return await _supersede(engine, request, agent=agent)
+            return await attempt()
         except Changed as error:
             changed = error
     raise changed
@@ -165,7 +162,12 @@ async def _supersede(engine: Engine, request: AmendInput, *, agent: str) -> tupl
         review=now,
     )
     links = await engine.store.links_of([before.id], viewer=agent)
-    moved = (_moved(link, before.id, new.id) for link in links if _goes_along(link))
+    ids = {before.id: new.id}
+    moved = (
+        replace(link, origin=ids.get(link.origin, link.origin), target=ids.get(link.target, link.target))
+        for link in links
+        if _goes_along(link)
+    )
     successor = Link(before.id, new.id, Relation.SUPERSEDED_BY, now)
     retired = replace(indexed(engine, old, vector=vector), expected=before.updated)
     put = indexed(engine, new, vector=None if matrix is None else matrix[0])
@@ -178,14 +180,6 @@ def _goes_along(link: Link) -> bool:
     """Whether the new memory takes the link over. Contradictions that upkeep found are searched for anew."""
     detected = link.relation is Relation.CONTRADICTS and link.automatic
     return link.relation is not Relation.SUPERSEDED_BY and not detected
-
-
-def _moved(link: Link, old: str, new: str) -> Link:
-    return replace(
-        link,
-        origin=new if link.origin == old else link.origin,
-        target=new if link.target == old else link.target,
-    )
 
 
 async def _amend(engine: Engine, request: AmendInput, *, agent: str) -> Memory:
@@ -286,11 +280,11 @@ def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
             f"The new text has {len(text):,} characters; one memory holds {engine.settings.intake.part_length:,}.",
             advice="Remember it anew: long texts are split into linked parts.",
         )
-    status = memory.status
+    status, trust = memory.status, memory.trust
     if quarantined:
-        status = Status.QUARANTINED
+        status, trust = Status.QUARANTINED, QUARANTINED_TRUST
     elif status is Status.QUARANTINED:
-        status = Status.ACTIVE
+        status, trust = Status.ACTIVE, 1.0
     same = text == memory.content
     own = not memory.keywords or has_own_keywords(memory)
     return replace(
@@ -300,16 +294,10 @@ def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
         content_hash=content_hash(text),
         tokens=count_tokens(text),
         status=status,
-        trust=_trust(memory, quarantined=quarantined),
+        trust=trust,
         verified=memory.verified if same else None,  # was derived from the old text
         examined=memory.examined if same else None,
     )
-
-
-def _trust(memory: Memory, *, quarantined: bool) -> float:
-    if quarantined:
-        return QUARANTINED_TRUST
-    return 1.0 if memory.status is Status.QUARANTINED else memory.trust
 
 
 def _version(before: Memory, *, number: int, after: Memory, by: str) -> Version:
@@ -331,20 +319,16 @@ async def rewrite(engine: Engine, memory_id: str, change: Callable[[Memory], Mem
 
     Raises MemoryNotFound, and Changed if every attempt collides with another change.
     """
-    model = engine.vector_source.model
-    for _ in range(REWRITE_TRIES):
+
+    async def attempt() -> None:
         before = await engine.store.get(memory_id, viewer=agent)
         after = change(before)
-        if after == before:
-            return
-        vectors = await engine.store.vector_of([memory_id], model=model) if model is not None else {}
-        put = indexed(engine, replace(after, updated=engine.clock()), vector=vectors.get(memory_id))
-        try:
+        if after != before:
+            vector = await _vector(engine, before, before)
+            put = indexed(engine, replace(after, updated=engine.clock()), vector=vector)
             await engine.store.apply([replace(put, expected=before.updated)])
-            return
-        except Changed as error:
-            changed = error
-    raise changed
+
+    await _retried(attempt, tries=REWRITE_TRIES)
 
 
 async def made_of(

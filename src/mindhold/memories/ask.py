@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
-from mindhold.engine import Engine
 from mindhold.memories.model_costs import ASK as SPENDING_ASK
 from mindhold.memories.model_costs import Metered, metered
 from mindhold.memories.recall import Hit, RecallInput, recall
+from mindhold.memories.views import Notice, ScopeName, View
 from mindhold.model.errors import ModelError
 from mindhold.model.lexemes import lexemes, query_lexemes, stop_lexemes
 from mindhold.model.prompt_markup import quote_as_json
 from mindhold.model.tokens import count_tokens
 from mindhold.operations import Context, Input, Output, operation
-from mindhold.ports.llm import LanguageModel
 from mindhold.text.clean import split
 from mindhold.text.redaction import redact
 
@@ -37,43 +35,6 @@ SYSTEM = (
 )
 _CITED = re.compile(r"\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryAnswer:
-    """An answer; [1] in it is the first of `cited`. `model` is None if the answer is made of stored sentences."""
-
-    answer: str
-    cited: tuple[Hit, ...]
-    found: int
-    model: str | None = None
-    notice: str = ""
-
-
-async def ask(
-    engine: Engine, question: str, *, agent: str, scope: str | None, limit: int, model: LanguageModel | None
-) -> MemoryAnswer:
-    """Answer a question from the memories that recall finds; without the model if the model fails.
-
-    Raises InvalidInput, ScopeNotFound and the store's errors.
-    """
-    recalled = await recall(engine, RecallInput(query=question, scope=scope, limit=limit), agent=agent)
-    hits, notice = recalled.hits, recalled.notice
-    if not hits:
-        return MemoryAnswer(NOTHING, (), 0, notice=notice)
-    if model is not None:
-        try:
-            redacted_question = redact(question).text if engine.settings.intake.redact else question
-            asking = metered(engine, model, purpose=SPENDING_ASK)
-            answer = await _by_model(asking, redacted_question, hits)
-        except ModelError as error:
-            notice = f"{notice} The model gave no answer: {error}".strip()
-        else:
-            if answer is not None:
-                return MemoryAnswer(answer[0], answer[1], len(hits), model=asking.name, notice=notice)
-            notice = f"{notice} The model's answer named no memory that it rests on.".strip()
-    answer_text, cited = extract(question, hits)
-    return MemoryAnswer(answer_text, cited, len(hits), notice=notice)
 
 
 def extract(question: str, hits: Sequence[Hit]) -> tuple[str, tuple[Hit, ...]]:
@@ -151,13 +112,11 @@ class AskInput(Input):
     """A question, and how many memories may be consulted."""
 
     question: str = Field(description="The question.", examples=["Which port does staging use?"])
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
+    scope: ScopeName = None
     limit: int = Field(default=30, ge=1, le=50, description="Maximum number of results.")
 
 
-class Citation(Output):
+class Citation(View):
     """A memory that the answer rests on; [1] in the answer is the first."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
@@ -178,35 +137,41 @@ class AskResult(Output):
         examples=["extractive"],
     )
     model: str | None = None
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
 
 
 async def _ask(context: Context, request: AskInput) -> AskResult:
-    """Answer a question from memory, with citations."""
-    answer = await ask(
-        context.engine,
-        request.question,
-        agent=context.agent,
-        scope=request.scope,
-        limit=request.limit,
-        model=context.model or context.engine.llm,
+    """Answer a question from memory, with citations.
+
+    Without the model if the model fails. Raises InvalidInput, ScopeNotFound and the store's errors.
+    """
+    engine, question = context.engine, request.question
+    recalled = await recall(
+        engine, RecallInput(query=question, scope=request.scope, limit=request.limit), agent=context.agent
     )
+    hits, notice = recalled.hits, recalled.notice
+    answered_by = None
+    answer: tuple[str, Sequence[Hit]] | None = None if hits else (NOTHING, ())
+    if answer is None and (model := context.model or engine.llm) is not None:
+        try:
+            redacted_question = redact(question).text if engine.settings.intake.redact else question
+            asking = metered(engine, model, purpose=SPENDING_ASK)
+            answer = await _by_model(asking, redacted_question, hits)
+        except ModelError as error:
+            notice = f"{notice} The model gave no answer: {error}".strip()
+        else:
+            if answer is not None:
+                answered_by = asking.name
+            else:
+                notice = f"{notice} The model's answer named no memory that it rests on.".strip()
+    text, cited = answer or extract(question, hits)
     return AskResult(
-        answer=answer.answer,
-        citations=[
-            Citation(
-                id=hit.memory.id,
-                content=hit.content,
-                score=round(hit.score, 4),
-                kind=hit.memory.kind,
-                tags=list(hit.memory.tags),
-            )
-            for hit in answer.cited
-        ],
-        found=answer.found,
-        rung="extractive" if answer.model is None else "model",
-        model=answer.model,
-        notice=answer.notice,
+        answer=text,
+        citations=[Citation.fill(hit, hit.memory) for hit in cited],
+        found=len(hits),
+        rung="extractive" if answered_by is None else "model",
+        model=answered_by,
+        notice=notice,
     )
 
 

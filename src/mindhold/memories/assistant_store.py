@@ -13,11 +13,12 @@ from mindhold.conversations.message_log import MessageType
 from mindhold.conversations.messages import at_end, message_request, session_name
 from mindhold.conversations.sessions import note_call
 from mindhold.engine import Engine
-from mindhold.memories.remember import REMEMBER, RememberResult
+from mindhold.memories.remember import REMEMBER
+from mindhold.memories.views import Notice, ScopeName, View
 from mindhold.memories.write import RememberInput, Verbatim, write
 from mindhold.model.memory import Kind
 from mindhold.model.query import Filter
-from mindhold.operations import Context, Input, Output, created_ids, operation
+from mindhold.operations import Context, Input, created_ids, operation
 from mindhold.profile.profile import learn
 from mindhold.projects.placement import open_project
 from mindhold.projects.scopes import ScopeChoice, choose_scope
@@ -80,12 +81,8 @@ class StoreInput(Input):
     """
 
     content: str = Field(description="The text.", examples=["The login page is done. #login"])
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
-    create_scope: bool = Field(
-        default=False, description="Create the scope if it does not exist."
-    )  # make the scope when there is none of that name
+    scope: ScopeName = None
+    create_scope: bool = Field(default=False, description="Create the scope if it does not exist.")
     tags: list[str] = Field(default=[], description="Tags.")
     source: str = Field(default="", description="Its source.", examples=["conversation"])
     speaker: MessageType = Field(default="user", description="Who said it, if it is a message.")
@@ -95,7 +92,7 @@ class StoreInput(Input):
     dialect: str = Field(default="", description="The contract through which it was stored.")
 
 
-class StoreResult(Output):
+class StoreResult(View):
     """What became of it, and where it is. `reason` says why in that scope, where none was named."""
 
     outcome: Literal["stored", "duplicate", "noise"] = Field(
@@ -110,19 +107,14 @@ class StoreResult(Output):
     parts: list[str] = []
     superseded: list[str] = Field(default=[], description="Ids of the memories that it replaced.")
     redacted: list[str] = Field(
-        default=[],
-        description="Kinds of secrets and personal data that were replaced.",
-    )  # kinds of secrets and personal data that were replaced
+        default=[], description="Kinds of secrets and personal data that were replaced."
+    )
     quarantined: bool = Field(
         default=False,
         description="Whether it reads like instructions: then it is stored but only shown by its id.",
     )
-    embedded: bool = Field(
-        default=False,
-        description="Whether it has a vector already.",
-        examples=[True],
-    )
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    embedded: bool = Field(default=False, description="Whether it has a vector already.", examples=[True])
+    notice: Notice = ""
 
 
 async def _store(context: Context, request: StoreInput) -> StoreResult:
@@ -150,7 +142,15 @@ async def _store(context: Context, request: StoreInput) -> StoreResult:
             conversation=request.conversation,
         ),
     )
-    return _answer(remembered, "summary" if is_summary else "note", choice)
+    memory = remembered.memory
+    return StoreResult.fill(
+        remembered,
+        stored_as="summary" if is_summary else "note",
+        scope=memory.scope if memory else choice.scope,
+        reason=choice.reason,
+        tags=memory.tags if memory else [],
+        redacted=list(remembered.redacted),
+    )
 
 
 STORE = operation(
@@ -164,14 +164,14 @@ STORE = operation(
 
 
 async def _logged(
-    context: Context, request: StoreInput, found: ScopeChoice, tags: tuple[str, ...]
+    context: Context, request: StoreInput, choice: ScopeChoice, tags: tuple[str, ...]
 ) -> StoreResult:
     session = session_name(context.engine, request.conversation)
     message = message_request(
         context.engine,
         request.speaker,
         request.content,
-        project=found.scope,
+        project=choice.scope,
         conversation=session or context.conversation,
     )
     message = await at_end(context.engine, message, tags=list(tags), source=SourceKind.CONVERSATION.value)
@@ -183,9 +183,9 @@ async def _logged(
         outcome="stored",
         created=True,
         stored_as="message",
-        scope=found.scope,
+        scope=choice.scope,
         id=memory.id,
-        reason=found.reason,
+        reason=choice.reason,
         tags=list(memory.tags),
         redacted=[finding.kind for finding in result.redacted],
         quarantined=bool(result.suspicious),
@@ -199,9 +199,9 @@ async def _learned(context: Context, request: StoreInput) -> StoreResult:
     conversation = request.conversation or context.conversation
     learned = await learn(context.engine, request.content, agent=context.agent, conversation=conversation)
     first = learned.memories[0]
-    new = any(one.what != "unchanged" for one in learned.changes)
-    replaced = [one.label for one in learned.changes if one.what == "replaced"]
-    embedded = all(one.embedded_by for one in learned.memories)
+    new = any(change.what != "unchanged" for change in learned.changes)
+    replaced = [change.label for change in learned.changes if change.what == "replaced"]
+    embedded = all(memory.embedded_by for memory in learned.memories)
     notices = (
         f"It replaces what was known of {', '.join(replaced)}; `mindhold profile history` has that."
         if replaced
@@ -216,29 +216,10 @@ async def _learned(context: Context, request: StoreInput) -> StoreResult:
         id=first.id,
         reason="the profile is everybody's" if request.scope is None else "",
         tags=list(first.tags),
-        parts=[one.id for one in learned.memories] if len(learned.memories) > 1 else [],
-        redacted=[one.kind for one in redact(request.content).findings]
+        parts=[memory.id for memory in learned.memories] if len(learned.memories) > 1 else [],
+        redacted=[finding.kind for finding in redact(request.content).findings]
         if context.engine.settings.intake.redact
         else [],
         embedded=embedded,
         notice=" ".join(filter(None, notices)),
-    )
-
-
-def _answer(told: RememberResult, stored_as: Literal["summary", "note"], found: ScopeChoice) -> StoreResult:
-    assert told.outcome in ("stored", "duplicate", "noise")  # failures were raised before
-    return StoreResult(
-        outcome=told.outcome,
-        created=told.created,
-        stored_as=stored_as,
-        scope=told.memory.scope if told.memory else found.scope,
-        id=told.id,
-        reason=found.reason,
-        tags=told.memory.tags if told.memory else [],
-        parts=told.parts,
-        superseded=told.superseded,
-        redacted=list(told.redacted),
-        quarantined=told.quarantined,
-        embedded=told.embedded,
-        notice=told.notice,
     )

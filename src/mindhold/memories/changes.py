@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.jobs.progress import Progress, all_progress, progress_of
 from mindhold.memories.prepare import checked_moment
-from mindhold.memories.views import next_cursor, position_of
+from mindhold.memories.views import View, next_cursor, position_of
 from mindhold.model.errors import JobNotFound
 from mindhold.model.job import SCOPE_KEY, Job, JobState
 from mindhold.model.memory import Memory
@@ -27,21 +26,6 @@ from mindhold.projects.storage import ask_reachable
 MOST_JOBS = 100
 NEWEST = 50  # ended jobs are searched among so many of the newest
 UNDER_WAY = (JobState.WAITING, JobState.RUNNING)
-
-
-@dataclass(frozen=True, slots=True)
-class JobProgress:
-    """A job with its stage and progress."""
-
-    job: Job
-    stage: Stage
-    progress: Progress | None
-
-    @property
-    def scope(self) -> str | None:
-        """The scope that the job works on; None if it isn't limited to one."""
-        scope_name = self.job.payload.get(SCOPE_KEY)
-        return scope_name if isinstance(scope_name, str) else None
 
 
 async def changed_memories(
@@ -77,7 +61,7 @@ async def jobs_now(
     owner: bool,
     since: datetime,
     known: Collection[str] = (),
-) -> list[JobProgress]:
+) -> list[JobChangeView]:
     """Return the jobs that the caller may see: running or waiting, `known`, and newest ones that ended since then.
 
     Raises ScopeNotFound, and the store's errors.
@@ -91,21 +75,15 @@ async def jobs_now(
             with suppress(JobNotFound):
                 jobs[job_id] = await engine.store.job(job_id)
     visible = [job for job in jobs.values() if may_see(job, scope=scope, agent=agent, owner=owner)]
-    return await _told(engine, sorted(visible, key=lambda job: (job.created, job.id)))
-
-
-async def _told(engine: Engine, jobs: Sequence[Job]) -> list[JobProgress]:
-    progress = await _progress(engine, jobs)
+    visible.sort(key=lambda job: (job.created, job.id))
+    if len(visible) > 1:
+        progress = await all_progress(engine)
+    else:
+        progress = {job.id: own for job in visible if (own := await progress_of(engine, job.id)) is not None}
     return [
-        JobProgress(job, await stage_of(engine, job, progress.get(job.id)), progress.get(job.id))
-        for job in jobs
+        JobChangeView.of(job, await stage_of(engine, job, progress.get(job.id)), progress.get(job.id))
+        for job in visible
     ]
-
-
-async def _progress(engine: Engine, jobs: Sequence[Job]) -> dict[str, Progress]:
-    if len(jobs) > 1:
-        return await all_progress(engine)
-    return {job.id: progress for job in jobs if (progress := await progress_of(engine, job.id)) is not None}
 
 
 LONGEST = 500  # longest excerpt of a memory, in characters
@@ -148,7 +126,7 @@ class RecentChangesInput(Input):
     limit: int = Field(default=200, ge=1, le=MOST)
 
 
-class ChangeView(Output):
+class ChangeView(View):
     """A memory that was written or changed. Long ones are cut: `show` has all of it."""
 
     id: str
@@ -163,16 +141,7 @@ class ChangeView(Output):
     @classmethod
     def of(cls, memory: Memory) -> ChangeView:
         """Return the memory as a view, shortened if it is long."""
-        return cls(
-            id=memory.id,
-            kind=memory.kind,
-            scope=memory.scope,
-            topic=memory.topic,
-            content=memory.content[:LONGEST],
-            truncated=len(memory.content) > LONGEST,
-            created=memory.created,
-            updated=memory.updated,
-        )
+        return cls.fill(memory, content=memory.content[:LONGEST], truncated=len(memory.content) > LONGEST)
 
 
 class JobChangeView(Output):
@@ -187,15 +156,15 @@ class JobChangeView(Output):
     total: int | None = None
 
     @classmethod
-    def of(cls, now: JobProgress) -> JobChangeView:
+    def of(cls, job: Job, stage: Stage, progress: Progress | None) -> JobChangeView:
         """Return the job as a view."""
-        progress = now.progress
+        scope = job.payload.get(SCOPE_KEY)
         return cls(
-            id=now.job.id,
-            name=now.job.name,
-            state=now.stage,
-            scope=now.scope,
-            progress=None if progress is None else 1.0 if now.stage == "done" else round(progress.share, 4),
+            id=job.id,
+            name=job.name,
+            state=stage,
+            scope=scope if isinstance(scope, str) else None,
+            progress=None if progress is None else 1.0 if stage == "done" else round(progress.share, 4),
             done=None if progress is None else progress.done,
             total=None if progress is None else progress.total,
         )
@@ -215,7 +184,7 @@ async def _recent_changes(context: Context, request: RecentChangesInput) -> Rece
     now = context.engine.clock()
     since = now if request.since is None else checked_moment(context.engine, request.since)
     memories: list[Memory] = []
-    jobs: list[JobProgress] = []
+    jobs: list[JobChangeView] = []
     if Topic.MEMORIES in request.topics:
         memories = await changed_memories(
             context.engine,
@@ -237,7 +206,7 @@ async def _recent_changes(context: Context, request: RecentChangesInput) -> Rece
     return RecentChangesResult(
         now=now,
         memories=[ChangeView.of(memory) for memory in reversed(memories)],
-        jobs=[JobChangeView.of(job) for job in jobs],
+        jobs=jobs,
         next=next_cursor(memories, Order.CHANGED, limit=request.limit),
     )
 

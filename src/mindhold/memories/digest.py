@@ -33,31 +33,7 @@ class Tallies:
     condensing: Sequence[Memory] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryDigest:
-    """A digest of bounded size. `topics` are keywords of the newest memories if none has a topic or a tag."""
-
-    count: int
-    kinds: Mapping[str, int]
-    topics: tuple[str, ...]
-    tags: tuple[str, ...]
-    start: datetime | None = None
-    end: datetime | None = None
-    summary: str = ""
-
-    def words(self, zone: tzinfo | None = None) -> str:
-        """Return the digest as a sentence."""
-        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
-        sentence = "1 memory" if self.count == 1 else f"{self.count} memories"
-        sentence += f" ({kinds})" if kinds else ""
-        if self.start and self.end:
-            first, last = (f"{moment.astimezone(zone):%Y-%m-%d}" for moment in (self.start, self.end))
-            sentence += f" of {first}" if first == last else f" from {first} to {last}"
-        about = ", ".join((*self.topics, *(f"#{tag}" for tag in self.tags)))
-        return f"{sentence}, about {about}." if about else f"{sentence}."
-
-
-async def digest_of(engine: Engine, where: Filter) -> MemoryDigest:
+async def digest_of(engine: Engine, where: Filter) -> DigestView:
     """Make the digest of all matching memories with a few reads, however many match."""
     store = engine.store
     newest = await store.find(where, order=Order.NEWEST, limit=LOOKED_AT)
@@ -75,38 +51,51 @@ async def digest_of(engine: Engine, where: Filter) -> MemoryDigest:
             oldest=next(iter(oldest), None),
             newest=newest,
             condensing=condensing,
-        )
+        ),
+        engine.zone(),
     )
 
 
-def digest_memories(told: Tallies) -> MemoryDigest:
-    """Make the digest from the store's counts."""
-    topics, tags = _most(told.topics, MOST_TOPICS), _most(told.tags, MOST_TAGS)
+def digest_memories(tallies: Tallies, zone: tzinfo) -> DigestView:
+    """Make the digest from the store's counts; without topics and tags, of keywords of the newest memories."""
+    topics, tags = _most(tallies.topics, MOST_TOPICS), _most(tallies.tags, MOST_TAGS)
     if not (topics or tags):
-        spoken = Counter(word for memory in told.newest for word in memory.keywords)
-        topics = _most({word: count for word, count in spoken.items() if count > 1}, MOST_TOPICS)
-    kinds = sorted(told.kinds.items(), key=lambda item: (-item[1], item[0]))
-    top_kinds = dict(kinds[:MOST_KINDS])
-    if rest := sum(count for _, count in kinds[MOST_KINDS:]):
-        top_kinds["other"] = rest
-    return MemoryDigest(
-        count=sum(told.kinds.values()),
-        kinds=top_kinds,
+        keywords = Counter(word for memory in tallies.newest for word in memory.keywords)
+        topics = _most({word: count for word, count in keywords.items() if count > 1}, MOST_TOPICS)
+    ranked_kinds = sorted(tallies.kinds.items(), key=lambda item: (-item[1], item[0]))
+    kinds = dict(ranked_kinds[:MOST_KINDS])
+    if rest := sum(count for _, count in ranked_kinds[MOST_KINDS:]):
+        kinds["other"] = rest
+    total = sum(tallies.kinds.values())
+    start = tallies.oldest.occurred if tallies.oldest else None
+    end = tallies.newest[0].occurred if tallies.newest else None
+    words = "1 memory" if total == 1 else f"{total} memories"
+    if kinds:
+        words += f" ({', '.join(f'{count} {kind}' for kind, count in kinds.items())})"
+    if start and end:
+        first, last = (f"{moment.astimezone(zone):%Y-%m-%d}" for moment in (start, end))
+        words += f" of {first}" if first == last else f" from {first} to {last}"
+    if about := ", ".join((*topics, *(f"#{tag}" for tag in tags))):
+        words += f", about {about}"
+    return DigestView(
+        count=total,
+        kinds=kinds,
         topics=topics,
         tags=tags,
-        start=told.oldest.occurred if told.oldest else None,
-        end=told.newest[0].occurred if told.newest else None,
-        summary=_summary(told.condensing),
+        start=start,
+        end=end,
+        summary=_summary(tallies.condensing),
+        words=f"{words}.",
     )
 
 
-def _most(counts: Mapping[str, int], most: int) -> tuple[str, ...]:
+def _most(counts: Mapping[str, int], most: int) -> list[str]:
     """Return the most frequent words, bounded in number and length."""
     ordered = sorted(
         ((name, count) for name, count in counts.items() if name.strip()),
         key=lambda item: (-item[1], item[0].casefold()),
     )
-    return tuple(_short(name, LONGEST_LABEL) for name, _ in ordered[:most])
+    return [_short(name, LONGEST_LABEL) for name, _ in ordered[:most]]
 
 
 def _summary(condensing: Iterable[Memory]) -> str:
@@ -137,17 +126,3 @@ class DigestView(Output):
     end: datetime | None = None
     summary: str = Field(default="", description="The summary.")  # the newest one among them
     words: str
-
-    @classmethod
-    def of(cls, digest: MemoryDigest, zone: tzinfo) -> DigestView:
-        """Return the digest as a view, with dates in the given zone."""
-        return cls(
-            count=digest.count,
-            kinds=dict(digest.kinds),
-            topics=list(digest.topics),
-            tags=list(digest.tags),
-            start=digest.start,
-            end=digest.end,
-            summary=digest.summary,
-            words=digest.words(zone),
-        )

@@ -55,11 +55,12 @@ def find_related(
     related: list[tuple[str, float]] = []
     for other, similarity in sorted(others, key=lambda pair: -pair[1]):
         # Somebody else stored the same record a moment ago: the store reports it as a duplicate.
-        if _same_record(new, other) or similarity <= settings.link_threshold or not same_topic(new, other):
+        same = (new.content_hash, new.scope, new.agent) == (other.content_hash, other.scope, other.agent)
+        if same or similarity <= settings.link_threshold or not same_topic(new, other):
             continue
-        lasts = is_kept_for_good(other) or TURN in other.metadata
-        protected = lasts or _outlives(other, new)
-        if _resolves(new, other):
+        protected = is_kept_for_good(other) or TURN in other.metadata or _outlives(other, new)
+        may_be_fixed = other.kind is Kind.ERROR and new.kind in TELLS_OF_A_FIX
+        if may_be_fixed and resolves(new.content, other.content):
             resolved.append(other)
         elif not protected and _stands_in_for(new, other, similarity=similarity, settings=settings):
             superseded.append(other)
@@ -80,14 +81,6 @@ def _outlives(other: Memory, new: Memory) -> bool:
         return True
     ends_with = new.metadata.get(SESSION_ONLY)
     return ends_with is not None and other.metadata.get(SESSION_ONLY) != ends_with
-
-
-def _same_record(new: Memory, other: Memory) -> bool:
-    return (new.content_hash, new.scope, new.agent) == (other.content_hash, other.scope, other.agent)
-
-
-def _resolves(new: Memory, old: Memory) -> bool:
-    return old.kind is Kind.ERROR and new.kind in TELLS_OF_A_FIX and resolves(new.content, old.content)
 
 
 def _stands_in_for(new: Memory, old: Memory, *, similarity: float, settings: IntakeSettings) -> bool:
@@ -174,7 +167,7 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
         older = [old for old in own.superseded if old.id < memory.id and old.id not in retired]
         retired.update(old.id for old in older)
         if older:
-            changes.append(_inheritance(memory, older))
+            changes.append(inheritance(replace(memory, supersedes=None), older))
             changes.extend(superseding(memory, older, now=memory.updated))
         fresh = [
             Connect(link)
@@ -187,15 +180,6 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
     if changes:
         await engine.store.apply(changes)
     return len(changes)
-
-
-def _inheritance(memory: Memory, older: Sequence[Memory]) -> Inherit:
-    return Inherit(
-        memory.id,
-        supersedes=older[0].id,
-        importance=max(old.importance for old in older),
-        uses=sum(old.uses for old in older),
-    )
 
 
 async def _kin(engine: Engine, items: Sequence[tuple[Memory, Vector | None]]) -> dict[str, RelatedMemories]:

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -136,13 +136,7 @@ class VectorSource:
         """Return one row per text; or None, with `reason` set."""
         if self._embedder is None or await self.refusal() is not None:
             return None
-        try:
-            matrix = await self._embedder.embed(texts)
-        except ModelError as error:
-            self._reason = str(error)
-            return None
-        self._reason = ""
-        return matrix
+        return await self._result(self._embedder.embed(texts))
 
     def asked_within(self, seconds: float) -> bool:
         """Whether a question came within so many seconds; background work then makes room for the next one."""
@@ -156,8 +150,12 @@ class VectorSource:
         if not self._patient and self._warming is not None and not self._warming.done():
             self._reason = LOADING
             return None
+        return await self._result(self._embedder.embed_query(self._sendable(text)))
+
+    async def _result(self, embedding: Awaitable[Matrix]) -> Matrix | None:
+        """Return the vectors; None if the model fails, with `reason` set."""
         try:
-            matrix = await self._embedder.embed_query(self._sendable(text))
+            matrix = await embedding
         except ModelError as error:
             self._reason = str(error)
             return None
@@ -275,17 +273,6 @@ async def queue_embedding(engine: Engine) -> None:
     await engine.store.apply([Enqueue(job)])
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
-    """The cost of embedding every memory with the present model. `dollars` is None if the price is unknown."""
-
-    model: str
-    before: str | None
-    memories: int
-    tokens: int
-    dollars: float | None
-
-
 def adoption(store: Store, model: str, *, clock: Clock) -> SendGate:
     """Return the gate of a service: open if it was adopted last, or if there is nothing to embed anew.
 
@@ -323,42 +310,6 @@ def adoption(store: Store, model: str, *, clock: Clock) -> SendGate:
 async def _without_vector(store: Store, model: str) -> bool:
     """Whether any store has a memory without this model's vector; `unembedded` skips stores that are away."""
     return any(count for name, count in (await store.tally(_ALIVE, "embedded_by")).items() if name != model)
-
-
-async def quote(engine: Engine) -> Quote:
-    """Return what embedding every memory costs. Raises Refused without a model."""
-    model = engine.vector_source.model
-    if model is None:
-        raise Refused(engine.vector_source.reason or "There is no model.", advice="Set embedding.provider.")
-    memories = tokens = 0
-    async for batch in engine.store.scan(_ALIVE):
-        for memory in batch:
-            if memory.embedded_by != model:
-                memories += 1
-                tokens += memory.tokens
-    terms = engine.vector_source.terms
-    return Quote(
-        model=model,
-        before=await engine.store.cursor(EMBEDDER_CURSOR),
-        memories=memories,
-        tokens=tokens,
-        dollars=terms.dollars(tokens) if terms else 0.0,
-    )
-
-
-async def adopt(engine: Engine) -> None:
-    """Make the present model the one for all vectors, and queue the job that embeds everything.
-
-    The model is tried first. Raises Refused without a model, ModelError.
-    """
-    model = engine.vector_source.model
-    if model is None:
-        raise Refused(engine.vector_source.reason or "There is no model.", advice="Set embedding.provider.")
-    await engine.vector_source.probe()
-    await engine.store.set_cursor(ADOPTED + model, engine.clock().isoformat())
-    await engine.store.set_cursor(EMBEDDER_CURSOR, model)
-    await engine.vector_source.refusal()
-    await queue_embedding(engine)
 
 
 SPEED = "reindex:speed"  # the namespace: texts a second by model
@@ -577,11 +528,6 @@ class RemoveModelResult(Output):
     name: str
 
 
-def judging(engine: Engine) -> str:
-    """Whether the model detects contradictions."""
-    return engine.classifier.name if engine.classifier else ""
-
-
 async def _list_models(context: Context, _given: ListModelsInput) -> ListModelsResult:
     """Models here and to be had."""
     installed = await asyncio.to_thread(context.engine.models.installed)
@@ -622,17 +568,10 @@ REMOVE_MODEL = operation("remove_model", _remove_model, destroys=True, owner_onl
 
 
 def _model(context: Context, card: ModelCard) -> ModelView:
-    active = (context.engine.vector_source.model or "").rpartition("/")[0]
-    return ModelView(
-        name=card.name,
-        dimensions=card.dimensions,
-        description=card.description,
-        installed=card.installed,
-        active=card.installed and (card.name == active or judging(context.engine).endswith(card.name)),
-        precision=card.precision,
-        bytes_used=card.bytes_used,
-        source=card.source,
-    )
+    embedder = (context.engine.vector_source.model or "").rpartition("/")[0]
+    classifier = context.engine.classifier.name if context.engine.classifier else ""
+    active = card.installed and (card.name == embedder or classifier.endswith(card.name))
+    return ModelView(**asdict(card), active=active)
 
 
 class AdoptInput(Input):
@@ -653,16 +592,33 @@ class AdoptResult(Output):
 
 
 async def _adopt(context: Context, request: AdoptInput) -> AdoptResult:
-    """Let the configured model make every vector anew, or tell what that costs."""
-    estimate = await quote(context.engine)
+    """Let the configured model make every vector anew, or tell what that costs.
+
+    The model is tried first. Raises Refused without a model, ModelError.
+    """
+    engine, source = context.engine, context.engine.vector_source
+    model = source.model
+    if model is None:
+        raise Refused(source.reason or "There is no model.", advice="Set embedding.provider.")
+    before = await engine.store.cursor(EMBEDDER_CURSOR)
+    memories = tokens = 0
+    async for batch in engine.store.scan(_ALIVE):
+        for memory in batch:
+            if memory.embedded_by != model:
+                memories += 1
+                tokens += memory.tokens
     if not request.preview:
-        await adopt(context.engine)
+        await source.probe()
+        await engine.store.set_cursor(ADOPTED + model, engine.clock().isoformat())
+        await engine.store.set_cursor(EMBEDDER_CURSOR, model)
+        await source.refusal()
+        await queue_embedding(engine)
     return AdoptResult(
-        model=estimate.model,
-        before=estimate.before,
-        memories=estimate.memories,
-        tokens=estimate.tokens,
-        dollars=estimate.dollars,
+        model=model,
+        before=before,
+        memories=memories,
+        tokens=tokens,
+        dollars=source.terms.dollars(tokens) if source.terms else 0.0,
         queued=not request.preview,
     )
 

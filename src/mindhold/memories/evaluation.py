@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import time
 from collections import defaultdict
@@ -20,6 +19,7 @@ from mindhold.model.job import Job
 from mindhold.model.lexemes import lexemes
 from mindhold.model.lifecycle import is_exempt
 from mindhold.model.memory import Memory
+from mindhold.model.prompt_markup import parse_json_answer, quote_as_json
 from mindhold.model.query import Filter, Order
 from mindhold.model.tokens import count_tokens
 from mindhold.ports.store import Enqueue, Tend
@@ -104,7 +104,12 @@ async def evaluate(
         evaluated = await _noted(
             engine, [memory for memory in page if memory.id in verdicts], verdicts, read=read_at
         )
-        total = _counted(total, [verdicts[name] for name in evaluated])
+        new = [verdicts[memory_id] for memory_id in evaluated]
+        total = Evaluated(
+            judged=total.judged + len(new),
+            by_model=total.by_model + sum(verdict.by_model for verdict in new),
+            doubtful=total.doubtful + sum(verdict.score < DOUBTFUL for verdict in new),
+        )
     left = bool(await engine.store.find(_WAITING, limit=1))
     if left:
         again = evaluate_job(engine)
@@ -189,7 +194,12 @@ class _Judge:
 
 
 async def _asked(model: Metered, lot: Sequence[Memory]) -> list[tuple[float | None, str]]:
-    lines = [_quoted(number, memory) for number, memory in enumerate(lot, 1)]
+    lines = [
+        quote_as_json(
+            {"fragment": number, "kind": memory.kind, "topic": memory.topic, "text": memory.content}
+        )
+        for number, memory in enumerate(lot, 1)
+    ]
     prompt = "Fragments:\n" + "\n".join(lines)
     most = 100 + TOKENS_A_VERDICT * len(lot)
     about = [memory.id for memory in lot]
@@ -200,11 +210,7 @@ async def _asked(model: Metered, lot: Sequence[Memory]) -> list[tuple[float | No
 
 def read_verdicts(answer: str, count: int) -> dict[int, tuple[float | None, str]]:
     """Parse score and verdict by number from the model's answer; invalid and repeated ones count as not judged."""
-    text = answer.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
+    document = parse_json_answer(answer)
     verdicts: dict[int, tuple[float | None, str]] = {}
     for item in document if isinstance(document, list) else ():
         number = item.get("fragment") if isinstance(item, dict) else None
@@ -222,12 +228,6 @@ def _score(given: Any) -> float | None:
     if isinstance(given, bool) or not isinstance(given, int | float):
         return None
     return round(float(given), 3) if math.isfinite(given) and 0 <= given <= 1 else None
-
-
-def _quoted(number: int, memory: Memory) -> str:
-    """Quote a memory as one line of JSON, which its text can't end."""
-    quoted = {"fragment": number, "kind": memory.kind, "topic": memory.topic, "text": memory.content}
-    return json.dumps(quoted, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def _is_for_the_model(memory: Memory, ruled: Worth) -> bool:
@@ -251,7 +251,9 @@ def _lots(memories: Sequence[Memory]) -> list[list[Memory]]:
 
 async def _repeated(engine: Engine, memories: Sequence[Memory]) -> set[str]:
     """Return the ids of memories that repeat an older one of the same scope and agent."""
-    gists = await asyncio.to_thread(_gists, memories)
+    gists = await asyncio.to_thread(
+        lambda: {memory.id: gist_of(lexemes(memory.content)) for memory in memories}
+    )
     of_place: dict[tuple[str, str], list[Memory]] = defaultdict(list)
     for memory in memories:
         if gists[memory.id]:
@@ -269,10 +271,6 @@ async def _repeated(engine: Engine, memories: Sequence[Memory]) -> set[str]:
     return repeats
 
 
-def _gists(memories: Sequence[Memory]) -> dict[str, str]:
-    return {memory.id: gist_of(lexemes(memory.content)) for memory in memories}
-
-
 def _tended(memory: Memory, verdict: WorthVerdict, *, read: datetime, now: datetime) -> Tend:
     lowered = memory.importance * LOWERED if verdict.talk and not is_exempt(memory) else None
     return Tend(
@@ -281,12 +279,4 @@ def _tended(memory: Memory, verdict: WorthVerdict, *, read: datetime, now: datet
         importance=lowered,
         verified=now,
         unless_since=max(read, memory.updated, memory.last_used or read),
-    )
-
-
-def _counted(done: Evaluated, verdicts: Sequence[WorthVerdict]) -> Evaluated:
-    return Evaluated(
-        judged=done.judged + len(verdicts),
-        by_model=done.by_model + sum(one.by_model for one in verdicts),
-        doubtful=done.doubtful + sum(one.score < DOUBTFUL for one in verdicts),
     )

@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import cache
 from math import isfinite, log
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import IO, Any, Protocol, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
 from mindhold.aio import run_uncancelled
@@ -30,13 +30,10 @@ from mindhold.model.errors import StoreFull, StoreReadOnly
 from mindhold.model.memory import (
     ANY_STATUS,
     PRIVACY_NOTICE,
-    Kind,
     Link,
     Memory,
     Provenance,
-    Relation,
     Status,
-    Tier,
     Version,
 )
 from mindhold.model.prompt_markup import neutralize
@@ -51,10 +48,10 @@ JsonObject = dict[str, Any]
 R = TypeVar("R", Memory, Version, Link, Scope, Provenance)
 
 
-def memory_line(memory: Memory) -> JsonObject:
-    """Convert a memory, without `embedded_by`, since vectors are derived."""
-    line = _plain("memory", memory)
-    del line["embedded_by"]
+def record_line(record: Memory | Version | Link | Scope) -> JsonObject:
+    """Convert a record, without `embedded_by`, since vectors are derived."""
+    line = {"type": type(record).__name__.lower(), **_values(record)}
+    line.pop("embedded_by", None)
     return line
 
 
@@ -63,28 +60,13 @@ def memory_from(line: JsonObject, *, now: datetime) -> Memory:
 
     Raises KeyError, ValueError, TypeError for anything that no export wrote.
     """
-    fields = _fields(line)
-    for name in ("review", "decayed", "verified", "examined"):
-        fields.setdefault(name, now.isoformat())
-    fields.update(
-        kind=Kind(fields["kind"]),
-        status=Status(fields["status"]),
-        tier=Tier(fields["tier"]),
-        previous_status=Status(fields["previous_status"]) if fields.get("previous_status") else None,
-        provenance=_checked(Provenance(**fields["provenance"])),
-    )
-    _tuples(fields, "tags", "keywords", "merged_from")
-    _times(fields, "created", "updated", "occurred", "last_used", "verified", "examined", "decayed", "review")
-    memory = _checked(Memory(**fields))
+    reviewed = dict.fromkeys(("review", "decayed", "verified", "examined"), now.isoformat())
+    memory = _record(Memory, reviewed | line)
     if not memory.content:
         raise ValueError("a memory needs content")
     _check_ids(memory.id, *memory.merged_from, *filter(None, [memory.supersedes]))
     _check_agent(memory.agent)
-    _check_shares(
-        importance=memory.importance,
-        confidence=memory.confidence,
-        trust=memory.trust,
-    )
+    _check_shares(importance=memory.importance, confidence=memory.confidence, trust=memory.trust)
     if not 0 <= memory.utility <= UTMOST:
         raise ValueError(f"utility is {memory.utility}")
     if abs(memory.usefulness) > 1:
@@ -94,18 +76,9 @@ def memory_from(line: JsonObject, *, now: datetime) -> Memory:
     return memory
 
 
-def version_line(version: Version) -> JsonObject:
-    """Convert a version."""
-    return _plain("version", version)
-
-
 def version_from(line: JsonObject) -> Version:
     """Read a version. Raises KeyError, ValueError, TypeError."""
-    fields = _fields(line)
-    fields.update(kind=Kind(fields["kind"]), tier=Tier(fields["tier"]))
-    _tuples(fields, "tags", "keywords")
-    _times(fields, "occurred", "amended")
-    version = _checked(Version(**fields))
+    version = _record(Version, line)
     _check_ids(version.memory_id)
     _check_agent(version.amended_by)
     _check_shares(importance=version.importance)
@@ -114,17 +87,9 @@ def version_from(line: JsonObject) -> Version:
     return version
 
 
-def link_line(link: Link) -> JsonObject:
-    """Convert a link."""
-    return _plain("link", link)
-
-
 def link_from(line: JsonObject) -> Link:
     """Read a link. Raises KeyError, ValueError, TypeError."""
-    fields = _fields(line)
-    fields["relation"] = Relation(fields["relation"])
-    _times(fields, "created")
-    link = _checked(Link(**fields))
+    link = _record(Link, line)
     _check_ids(link.origin, link.target)
     if link.origin == link.target:
         raise ValueError("a memory can't be linked to itself")
@@ -133,21 +98,9 @@ def link_from(line: JsonObject) -> Link:
     return link
 
 
-def scope_line(scope: Scope) -> JsonObject:
-    """Convert a scope."""
-    return _plain("scope", scope)
-
-
 def scope_from(line: JsonObject) -> Scope:
     """Read a scope. Raises KeyError, ValueError, TypeError."""
-    fields = _fields(line)
-    _tuples(fields, "keywords")
-    _times(fields, "created")
-    return _checked(Scope(**fields))
-
-
-def _plain(kind: str, record: Memory | Version | Link | Scope) -> JsonObject:
-    return {"type": kind, **_values(record)}
+    return _record(Scope, line)
 
 
 def _values(record: Memory | Version | Link | Scope | Provenance) -> JsonObject:
@@ -165,21 +118,24 @@ def _value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _fields(line: JsonObject) -> JsonObject:
-    return {name: value for name, value in line.items() if name != "type"}
-
-
-def _tuples(fields: JsonObject, *names: str) -> None:
-    for name in names:
-        if not isinstance(fields[name], list):
-            raise TypeError(f"{name} is no list")
-        fields[name] = tuple(fields[name])
-
-
-def _times(fields: JsonObject, *names: str) -> None:
-    for name in names:
-        if fields.get(name) is not None:
-            fields[name] = in_utc(datetime.fromisoformat(fields[name]))
+def _record(kind: type[R], line: JsonObject) -> R:
+    """Read a record: each value is converted to the type of its field. Raises KeyError, ValueError, TypeError."""
+    values = {name: value for name, value in line.items() if name != "type"}
+    for name, types in _types()[kind.__name__].items():
+        enum = next((option for option in types if issubclass(option, StrEnum)), None)
+        if tuple in types:
+            if not isinstance(values[name], list):
+                raise TypeError(f"{name} is no list")
+            values[name] = tuple(values[name])
+        elif Provenance in types:
+            values[name] = _checked(Provenance(**values[name]))
+        elif NoneType in types and values.get(name) is None:
+            continue
+        elif datetime in types:
+            values[name] = in_utc(datetime.fromisoformat(values[name]))
+        elif enum is not None:
+            values[name] = enum(values[name])
+    return _checked(kind(**values))
 
 
 def _check_ids(*ids: str) -> None:
@@ -619,7 +575,7 @@ async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None 
     selection = where or Filter(viewer="system", statuses=ANY_STATUS)
     scopes = await engine.store.scopes()
     head = {"mindhold": "export", "format": FORMAT, "notice": PRIVACY_NOTICE}
-    await _write(stream, [head, *(scope_line(scope) for scope in scopes)])
+    await _write(stream, [head, *map(record_line, scopes)])
     versions = links = pairs = 0
     ids: list[str] = []
     async for batch in engine.store.scan(selection):
@@ -628,7 +584,7 @@ async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None 
         ids.extend(memory.id for memory in batch)
         versions += sum(len(some) for some in earlier.values())
     async for some in _links(engine, sorted(ids), viewer=selection.viewer):
-        await _write(stream, (link_line(link) for link in some))
+        await _write(stream, map(record_line, some))
         links += len(some)
     async for pair_batch in exported_pairs(engine, frozenset(ids), viewer=selection.viewer):
         await _write(stream, pair_batch)
@@ -650,9 +606,8 @@ def _with_versions(
     batch: Sequence[Memory], earlier: Mapping[str, Sequence[Version]]
 ) -> Iterator[dict[str, Any]]:
     for memory in batch:
-        yield memory_line(memory)
-        for version in earlier.get(memory.id, ()):
-            yield version_line(version)
+        yield record_line(memory)
+        yield from map(record_line, earlier.get(memory.id, ()))
 
 
 async def _write(stream: TextIO, lines: Iterable[dict[str, Any]]) -> None:

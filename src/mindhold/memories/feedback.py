@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -43,98 +44,6 @@ PAUSE, TRIES = 0.05, 240  # seconds between attempts, and attempts: a little lon
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolVerdict:
-    """Whether one answer of a tool was useful. `memories` are those that it rates; by default, of the latest answer."""
-
-    tool: str
-    relevant: bool
-    sufficient: bool
-    suggestion: str = ""
-    context: str = ""
-    conversation: str | None = None
-    trigger: str = "voluntary"
-    memories: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TaskEffect:
-    """How the work of a whole conversation went."""
-
-    success: bool
-    highlights: Sequence[str]
-    pain_points: Sequence[str]
-    conversation: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackTally:
-    """Verdicts on one tool: how many there are, and how many found it relevant, sufficient and both."""
-
-    relevant: int = 0
-    sufficient: int = 0
-    count: int = 0
-    served: int = 0
-
-    def plus(self, verdict: Mapping[str, Any]) -> FeedbackTally:
-        """Return the tally with one more verdict."""
-        relevant, sufficient = bool(verdict["relevant"]), bool(verdict["sufficient"])
-        return FeedbackTally(
-            self.relevant + relevant,
-            self.sufficient + sufficient,
-            self.count + 1,
-            self.served + (relevant and sufficient),
-        )
-
-    @property
-    def share(self) -> float | None:
-        """The share of answers that were both; None without a verdict."""
-        return self.served / self.count if self.count else None
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """A suggestion."""
-
-    text: str
-    context: str
-    when: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ToolReport:
-    """Feedback on one tool: in total, in the last 30 days, before these, and the newest suggestions."""
-
-    whole: FeedbackTally = field(default_factory=FeedbackTally)
-    lately: FeedbackTally = field(default_factory=FeedbackTally)
-    before: FeedbackTally = field(default_factory=FeedbackTally)
-    suggestions: tuple[Remark, ...] = ()
-
-    @property
-    def trend(self) -> float | None:
-        """How much more often the tool is useful lately than before; None if one of the two is unknown."""
-        now, then = self.lately.share, self.before.share
-        return None if now is None or then is None else now - then
-
-
-@dataclass(frozen=True, slots=True)
-class TaskReport:
-    """How whole conversations went, and the newest highlights and pain points."""
-
-    count: int = 0
-    succeeded: int = 0
-    highlights: tuple[str, ...] = ()
-    pain_points: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackReport:
-    """Reports by tool name, and the report on tasks."""
-
-    tools: Mapping[str, ToolReport]
-    tasks: TaskReport
-
-
 def step_of(*, relevant: bool, sufficient: bool) -> float:
     """How far a verdict moves the memories of the answer. Relevant but insufficient ones don't move."""
     if not relevant:
@@ -142,75 +51,40 @@ def step_of(*, relevant: bool, sufficient: bool) -> float:
     return STEP if sufficient else 0.0
 
 
-async def keep_verdict(
-    engine: Engine, verdict: ToolVerdict, *, agent: str, held_in: str | None = None
-) -> tuple[str, int]:
-    """Store a verdict; return its id, and how many memories it moved.
-
-    `held_in` is the conversation of the call, if the interface knows it: each conversation moves a memory once.
-    """
+async def keep_effect(engine: Engine, effect: Effectiveness, *, conversation: str | None, agent: str) -> None:
+    """Store how the task of a conversation went."""
     value = {
         "agent": agent,
-        "tool": safe_text(engine, verdict.tool).strip(),
-        "relevant": verdict.relevant,
-        "sufficient": verdict.sufficient,
-        "suggestion": safe_text(engine, verdict.suggestion),
-        "context": safe_text(engine, verdict.context),
-        "conversation": clean_conversation_name(engine, verdict.conversation)
-        if verdict.conversation
-        else None,
-        "trigger": verdict.trigger,
+        "success": effect.overall_success,
+        "highlights": [safe_text(engine, text) for text in effect.tool_highlights],
+        "pain_points": [safe_text(engine, text) for text in effect.tool_pain_points],
+        "conversation": clean_conversation_name(engine, conversation) if conversation else None,
     }
-    entry_id = await _keep(engine, TOOLS, value)
-    return entry_id, await _felt(engine, verdict, agent=agent, held_in=held_in)
+    await _keep(engine, TASKS, value)
 
 
-async def keep_effect(engine: Engine, effect: TaskEffect, *, agent: str) -> str:
-    """Store how a task went; return its id."""
-    value = {
-        "agent": agent,
-        "success": effect.success,
-        "highlights": [safe_text(engine, text) for text in effect.highlights],
-        "pain_points": [safe_text(engine, text) for text in effect.pain_points],
-        "conversation": clean_conversation_name(engine, effect.conversation) if effect.conversation else None,
-    }
-    return await _keep(engine, TASKS, value)
-
-
-async def feedback_report(engine: Engine, *, agent: str) -> FeedbackReport:
+async def feedback_report(engine: Engine, *, agent: str) -> FeedbackReportResult:
     """Report the newest feedback that the agent may see."""
-    now = engine.clock()
-    tools: dict[str, ToolReport] = {}
+    verdicts: dict[str, list[Entry]] = defaultdict(list)
     for entry in await _seen(engine, TOOLS, agent=agent):
-        name = entry.value["tool"]
-        tools[name] = _told(tools.get(name, ToolReport()), entry, lately=entry.created > now - LATELY)
+        verdicts[entry.value["tool"]].append(entry)
+    lately = engine.clock() - LATELY
     tasks = [entry.value for entry in await _seen(engine, TASKS, agent=agent)]
-    return FeedbackReport(
-        tools=dict(sorted(tools.items())),
-        tasks=TaskReport(
+    succeeded = sum(bool(task["success"]) for task in tasks)
+    return FeedbackReportResult(
+        tools={tool: ToolReportView.of(verdicts[tool], lately) for tool in sorted(verdicts)},
+        tasks=TaskReportView(
             count=len(tasks),
-            succeeded=sum(bool(task["success"]) for task in tasks),
+            succeeded=succeeded,
+            share=round(succeeded / len(tasks), 4) if tasks else None,
             highlights=_newest(text for task in tasks for text in task["highlights"]),
             pain_points=_newest(text for task in tasks for text in task["pain_points"]),
         ),
     )
 
 
-def _told(known: ToolReport, entry: Entry, *, lately: bool) -> ToolReport:
-    value = entry.value
-    suggestions = known.suggestions
-    if value["suggestion"] and len(suggestions) < MOST_TOLD:
-        suggestions = (*suggestions, Remark(value["suggestion"], value["context"], entry.created))
-    return ToolReport(
-        whole=known.whole.plus(value),
-        lately=known.lately.plus(value) if lately else known.lately,
-        before=known.before if lately else known.before.plus(value),
-        suggestions=suggestions,
-    )
-
-
-def _newest(texts: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text for text in texts if text.strip()))[:MOST_TOLD]
+def _newest(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(text for text in texts if text.strip()))[:MOST_TOLD]
 
 
 async def _seen(engine: Engine, drawer: str, *, agent: str) -> list[Entry]:
@@ -229,12 +103,15 @@ def _own(drawer: str, agent: str) -> str:
     return f"{drawer} of {agent}"
 
 
-async def _felt(engine: Engine, verdict: ToolVerdict, *, agent: str, held_in: str | None) -> int:
-    """Rate the memories of the answer that the agent sees, each once in a conversation."""
-    by = step_of(relevant=verdict.relevant, sufficient=verdict.sufficient)
+async def _rate_answer(engine: Engine, request: FeedbackInput, *, agent: str, held_in: str | None) -> int:
+    """Rate the memories of the answer that the agent sees, each once in a conversation.
+
+    `held_in` is the conversation of the call, if the interface knows it.
+    """
+    by = step_of(relevant=request.relevant, sufficient=request.sufficient)
     if not by:
         return 0
-    ids = list(verdict.memories) or await _answered(engine, verdict, agent=agent, held_in=held_in)
+    ids = request.memories or await _answered(engine, request, agent=agent, held_in=held_in)
     memories = await engine.store.get_many(list(dict.fromkeys(ids))[:MOST_RATED], viewer=agent)
     rateable = [memory.id for memory in memories.values() if memory.status is not Status.FORGOTTEN]
     if not rateable:
@@ -245,13 +122,13 @@ async def _felt(engine: Engine, verdict: ToolVerdict, *, agent: str, held_in: st
     for _ in range(TRIES):
         async with claim(engine, drawer, held=HELD) as acquired:
             if acquired:
-                return await _moved(engine, drawer, rateable, by=by)
+                return await _rate(engine, drawer, rateable, by=by)
         await asyncio.sleep(PAUSE)
     log.warning("a verdict moved nothing: too many others were given in its conversation at the same time")
     return 0
 
 
-async def _moved(engine: Engine, drawer: str, there: Sequence[str], *, by: float) -> int:
+async def _rate(engine: Engine, drawer: str, memory_ids: Sequence[str], *, by: float) -> int:
     """Rate those memories that this conversation hasn't rated yet; return how many."""
     now = engine.clock()
     rated = {
@@ -259,7 +136,7 @@ async def _moved(engine: Engine, drawer: str, there: Sequence[str], *, by: float
         for entry in await engine.store.entries(drawer, now=now, limit=MOST)
         for memory_id in entry.value.get("memories") or ()
     }
-    fresh = [memory_id for memory_id in there if memory_id not in rated]
+    fresh = [memory_id for memory_id in memory_ids if memory_id not in rated]
     if not fresh:
         return 0
     mark = Entry(drawer, engine.new_id(), {"by": by, "memories": fresh}, now, now + RATED_KEPT)
@@ -272,16 +149,17 @@ async def _moved(engine: Engine, drawer: str, there: Sequence[str], *, by: float
     return len(fresh)
 
 
-async def _answered(engine: Engine, verdict: ToolVerdict, *, agent: str, held_in: str | None) -> list[str]:
+async def _answered(engine: Engine, request: FeedbackInput, *, agent: str, held_in: str | None) -> list[str]:
     """Return the memories of that tool's latest answer, in the conversation of the call or else in the named one."""
-    for name in (held_in, verdict.conversation):
+    for name in (held_in, request.conversation):
         if not name:
             continue
         place = conversation_key(engine, name, agent=agent)
         await write_activity(engine, place)
         conversation = await conversation_of(engine, place.conversation, agent=agent)
-        if conversation is not None and verdict.tool.strip() in conversation.answers:
-            return list(conversation.answers[verdict.tool.strip()])
+        tool = request.tool_name.strip()
+        if conversation is not None and tool in conversation.answers:
+            return list(conversation.answers[tool])
     return []
 
 
@@ -295,7 +173,15 @@ async def _keep(engine: Engine, drawer: str, value: dict[str, object]) -> str:
 
 LONGEST_FEEDBACK = 2_000
 LONGEST_NAME = 200
-MOST_MEMORIES = 50
+MOST_POINTS = 100
+
+
+class Effectiveness(Input):
+    """How the tools served in a conversation."""
+
+    overall_success: bool
+    tool_highlights: list[str] = Field(default=[], max_length=MOST_POINTS)
+    tool_pain_points: list[str] = Field(default=[], max_length=MOST_POINTS)
 
 
 class FeedbackInput(Input):
@@ -316,7 +202,7 @@ class FeedbackInput(Input):
     )
     memories: list[str] = Field(
         default=[],
-        max_length=MOST_MEMORIES,
+        max_length=MOST_RATED,
         description="Ids of memories.",
         examples=[["01m7gv42a3fzcy3gb19vmek4q7"]],
     )
@@ -344,14 +230,23 @@ class TallyView(Output):
     share: float | None = None  # of both; None where nobody said anything
 
     @classmethod
-    def of(cls, tally: FeedbackTally) -> TallyView:
+    def of(cls, verdicts: Sequence[Entry]) -> TallyView:
+        share = _served_share(verdicts)
         return cls(
-            count=tally.count,
-            relevant=tally.relevant,
-            sufficient=tally.sufficient,
-            served=tally.served,
-            share=None if tally.share is None else round(tally.share, 4),
+            count=len(verdicts),
+            relevant=sum(bool(verdict.value["relevant"]) for verdict in verdicts),
+            sufficient=sum(bool(verdict.value["sufficient"]) for verdict in verdicts),
+            served=sum(map(_served, verdicts)),
+            share=None if share is None else round(share, 4),
         )
+
+
+def _served(verdict: Entry) -> bool:
+    return bool(verdict.value["relevant"] and verdict.value["sufficient"])
+
+
+def _served_share(verdicts: Sequence[Entry]) -> float | None:
+    return sum(map(_served, verdicts)) / len(verdicts) if verdicts else None
 
 
 class RemarkView(Output):
@@ -360,10 +255,6 @@ class RemarkView(Output):
     text: str
     context: str = Field(description="What it was used for.")
     when: datetime = Field(description="When it happened.")
-
-    @classmethod
-    def of(cls, remark: Remark) -> RemarkView:
-        return cls(text=remark.text, context=remark.context, when=remark.when)
 
 
 class ToolReportView(Output):
@@ -376,13 +267,24 @@ class ToolReportView(Output):
     suggestions: list[RemarkView]
 
     @classmethod
-    def of(cls, report: ToolReport) -> ToolReportView:
+    def of(cls, verdicts: Sequence[Entry], lately: datetime) -> ToolReportView:
+        """Report the verdicts, newest first, of which those after `lately` are recent."""
+        recent = [verdict for verdict in verdicts if verdict.created > lately]
+        earlier = [verdict for verdict in verdicts if verdict.created <= lately]
+        now, before = _served_share(recent), _served_share(earlier)
+        suggestions = [
+            RemarkView(
+                text=verdict.value["suggestion"], context=verdict.value["context"], when=verdict.created
+            )
+            for verdict in verdicts
+            if verdict.value["suggestion"]
+        ]
         return cls(
-            whole=TallyView.of(report.whole),
-            lately=TallyView.of(report.lately),
-            before=TallyView.of(report.before),
-            trend=None if report.trend is None else round(report.trend, 4),
-            suggestions=[RemarkView.of(remark) for remark in report.suggestions],
+            whole=TallyView.of(verdicts),
+            lately=TallyView.of(recent),
+            before=TallyView.of(earlier),
+            trend=None if now is None or before is None else round(now - before, 4),
+            suggestions=suggestions[:MOST_TOLD],
         )
 
 
@@ -394,16 +296,6 @@ class TaskReportView(Output):
     share: float | None = Field(default=None, examples=[1.0])
     highlights: list[str] = Field(examples=[[]])
     pain_points: list[str] = Field(examples=[[]])
-
-    @classmethod
-    def of(cls, report: TaskReport) -> TaskReportView:
-        return cls(
-            count=report.count,
-            succeeded=report.succeeded,
-            share=round(report.succeeded / report.count, 4) if report.count else None,
-            highlights=list(report.highlights),
-            pain_points=list(report.pain_points),
-        )
 
 
 class FeedbackReportResult(Output):
@@ -429,19 +321,19 @@ class FeedbackReportResult(Output):
 
 async def _feedback(context: Context, request: FeedbackInput) -> FeedbackResult:
     """Keep whether a tool's answer served."""
-    verdict = ToolVerdict(
-        tool=request.tool_name,
-        relevant=request.relevant,
-        sufficient=request.sufficient,
-        suggestion=request.suggestion,
-        context=request.context,
-        conversation=request.conversation or context.conversation,
-        trigger=request.trigger,
-        memories=request.memories,
-    )
-    entry_id, rated = await keep_verdict(
-        context.engine, verdict, agent=context.agent, held_in=context.conversation
-    )
+    engine, conversation = context.engine, request.conversation or context.conversation
+    value = {
+        "agent": context.agent,
+        "tool": safe_text(engine, request.tool_name).strip(),
+        "relevant": request.relevant,
+        "sufficient": request.sufficient,
+        "suggestion": safe_text(engine, request.suggestion),
+        "context": safe_text(engine, request.context),
+        "conversation": clean_conversation_name(engine, conversation) if conversation else None,
+        "trigger": request.trigger,
+    }
+    entry_id = await _keep(engine, TOOLS, value)
+    rated = await _rate_answer(engine, request, agent=context.agent, held_in=context.conversation)
     return FeedbackResult(id=entry_id, rated=rated)
 
 
@@ -450,11 +342,7 @@ FEEDBACK = operation("feedback", _feedback, writes=True)
 
 async def _feedback_report(context: Context, _given: FeedbackReportInput) -> FeedbackReportResult:
     """What callers think of the tools."""
-    report = await feedback_report(context.engine, agent=context.agent)
-    return FeedbackReportResult(
-        tools={name: ToolReportView.of(tool_report) for name, tool_report in report.tools.items()},
-        tasks=TaskReportView.of(report.tasks),
-    )
+    return await feedback_report(context.engine, agent=context.agent)
 
 
 FEEDBACK_REPORT = operation("feedback_report", _feedback_report, reads=True)

@@ -11,7 +11,19 @@ from pydantic import Field
 
 from mindhold.engine import Engine
 from mindhold.memories.prepare import MOST_LABELS, bare_tags, checked_moment
-from mindhold.memories.views import LinkedView, MemoryView, VersionView, etag_of, next_cursor, page_start
+from mindhold.memories.views import (
+    LinkedView,
+    MemoryId,
+    MemoryView,
+    NextCursor,
+    Notice,
+    ScopeName,
+    VersionView,
+    View,
+    etag_of,
+    next_cursor,
+    page_start,
+)
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import Kind, Memory, Status
 from mindhold.model.query import Filter, Order
@@ -27,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class TimeframeView(Output):
+class TimeframeView(View):
     """The range that a phrase of time was understood as; half-open."""
 
     phrase: str = Field(description="A period in words, such as `last week`.", examples=["last week"])
@@ -40,10 +52,7 @@ class TimeframeView(Output):
 class ShowInput(Input):
     """Which memory, by its id or the beginning of it."""
 
-    id: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
-    )
+    id: MemoryId
 
 
 class ShowResult(Output):
@@ -63,9 +72,7 @@ class Filtering(Input):
         default=True, description="Search every scope that you may see, not only this one and its parents."
     )
     tags: list[str] = Field(default=[], max_length=MOST_LABELS, description="Tags.")
-    tags_any: bool = Field(
-        default=False, description="Match any of the tags instead of all."
-    )  # any of them, instead of each
+    tags_any: bool = Field(default=False, description="Match any of the tags instead of all.")
     kinds: list[Kind] = Field(default=[], description="Only these kinds.")
     topic: str | None = Field(default=None, description="Topic, in a word or two.")
     statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1, description="Only these statuses.")
@@ -92,22 +99,14 @@ class ListResult(Output):
 
     memories: list[MemoryView] = Field(description="Memories.")
     total: int = Field(description="Total number.", examples=[1])
-    next: str | None = Field(
-        default=None,
-        description="The `cursor` of the next page; null on the last page.",
-        examples=[None],
-    )
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # which stores don't answer
+    next: NextCursor = None
+    notice: Notice = ""  # which stores don't answer
 
 
 class TagsInput(Input):
     """In which scope; everywhere when none is named."""
 
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
+    scope: ScopeName = None
 
 
 class TagsResult(Output):
@@ -116,9 +115,7 @@ class TagsResult(Output):
     tags: dict[str, int] = Field(
         description="Number of memories by tag.", examples=[{"network": 12, "billing": 4}]
     )
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # which stores don't answer
+    notice: Notice = ""  # which stores don't answer
 
 
 async def _show(context: Context, request: ShowInput) -> ShowResult:
@@ -141,7 +138,10 @@ async def shown_memory(context: Context, memory: Memory) -> ShowResult:
         for link in links
         if (far := link.target if link.origin == memory_id else link.origin) in others
     ]
-    versions = [VersionView.of(version) for version in await store.versions_of(memory_id)]
+    versions = [
+        VersionView.fill(version, importance=version.importance)
+        for version in await store.versions_of(memory_id)
+    ]
     result = ShowResult(memory=MemoryView.of(memory, context.engine.clock()), links=linked, versions=versions)
     return result.model_copy(update={"etag": etag_of(memory, result)})
 
@@ -205,39 +205,50 @@ async def as_asked(
 
 async def filter_for(context: Context, given: Filtering, *, everywhere: bool) -> Filter:
     """Return the filter of a listing. Raises UnknownTime, ScopeNotFound, InvalidInput."""
-    frame = timeframe_of(context.engine, given.when) if given.when else None
     scopes: tuple[str, ...] = ()
     if given.scope:
         scopes = (await visible_scopes(context.engine, given.scope))[:1]
     elif not everywhere:
         scopes = await visible_scopes(context.engine, None)
-    starts = (frame and frame.start, given.since and checked_moment(context.engine, given.since))
-    ends = (frame and frame.end, given.until and checked_moment(context.engine, given.until))
-    return Filter(
-        viewer=context.agent,
-        scopes=scopes,
-        tags=bare_tags(given.tags),
-        tags_any=given.tags_any,
-        topic=given.topic,
-        kinds=tuple(given.kinds),
-        statuses=tuple(given.statuses),
-        since=max((start for start in starts if start), default=None),
-        until=min((end for end in ends if end), default=None),
-        minimum_trust=given.minimum_trust,
+    where, _ = _conditions(context.engine, given)
+    return replace(where, viewer=context.agent, scopes=scopes, minimum_trust=given.minimum_trust)
+
+
+def _conditions(engine: Engine, request: Filtering | RecallInput) -> tuple[Filter, Timeframe | None]:
+    """Return the filter without scopes and viewer, and the time frame of its phrase."""
+    since, until, timeframe = period_of(engine, request.when, request.since, request.until)
+    where = Filter(
+        viewer="",
+        tags=bare_tags(request.tags),
+        tags_any=request.tags_any,
+        topic=request.topic,
+        kinds=tuple(request.kinds),
+        statuses=tuple(request.statuses),
+        since=since,
+        until=until,
     )
+    return where, timeframe
+
+
+def period_of(
+    engine: Engine, when: str | None, since: datetime | None, until: datetime | None
+) -> tuple[datetime | None, datetime | None, Timeframe | None]:
+    """Return the later start and the earlier end of a phrase and of limits, and what the phrase means.
+
+    Raises UnknownTime, InvalidInput.
+    """
+    frame = timeframe_of(engine, when) if when else None
+    starts = [checked_moment(engine, moment) for moment in (since, frame and frame.start) if moment]
+    ends = [checked_moment(engine, moment) for moment in (until, frame and frame.end) if moment]
+    return max(starts, default=None), min(ends, default=None), frame
 
 
 def timeframe_view(context: Context, frame: Timeframe | None, *, filters: bool) -> TimeframeView | None:
     """Return the time frame as a view."""
     if frame is None:
         return None
-    return TimeframeView(
-        phrase=frame.phrase,
-        start=frame.start,
-        end=frame.end,
-        words=describe_timeframe(frame, context.engine.zone()),
-        filters=filters,
-    )
+    words = describe_timeframe(frame, context.engine.zone())
+    return TimeframeView.fill(frame, words=words, filters=filters)
 
 
 LONGEST_QUERY = 8_000  # characters, the keywords included
@@ -277,30 +288,18 @@ async def filter_of(
 
     Raises UnknownTime, ScopeNotFound.
     """
-    timeframe = timeframe_of(engine, request.when) if request.when else None
-    starts = [
-        checked_moment(engine, moment) for moment in (request.since, timeframe and timeframe.start) if moment
-    ]
-    ends = [
-        checked_moment(engine, moment) for moment in (request.until, timeframe and timeframe.end) if moment
-    ]
+    conditions, timeframe = _conditions(engine, request)
     if request.everywhere:
         scopes = scopes or await active_scopes(engine)
     else:
         scopes = await visible_scopes(engine, request.scope)
     if request.scope_only and not request.everywhere:
         scopes = scopes[:1]
-    where = Filter(
+    where = replace(
+        conditions,
         viewer=agent,
         scopes=scopes,
-        kinds=tuple(request.kinds),
-        statuses=tuple(request.statuses),
-        tags=bare_tags(request.tags),
-        tags_any=request.tags_any,
-        topic=request.topic,
         conversation=conversation,
-        since=max(starts, default=None),
-        until=min(ends, default=None),
         # A caller who asks for quarantined memories wants untrusted ones.
         minimum_trust=0.0 if Status.QUARANTINED in request.statuses else request.minimum_trust,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ from mindhold.memories.filters import MOST_HITS
 from mindhold.memories.hit_context import HIDDEN, shortened
 from mindhold.memories.prepare import MOST_LABELS, bare_tags
 from mindhold.memories.recall import Hit, RecallInput, recall
-from mindhold.memories.views import MemoryView, ReceiptView
+from mindhold.memories.views import MemoryView, Notice, ReceiptView
 from mindhold.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
 from mindhold.model.lifecycle import PROFILE_SECTION_KEY, is_being_erased, is_kept_for_good
 from mindhold.model.memory import ANY_STATUS, Memory, Relation, Status
@@ -29,33 +29,22 @@ from mindhold.projects.placement import PROJECT
 from mindhold.projects.scopes import delete_scope, find_scope, scope_name, visible_scopes
 
 
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    """What was forgotten; `receipt` is set if it was erased."""
-
-    memories: tuple[Memory, ...]
-    receipt: Receipt | None = None
-
-
-async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool = False) -> Forgotten:
-    """Hide memories everywhere; a permanent or anchored one only with `force`.
+async def _hide(engine: Engine, ids: Sequence[str], *, agent: str, force: bool) -> list[Memory]:
+    """Hide memories everywhere, a permanent or anchored one only with `force`; return those that were not hidden before.
 
     The other parts of a split document go with any of its parts. Raises MemoryNotFound, Refused.
     """
-    memories = await _with_parts(
-        engine, await forgettable(engine, ids, agent=agent, force=force), agent=agent
-    )
+    memories = await _with_parts(engine, ids, agent=agent, force=force)
     now = engine.clock()
+    fresh = [memory for memory in memories if memory.status is not Status.FORGOTTEN]
     changes: list[Change] = [
-        Mark(memory.id, Status.FORGOTTEN, previous=memory.status, updated=now)
-        for memory in memories
-        if memory.status is not Status.FORGOTTEN
+        Mark(memory.id, Status.FORGOTTEN, previous=memory.status, updated=now) for memory in fresh
     ]
     if changes:
         await engine.store.apply(changes)
         await hide_recaps(engine, memories)
         await blank_hook_caches(engine)
-    return Forgotten(tuple(memory for memory in memories if memory.status is not Status.FORGOTTEN))
+    return fresh
 
 
 async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
@@ -64,7 +53,7 @@ async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Me
     A memory that somebody else changes at that moment doesn't come back. Raises MemoryNotFound, Changed, Conflict, and Refused
     for one that is neither forgotten nor archived, or that is being erased.
     """
-    memories = await _with_parts(engine, await forgettable(engine, ids, agent=agent, force=True), agent=agent)
+    memories = await _with_parts(engine, ids, agent=agent, force=True)
     for memory in memories:
         if memory.status not in (Status.FORGOTTEN, Status.ARCHIVED):
             raise Refused(f"The memory {memory.id} is neither forgotten nor archived: it is {memory.status}.")
@@ -92,14 +81,14 @@ async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Me
     return back
 
 
-async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool = False) -> Forgotten:
-    """Remove memories, everything derived from them and every trace in the index; return the proof.
+async def erase(
+    engine: Engine, ids: Sequence[str], *, agent: str, force: bool = False
+) -> tuple[list[Memory], Receipt]:
+    """Remove memories, everything derived from them and every trace in the index; return them and the proof.
 
     A memory that was merged from an erased one repeats its words, so it is erased too. Raises MemoryNotFound, Refused.
     """
-    memories = await _with_parts(
-        engine, await forgettable(engine, ids, agent=agent, force=force), agent=agent
-    )
+    memories = await _with_parts(engine, ids, agent=agent, force=force)
     named_ids = {memory.id for memory in memories}
     doomed = await with_derived(engine, memories)
     await note_erased(engine, list(doomed.values()))
@@ -108,7 +97,7 @@ async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool =
     await queue_recap_rebuild(
         engine, (other for other in doomed.values() if other.id not in named_ids), besides=set(doomed)
     )
-    return Forgotten(tuple(doomed.values()), receipt)
+    return list(doomed.values()), receipt
 
 
 async def forgettable(engine: Engine, ids: Sequence[str], *, agent: str, force: bool) -> list[Memory]:
@@ -133,14 +122,12 @@ def needs_force(memory: Memory) -> bool:
     return is_kept_for_good(memory) and PROFILE_SECTION_KEY not in memory.metadata
 
 
-async def kept_for_good(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
-    """Return those that need `force`: anchors and permanent memories."""
-    memories = await engine.store.get_many(ids, viewer=agent)
-    return [memory for memory in memories.values() if needs_force(memory)]
+async def _with_parts(engine: Engine, ids: Sequence[str], *, agent: str, force: bool) -> list[Memory]:
+    """Return the memories and the other parts of split documents, which `part_of` links to their first part.
 
-
-async def _with_parts(engine: Engine, memories: Sequence[Memory], *, agent: str) -> list[Memory]:
-    """Add the other parts of split documents, which `part_of` links to their first part."""
+    Raises MemoryNotFound, Refused if one of the named memories needs `force`.
+    """
+    memories = await forgettable(engine, ids, agent=agent, force=force)
     by_id = {memory.id: memory for memory in memories}
     relations = (Relation.PART_OF,)
     roots = {
@@ -159,59 +146,42 @@ MOST_FOUND = 20
 FOUND = (Status.ACTIVE, Status.ARCHIVED)  # statuses that recall finds, by default or on request
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetChoice:
-    """Which memories to forget: all conditions must hold. `hidden` includes memories that recall doesn't find."""
-
-    ids: tuple[str, ...] = ()
-    query: str | None = None
-    tags: tuple[str, ...] = ()
-    topic: str | None = None
-    scope: str | None = None
-    everywhere: bool = True  # without a scope: in all scopes, or in those that the call sees
-    hidden: bool = False
-
-    @property
-    def whole_scope(self) -> bool:
-        """Whether everything in a scope is selected."""
-        return bool(self.scope and not (self.ids or self.query or self.tags or self.topic))
-
-
-async def chosen_memories(engine: Engine, choice: ForgetChoice, *, agent: str) -> list[str]:
-    """Return the ids of a choice without a query. Raises InvalidInput without a condition, ScopeNotFound."""
-    if not (choice.ids or choice.tags or choice.topic or choice.scope):
+async def _chosen_ids(engine: Engine, request: ForgetInput, *, agent: str) -> list[str]:
+    """Return the ids that a request without a query means. Raises InvalidInput without a condition, ScopeNotFound."""
+    if not (request.ids or request.tags or request.topic or request.scope):
         raise InvalidInput(
             "Nothing was named to forget.", advice="Give ids, a query, or a tag, topic or scope."
         )
-    scope = await scope_name(engine, choice.scope) if choice.scope else None
-    if choice.ids and not (choice.tags or choice.topic or choice.scope):
-        return list(choice.ids)
-    scopes = (scope,) if scope else () if choice.everywhere else await visible_scopes(engine, None)
+    if request.ids and not (request.tags or request.topic or request.scope):
+        return request.ids
+    scopes: tuple[str, ...] = (request.scope,) if request.scope else ()
+    if not scopes and not request.everywhere:
+        scopes = await visible_scopes(engine, None)
     where = Filter(
         viewer=agent,
-        ids=choice.ids,
-        tags=bare_tags(choice.tags),
-        topic=choice.topic,
+        ids=tuple(request.ids),
+        tags=bare_tags(request.tags),
+        topic=request.topic,
         scopes=scopes,
-        statuses=ANY_STATUS if choice.hidden or choice.ids else FOUND,
+        statuses=ANY_STATUS if request.hard or request.ids else FOUND,
     )
     return [memory.id async for batch in engine.store.scan(where) for memory in batch]
 
 
-async def candidates(engine: Engine, choice: ForgetChoice, *, agent: str) -> tuple[Hit, ...]:
+async def _candidates(engine: Engine, request: ForgetInput, query: str, *, agent: str) -> list[Hit]:
     """Return what the query finds, best first; only among the ids if there are some. Raises InvalidInput, ScopeNotFound."""
-    request = RecallInput(
-        query=choice.query or "",
-        scope=choice.scope,
-        scope_only=choice.scope is not None,
-        tags=list(choice.tags),
-        topic=choice.topic,
+    recall_request = RecallInput(
+        query=query,
+        scope=request.scope,
+        scope_only=request.scope is not None,
+        tags=request.tags,
+        topic=request.topic,
         statuses=list(FOUND),
-        limit=MOST_HITS if choice.ids else MOST_FOUND,
+        limit=MOST_HITS if request.ids else MOST_FOUND,
         count_use=False,
     )
-    hits = (await recall(engine, request, agent=agent)).hits
-    return tuple(hit for hit in hits if hit.memory.id in choice.ids) if choice.ids else hits
+    hits = (await recall(engine, recall_request, agent=agent)).hits
+    return [hit for hit in hits if not request.ids or hit.memory.id in request.ids]
 
 
 FEW = 3  # more than this, not named by id, need a confirmation
@@ -243,12 +213,16 @@ class ForgetInput(Input):
         default=False, description="Ignore unknown ids."
     )  # an unknown id or scope is no error
     backup: bool = Field(
-        default=True,
-        description="Whether a backup was made first.",
+        default=True, description="Whether a backup was made first."
     )  # of a whole scope that goes, a copy is put aside first
     drop_scope: bool = Field(
         default=False, description="Also delete the scope itself when all of it is erased."
-    )  # a whole scope that goes for good goes with its name, if nothing else is in it
+    )
+
+    @property
+    def whole_scope(self) -> bool:
+        """Whether everything in a scope is selected."""
+        return bool(self.scope and not (self.ids or self.query or self.tags or self.topic))
 
 
 class CandidateView(Output):
@@ -272,14 +246,9 @@ class ForgetResult(Output):
         default=[], description="Memories that would be forgotten with `confirm`."
     )
     note: str = Field(default="", description="A note about it.", examples=["Marked as forgotten."])
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # of documents that couldn't be written
+    notice: Notice = ""  # of documents that couldn't be written
     scope: str | None = Field(default=None, description="Its scope.")
-    backup: str | None = Field(
-        default=None,
-        description="The backup that was made first.",
-    )
+    backup: str | None = Field(default=None, description="The backup that was made first.")
     kept: list[str] = []  # passed over, for they are kept for good
 
 
@@ -293,77 +262,76 @@ class UnforgetResult(Output):
     """What is back."""
 
     memories: list[MemoryView] = Field(description="Memories.")
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
 
 
 async def _forget(context: Context, request: ForgetInput) -> ForgetResult:
     """Hide memories, or remove them for good with proof."""
-    if request.scope:
+    engine, agent = context.engine, context.agent
+    scope = request.scope
+    if scope:
         try:
-            request = request.model_copy(update={"scope": await scope_name(context.engine, request.scope)})
+            scope = await scope_name(engine, scope)
         except ScopeNotFound:
             if not request.missing_ok:
                 raise
-            return _nothing(request, "There is no such scope.")
-    choice = ForgetChoice(
-        ids=tuple(await _named(context, request)),
-        query=(request.query or "").strip() or None,
-        tags=tuple(request.tags),
-        topic=request.topic,
-        scope=request.scope,
-        everywhere=request.everywhere,
-        hidden=request.hard,
-    )
-    if request.ids and not choice.ids:
-        return _nothing(request, "There is no such memory.")
-    if choice.query:
-        hits = await candidates(context.engine, choice, agent=context.agent)
+            return _nothing(request, "There is no such scope. Nothing was forgotten.")
+    named_ids = await _named(context, request)
+    if request.ids and not named_ids:
+        return _nothing(request, "There is no such memory. Nothing was forgotten.")
+    query = (request.query or "").strip() or None
+    request = request.model_copy(update={"scope": scope, "ids": named_ids, "query": query})
+    if query:
+        hits = await _candidates(engine, request, query, agent=agent)
         if len(hits) > FEW and not request.confirm:
             return _asking(request, [_candidate(hit.memory, hit.score) for hit in hits], count=len(hits))
         ids = [hit.memory.id for hit in hits]
     else:
-        ids = await chosen_memories(context.engine, choice, agent=context.agent)
+        ids = await _chosen_ids(engine, request, agent=agent)
     if not ids:
-        dropped = await _dropped(context, request, choice)
-        return _nothing(request, f"Nothing matches. {dropped}".strip())
+        dropped = await _dropped(context, request)
+        return _nothing(
+            request, " ".join(filter(None, ("Nothing matches.", dropped, "Nothing was forgotten.")))
+        )
     protected: list[Memory] = []
-    if not (choice.ids or choice.query or choice.whole_scope or request.force):
-        protected = await kept_for_good(context.engine, ids, agent=context.agent)
-        spared = {memory.id for memory in protected}
-        ids = [memory_id for memory_id in ids if memory_id not in spared]
+    if not (named_ids or query or request.whole_scope or request.force):
+        memories = await engine.store.get_many(ids, viewer=agent)
+        protected = [memory for memory in memories.values() if needs_force(memory)]
+        protected_ids = {memory.id for memory in protected}
+        ids = [memory_id for memory_id in ids if memory_id not in protected_ids]
         if not ids:
-            return _nothing(request, _sparing(protected), kept=protected)
-    if request.hard and not (choice.ids or request.confirm) and len(ids) > FEW:
-        some = await context.engine.store.get_many(ids[:MOST_SHOWN], viewer=context.agent)
+            return _nothing(request, f"{_sparing(protected)} Nothing was forgotten.", kept=protected)
+    if request.hard and not (named_ids or request.confirm) and len(ids) > FEW:
+        some = await engine.store.get_many(ids[:MOST_SHOWN], viewer=agent)
         return _asking(request, [_candidate(memory, 1.0) for memory in some.values()], count=len(ids))
-    await forgettable(context.engine, ids, agent=context.agent, force=request.force)
-    aside = None
-    if choice.whole_scope and request.scope and request.backup:
-        aside = (await back_up_scope(context.engine, request.scope, agent=context.agent)).path.name
-    act = erase if request.hard else forget
-    forgotten = await act(context.engine, ids, agent=context.agent, force=request.force)
-    if not forgotten.memories:
-        return _nothing(request, "They were forgotten already.", kept=protected)
-    receipt = forgotten.receipt
-    if receipt is not None:
-        receipt, unwritten = await erase_from_documents(context.engine, receipt, forgotten.memories)
+    await forgettable(engine, ids, agent=agent, force=request.force)
+    backup = None
+    if request.whole_scope and scope and request.backup:
+        backup = (await back_up_scope(engine, scope, agent=agent)).path.name
+    receipt = None
+    if request.hard:
+        forgotten, receipt = await erase(engine, ids, agent=agent, force=request.force)
+        receipt, unwritten = await erase_from_documents(engine, receipt, forgotten)
     else:
-        unwritten = await update_documents(context.engine, forgotten.memories)
+        forgotten = await _hide(engine, ids, agent=agent, force=request.force)
+        unwritten = await update_documents(engine, forgotten) if forgotten else ""
+    if not forgotten:
+        return _nothing(request, "They were forgotten already. Nothing was forgotten.", kept=protected)
     notes = (
-        await _note(context, request, aside),
-        await _dropped(context, request, choice),
+        await _note(context, request, backup),
+        await _dropped(context, request),
         _sparing(protected) if protected else "",
         unwritten,
     )
     return ForgetResult(
-        forgotten=[memory.id for memory in forgotten.memories],
-        count=len(forgotten.memories),
+        forgotten=[memory.id for memory in forgotten],
+        count=len(forgotten),
         hard=request.hard,
         receipt=ReceiptView.of(receipt) if receipt else None,
         note=" ".join(filter(None, notes)),
         notice=unwritten,
-        scope=request.scope if choice.whole_scope else None,
-        backup=aside,
+        scope=scope if request.whole_scope else None,
+        backup=backup,
         kept=[memory.id for memory in protected],
     )
 
@@ -371,16 +339,16 @@ async def _forget(context: Context, request: ForgetInput) -> ForgetResult:
 FORGET = operation("forget", _forget, destroys=True)
 
 
-async def _dropped(context: Context, given: ForgetInput, choice: ForgetChoice) -> str:
+async def _dropped(context: Context, request: ForgetInput) -> str:
     """Delete the emptied scope if that was asked for; return what became of it.
 
     Keys that are bound to scopes may empty a scope but not delete it.
     """
-    if not (given.drop_scope and given.hard and given.scope and choice.whole_scope and context.owner):
+    if not (request.drop_scope and request.hard and request.scope and request.whole_scope and context.owner):
         return ""
-    if context.engine.allowed_scopes or given.scope == GLOBAL:
+    if context.engine.allowed_scopes or request.scope == GLOBAL:
         return ""
-    scope = await find_scope(context.engine, given.scope)
+    scope = await find_scope(context.engine, request.scope)
     if scope.kind == PROJECT:
         return "The project itself stays: `mindhold projects delete` removes it."
     if await context.engine.store.count(
@@ -402,11 +370,11 @@ def _sparing(kept: list[Memory]) -> str:
     return f"{len(kept)} {verb} kept ({why}): they go only with `force`."
 
 
-async def _named(context: Context, given: ForgetInput) -> list[str]:
-    if not given.missing_ok:
-        return await full_ids(context, given.ids)
+async def _named(context: Context, request: ForgetInput) -> list[str]:
+    if not request.missing_ok:
+        return await full_ids(context, request.ids)
     ids: dict[str, None] = {}
-    for prefix in given.ids:
+    for prefix in request.ids:
         try:
             ids[await full_id(context, prefix)] = None
         except MemoryNotFound:
@@ -414,25 +382,27 @@ async def _named(context: Context, given: ForgetInput) -> list[str]:
     return list(ids)
 
 
-def _nothing(given: ForgetInput, why: str, *, kept: Sequence[Memory] = ()) -> ForgetResult:
+def _nothing(
+    request: ForgetInput,
+    note: str,
+    *,
+    kept: Sequence[Memory] = (),
+    candidates: Sequence[CandidateView] = (),
+) -> ForgetResult:
     return ForgetResult(
         forgotten=[],
         count=0,
-        hard=given.hard,
-        note=f"{why} Nothing was forgotten.",
+        hard=request.hard,
+        candidates=list(candidates),
+        note=note,
         kept=[memory.id for memory in kept],
     )
 
 
-def _asking(given: ForgetInput, candidates: list[CandidateView], *, count: int) -> ForgetResult:
+def _asking(request: ForgetInput, candidates: list[CandidateView], *, count: int) -> ForgetResult:
     shown = f" {len(candidates)} of them are shown." if len(candidates) < count else ""
-    return ForgetResult(
-        forgotten=[],
-        count=0,
-        hard=given.hard,
-        candidates=candidates,
-        note=f"{count} memories match: nothing was forgotten.{shown} Name ids, or confirm that all shall go.",
-    )
+    note = f"{count} memories match: nothing was forgotten.{shown} Name ids, or confirm that all shall go."
+    return _nothing(request, note, candidates=candidates)
 
 
 def _candidate(memory: Memory, score: float) -> CandidateView:
@@ -441,21 +411,21 @@ def _candidate(memory: Memory, score: float) -> CandidateView:
     return CandidateView(id=memory.id, content=content, score=round(score, 4))
 
 
-async def _note(context: Context, given: ForgetInput, aside: str | None) -> str:
-    if not given.hard:
-        copy_note = f" A copy of the scope is kept: backups/{aside} in the home folder." if aside else ""
+async def _note(context: Context, request: ForgetInput, backup: str | None) -> str:
+    if not request.hard:
+        copy_note = f" A copy of the scope is kept: backups/{backup} in the home folder." if backup else ""
         return (
             "Marked as forgotten: no recall finds them. Their owner can undo it: `mindhold forget --undo ID`."
             + copy_note
         )
     notes: list[str] = []
-    if aside:
+    if backup:
         notes.append(
-            f"A copy of the scope is kept: backups/{aside} in the home folder. Delete that file, and the .sha256 "
+            f"A copy of the scope is kept: backups/{backup} in the home folder. Delete that file, and the .sha256 "
             "beside it, for it to be gone altogether."
         )
-    notes.append("Removed from the store for good." if aside else "Removed for good.")
-    others = sum(backup.path.name != aside for backup in await backups(context.engine))
+    notes.append("Removed from the store for good." if backup else "Removed for good.")
+    others = sum(file.path.name != backup for file in await backups(context.engine))
     if others:
         notes.append(f"{others} earlier backup{'s' if others > 1 else ''} may still hold them.")
     if await _is_shared(context):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -79,16 +79,14 @@ class Ties:
         if not links:
             return {}
         await self._look_at([end for link in links for end in (link.origin, link.target)])
-        by_memory: dict[str, dict[str, list[str]]] = {}
+        by_memory: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for link in links:
             if self._stands(link.origin) and self._stands(link.target):
                 if link.relation is Relation.CONTRADICTS:
-                    by_memory.setdefault(link.origin, {}).setdefault("contradicts", []).append(link.target)
-                    by_memory.setdefault(link.target, {}).setdefault("contradicted_by", []).append(
-                        link.origin
-                    )
+                    by_memory[link.origin]["contradicts"].append(link.target)
+                    by_memory[link.target]["contradicted_by"].append(link.origin)
                 else:
-                    by_memory.setdefault(link.origin, {}).setdefault("superseded_by", []).append(link.target)
+                    by_memory[link.origin]["superseded_by"].append(link.target)
         return {
             memory_id: Disputes(**{name: tuple(ids) for name, ids in by_relation.items()})
             for memory_id, by_relation in by_memory.items()

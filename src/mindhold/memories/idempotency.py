@@ -145,12 +145,17 @@ async def _answer(engine: Engine, place: str, fingerprint: str) -> Mapping[str, 
     return answer
 
 
-def _place(key: str, agent: str) -> str:
-    """Return the storage key: a hash, so that keys can't be read back and agents don't share them."""
+def check_key(key: str) -> None:
+    """Raise InvalidInput for what can't be an idempotency key."""
     if not key.strip() or len(key) > LONGEST_KEY:
         raise InvalidInput(
             f"An idempotency key has 1 to {LONGEST_KEY} characters.", advice="A random id does well."
         )
+
+
+def _place(key: str, agent: str) -> str:
+    """Return the storage key: a hash, so that keys can't be read back and agents don't share them."""
+    check_key(key)
     return hashlib.sha256(f"{agent}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 

@@ -328,16 +328,13 @@ class _Import:
         return [link for link in missing if not await is_dismissed_link(self._engine, link, present)]
 
     async def _puts(self, memories: Sequence[Memory]) -> list[Change]:
-        matrix = await self._engine.vector_source.embed([memory.content for memory in memories])
-        return await asyncio.to_thread(self._put, memories, matrix)
-
-    def _put(self, memories: Sequence[Memory], matrix: Matrix | None) -> list[Change]:
-        zone, model = self._engine.zone(), self._engine.vector_source.model
+        source, zone = self._engine.vector_source, self._engine.zone()
+        matrix = await source.embed([memory.content for memory in memories])
         vectors: Iterable[Matrix | None] = matrix if matrix is not None else [None] * len(memories)
-        return [
-            index_memory(memory, zone).put(vector, model)
-            for memory, vector in zip(memories, vectors, strict=True)
-        ]
+        pairs = list(zip(memories, vectors, strict=True))
+        return await asyncio.to_thread(
+            lambda: [index_memory(memory, zone).put(vector, source.model) for memory, vector in pairs]
+        )
 
 
 def _instructs(memory: Memory) -> bool:

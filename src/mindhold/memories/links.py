@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pydantic import Field
 
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.hit_context import HIDDEN, Allowance, shortened
-from mindhold.memories.views import LinkView
+from mindhold.memories.views import LinkView, MemoryId, View
 from mindhold.model.errors import InvalidInput, MemoryNotFound
-from mindhold.model.memory import Link, Memory, Relation, Status
+from mindhold.model.memory import Link, Relation, Status
 from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.ports.store import Connect, Disconnect
 
@@ -33,29 +32,10 @@ async def connect(
     return link, True
 
 
-async def disconnect(
-    engine: Engine, origin: str, target: str, *, relation: Relation | None, agent: str
-) -> list[Link]:
-    """Remove links of one relation or of all; return the removed ones. Raises MemoryNotFound."""
-    await engine.store.get(origin, viewer=agent)
-    await engine.store.get(target, viewer=agent)
-    relations: Sequence[Relation] = () if relation is None else (relation,)
-    links = [
-        link
-        for link in await engine.store.links_of([origin], relations=relations, viewer=agent)
-        if (link.origin, link.target) == (origin, target)
-    ]
-    await engine.store.apply([Disconnect(link.origin, link.target, link.relation) for link in links])
-    return links
-
-
 class LinkInput(Input):
     """Two ends and what the first is to the second."""
 
-    origin: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
-    )
+    origin: MemoryId
     target: str = Field(
         description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
     )
@@ -74,10 +54,7 @@ class LinkResult(Output):
 class UnlinkInput(Input):
     """Two ends; every relation unless one is named."""
 
-    origin: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
-    )
+    origin: MemoryId
     target: str = Field(
         description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
     )
@@ -105,70 +82,17 @@ LINK = operation("link", _link, writes=True)
 async def _unlink(context: Context, request: UnlinkInput) -> UnlinkResult:
     """Remove links between two memories."""
     origin, target = await full_id(context, request.origin), await full_id(context, request.target)
-    removed = await disconnect(context.engine, origin, target, relation=request.relation, agent=context.agent)
-    return UnlinkResult(removed=[LinkView.of(link) for link in removed])
+    store, agent = context.engine.store, context.agent
+    await store.get(origin, viewer=agent)
+    await store.get(target, viewer=agent)
+    relations = () if request.relation is None else (request.relation,)
+    links = await store.links_of([origin], relations=relations, viewer=agent)
+    links = [link for link in links if (link.origin, link.target) == (origin, target)]
+    await store.apply([Disconnect(link.origin, link.target, link.relation) for link in links])
+    return UnlinkResult(removed=[LinkView.of(link) for link in links])
 
 
 UNLINK = operation("unlink", _unlink, writes=True)
-
-
-@dataclass(frozen=True, slots=True)
-class GraphNode:
-    """A memory, shortened if it is long, and how many links it is away from the start."""
-
-    memory: Memory
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """The memories reached from the start, nearest first, and all links of those relations among them."""
-
-    start: GraphNode
-    nodes: tuple[GraphNode, ...]
-    links: tuple[Link, ...]
-
-
-async def explore(
-    engine: Engine, start: str, *, depth: int, relations: Sequence[Relation], limit: int, agent: str
-) -> Graph:
-    """Follow links in both directions from a memory, visiting each memory once. Raises MemoryNotFound."""
-    origin = await engine.store.get(start, viewer=agent)
-    if origin.status in HIDDEN or origin.trust < LEAST_TRUST:
-        raise MemoryNotFound(start)
-    first = shortened(origin, engine.settings.recall.longest_hit)
-    allowance = Allowance(
-        tokens=None,
-        characters=engine.settings.recall.longest_answer - len(first.content),
-        longest=engine.settings.recall.longest_hit,
-    )
-    off = {scope.name for scope in await engine.store.scopes() if not scope.active} - {origin.scope}
-    nodes = {start: GraphNode(first, 0)}
-    links: dict[tuple[str, str, Relation], Link] = {}
-    frontier = [start]
-    for level in range(1, depth + 1):
-        frontier_links = await engine.store.links_of(frontier, relations=relations, viewer=agent)
-        links |= {(link.origin, link.target, link.relation): link for link in frontier_links}
-        ends = dict.fromkeys(end for link in _strongest(frontier_links) for end in (link.origin, link.target))
-        fresh = [end for end in ends if end not in nodes]
-        memories = await engine.store.get_many(fresh, viewer=agent) if fresh else {}
-        frontier = []
-        for memory_id in fresh:
-            memory = memories.get(memory_id)
-            if memory is None or memory.status in HIDDEN or memory.trust < LEAST_TRUST or len(nodes) > limit:
-                continue
-            if memory.scope in off:
-                continue
-            if (short := allowance.fitted(memory)) is not None:
-                nodes[memory_id] = GraphNode(short, level)
-                frontier.append(memory_id)
-        if not frontier:
-            break
-    if frontier:
-        frontier_links = await engine.store.links_of(frontier, relations=relations, viewer=agent)
-        links |= {(link.origin, link.target, link.relation): link for link in frontier_links}
-    among = [link for link in links.values() if link.origin in nodes and link.target in nodes]
-    return Graph(nodes.pop(start), tuple(nodes.values()), tuple(among))
 
 
 def _strongest(links: Sequence[Link]) -> list[Link]:
@@ -179,10 +103,7 @@ def _strongest(links: Sequence[Link]) -> list[Link]:
 class ExploreInput(Input):
     """Where to begin, how far to go, along which relations."""
 
-    start: str = Field(
-        description="The memory's id, or a unique beginning of it.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
-    )
+    start: MemoryId
     depth: int = Field(default=1, ge=1, le=5, description="Number of links from the start.", examples=[2])
     relations: list[Relation] = Field(
         default=[Relation.CAUSED_BY, Relation.RESOLVED_BY], description="Only follow links of these kinds."
@@ -190,7 +111,7 @@ class ExploreInput(Input):
     limit: int = Field(default=50, ge=1, le=500, description="Maximum number of results.")
 
 
-class NodeView(Output):
+class NodeView(View):
     """A memory in a graph, and how many links it is away from the start."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
@@ -212,34 +133,45 @@ class ExploreResult(Output):
 
 
 async def _explore(context: Context, request: ExploreInput) -> ExploreResult:
-    """Follow links from one memory."""
-    graph = await explore(
-        context.engine,
-        await full_id(context, request.start),
-        depth=request.depth,
-        relations=request.relations,
-        limit=request.limit,
-        agent=context.agent,
-    )
+    """Follow links from one memory.
+
+    In both directions, visiting each memory once. Raises MemoryNotFound.
+    """
+    engine, agent = context.engine, context.agent
+    store, recall = engine.store, engine.settings.recall
+    start = await full_id(context, request.start)
+    origin = await store.get(start, viewer=agent)
+    if origin.status in HIDDEN or origin.trust < LEAST_TRUST:
+        raise MemoryNotFound(start)
+    first = shortened(origin, recall.longest_hit)
+    characters = recall.longest_answer - len(first.content)
+    allowance = Allowance(tokens=None, characters=characters, longest=recall.longest_hit)
+    off = {scope.name for scope in await store.scopes() if not scope.active} - {origin.scope}
+    nodes = {start: NodeView.fill(first, depth=0)}
+    links: dict[tuple[str, str, Relation], Link] = {}
+    frontier = [start]
+    for depth in range(1, request.depth + 2):  # the last round only reads the links of the outermost memories
+        if not frontier:
+            break
+        page = await store.links_of(frontier, relations=request.relations, viewer=agent)
+        links |= {(link.origin, link.target, link.relation): link for link in page}
+        ends = dict.fromkeys(end for link in _strongest(page) for end in (link.origin, link.target))
+        fresh = [end for end in ends if end not in nodes] if depth <= request.depth else []
+        memories = await store.get_many(fresh, viewer=agent) if fresh else {}
+        frontier = []
+        for memory_id in fresh:
+            memory = memories.get(memory_id)
+            if memory is None or memory.status in HIDDEN or memory.trust < LEAST_TRUST or memory.scope in off:
+                continue
+            if len(nodes) <= request.limit and (short := allowance.fitted(memory)) is not None:
+                nodes[memory_id] = NodeView.fill(short, depth=depth)
+                frontier.append(memory_id)
+    among = [link for link in links.values() if link.origin in nodes and link.target in nodes]
     return ExploreResult(
-        start=_node(graph.start),
-        nodes=[_node(node) for node in graph.nodes],
-        edges=[LinkView.of(link) for link in graph.links],
+        start=nodes.pop(start), nodes=list(nodes.values()), edges=[LinkView.of(link) for link in among]
     )
 
 
 EXPLORE = operation(
     "explore", _explore, reads=True, shown_ids=lambda result: [node.id for node in result.nodes]
 )
-
-
-def _node(node: GraphNode) -> NodeView:
-    memory = node.memory
-    return NodeView(
-        id=memory.id,
-        content=memory.content,
-        kind=memory.kind,
-        topic=memory.topic,
-        importance=round(memory.importance, 4),
-        depth=node.depth,
-    )

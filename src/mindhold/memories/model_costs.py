@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -310,70 +310,22 @@ async def _write(engine: Engine, line: LedgerEntry) -> None:
 LedgerEntries = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class SpendingShare:
-    """The share of a day, a purpose or a model."""
-
-    name: str
-    spend: ModelSpend
-    memories: tuple[str, ...]  # each once
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """Spending by day, newest first and without empty days; by purpose and by model, highest first."""
-
-    days: tuple[SpendingShare, ...]
-    purposes: tuple[SpendingShare, ...]
-    models: tuple[SpendingShare, ...]
-    total: SpendingShare
-    today: ModelSpend  # of language models, which the budget limits
-
-
-async def spending(engine: Engine, *, days: int) -> Spending:
-    """Return the spending of so many days (UTC), including today. Raises the store's errors."""
-    now = engine.clock()
-    by_day: dict[str, LedgerEntries] = {}
-    for back in range(days):
-        day = day_of(now - timedelta(days=back))
-        by_day[day] = await ledger_entries(engine.ledger, day, now=now)
-    lines = [line for of_day in by_day.values() for line in of_day]
-    return Spending(
-        days=tuple(_share(day, of_day) for day, of_day in by_day.items() if of_day),
-        purposes=_shares(lines, _purpose),
-        models=_shares(lines, lambda line: str(line["model"])),
-        total=_share("total", lines),
-        today=sum_entries(line for line in by_day[day_of(now)] if line.get("kind", LANGUAGE) == LANGUAGE),
-    )
-
-
 def _purpose(line: Mapping[str, Any]) -> str:
     return EMBEDDING if line.get("kind") == EMBEDDING else str(line.get("purpose") or OTHER)
 
 
-def _shares(lines: LedgerEntries, name_of: Callable[[Mapping[str, Any]], str]) -> tuple[SpendingShare, ...]:
+def _shares(lines: LedgerEntries, name_of: Callable[[Mapping[str, Any]], str]) -> list[ShareView]:
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
         groups[name_of(line)].append(line)
-    shares = [_share(name, group) for name, group in groups.items()]
-    return tuple(sorted(shares, key=lambda one: (-one.spend.dollars, -one.spend.tokens, one.name)))
-
-
-def _share(name: str, lines: LedgerEntries) -> SpendingShare:
-    ids = dict.fromkeys(memory_id for line in lines for memory_id in line.get("memories", ()))
-    return SpendingShare(name, sum_entries(lines), tuple(ids))
+    shares = [ShareView.of(name, group) for name, group in groups.items()]
+    return sorted(shares, key=lambda share: (-share.dollars, -share.tokens_in - share.tokens_out, share.name))
 
 
 class SpendInput(Input):
     """Of how many days (UTC), today's included."""
 
-    days: int = Field(
-        default=7,
-        ge=1,
-        le=KEPT.days,
-        description="How many days to look back.",
-        examples=[7],
-    )
+    days: int = Field(default=7, ge=1, le=KEPT.days, description="How many days to look back.", examples=[7])
 
 
 class ShareView(Output):
@@ -387,23 +339,16 @@ class ShareView(Output):
     dollars: float = Field(examples=[0.0084])
     unpriced: int = Field(examples=[0])
     memories: list[str] = Field(
-        description="Ids of memories.",
-        examples=[["01m7gv42a3fzcy3gb19vmek4q7"]],
+        description="Ids of memories.", examples=[["01m7gv42a3fzcy3gb19vmek4q7"]]
     )  # that the calls were about, or led to
 
     @classmethod
-    def of(cls, share: SpendingShare) -> ShareView:
-        """Return the share as a view."""
-        spent = share.spend
+    def of(cls, name: str, lines: LedgerEntries) -> ShareView:
+        """Add up ledger lines; each memory is named once."""
+        spent = sum_entries(lines)
+        memories = dict.fromkeys(memory_id for line in lines for memory_id in line.get("memories", ()))
         return cls(
-            name=share.name,
-            calls=spent.calls,
-            failed=spent.failed,
-            tokens_in=spent.tokens_in,
-            tokens_out=spent.tokens_out,
-            dollars=round(spent.dollars, 9),
-            unpriced=spent.unpriced,
-            memories=list(share.memories),
+            name=name, memories=list(memories), **asdict(replace(spent, dollars=round(spent.dollars, 9)))
         )
 
 
@@ -430,27 +375,28 @@ class SpendResult(Output):
 
 async def _spend(context: Context, request: SpendInput) -> SpendResult:
     """What models have cost, and for what."""
-    report = await spending(context.engine, days=request.days)
+    engine, now = context.engine, context.engine.clock()
+    by_day: dict[str, LedgerEntries] = {}
+    for back in range(request.days):
+        day = day_of(now - timedelta(days=back))
+        by_day[day] = await ledger_entries(engine.ledger, day, now=now)
+    lines = [line for of_day in by_day.values() for line in of_day]
+    today = sum_entries(line for line in by_day[day_of(now)] if line.get("kind", LANGUAGE) == LANGUAGE)
+    llm = engine.settings.llm
     return SpendResult(
-        days=[ShareView.of(share) for share in report.days],
-        purposes=[ShareView.of(share) for share in report.purposes],
-        models=[ShareView.of(share) for share in report.models],
-        total=ShareView.of(report.total),
-        today=_budget(context, report.today),
+        days=[ShareView.of(day, of_day) for day, of_day in by_day.items() if of_day],
+        purposes=_shares(lines, _purpose),
+        models=_shares(lines, lambda line: str(line["model"])),
+        total=ShareView.of("total", lines),
+        today=BudgetView(
+            tokens=today.tokens,
+            daily_tokens=llm.daily_tokens,
+            tokens_left=max(0, llm.daily_tokens - today.tokens),
+            dollars=round(today.dollars, 9),
+            daily_dollars=llm.daily_dollars,
+            dollars_left=round(max(0.0, llm.daily_dollars - today.dollars), 9) if llm.daily_dollars else None,
+        ),
     )
 
 
 SPEND = operation("spend", _spend, reads=True, owner_only=True)
-
-
-def _budget(context: Context, spent: ModelSpend) -> BudgetView:
-    llm = context.engine.settings.llm
-    dollars_left = max(0.0, llm.daily_dollars - spent.dollars) if llm.daily_dollars else None
-    return BudgetView(
-        tokens=spent.tokens,
-        daily_tokens=llm.daily_tokens,
-        tokens_left=max(0, llm.daily_tokens - spent.tokens),
-        dollars=round(spent.dollars, 9),
-        daily_dollars=llm.daily_dollars,
-        dollars_left=None if dollars_left is None else round(dollars_left, 9),
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -47,7 +47,7 @@ from mindhold.memories.ranking import (
     nudged,
     read_chosen,
 )
-from mindhold.memories.views import HitView
+from mindhold.memories.views import HitView, Notice, ScopeName
 from mindhold.model.lexemes import keyword_forms, query_lexemes
 from mindhold.model.memory import DEFAULT_FOLLOWED, Kind, Memory, Relation, Status
 from mindhold.model.query import Candidates, Filter, Order, Search
@@ -63,25 +63,18 @@ from mindhold.text.timeframe import Timeframe, find_timeframe
 SETS, INDEX = "keyword sets", "keywords"  # found in the sidecar's sets, or in the store
 
 
-@dataclass(frozen=True, slots=True)
-class KeywordHits:
-    """Memories, best first, and how they were found."""
-
-    memories: list[Memory]
-    rung: str
-
-
-async def with_all(engine: Engine, forms: Sequence[str], *, where: Filter, limit: int) -> KeywordHits:
-    """Find the best memories that have every keyword; by the sidecar's sets if these are complete."""
+async def with_all(
+    engine: Engine, forms: Sequence[str], *, where: Filter, limit: int
+) -> tuple[list[Memory], str]:
+    """Find the best memories that have every keyword, by the sidecar's sets if these are complete; and say how."""
     if len(forms) > MOST_LABELS:  # no memory has so many keywords
-        return KeywordHits([], INDEX)
-    keyword_filter = replace(where, keywords=tuple(forms))
+        return [], INDEX
     ids = await _from_sets(engine, forms, where)
     if ids is not None and not ids:
-        return KeywordHits([], SETS)
+        return [], SETS
     # The store applies the rest of the filter, and checks that they still have those keywords.
-    memories = await best_equals(engine, replace(keyword_filter, ids=tuple(ids or ())), limit=limit)
-    return KeywordHits(memories, INDEX if ids is None else SETS)
+    with_keywords = replace(where, keywords=tuple(forms), ids=tuple(ids or ()))
+    return await best_equals(engine, with_keywords, limit=limit), INDEX if ids is None else SETS
 
 
 async def _from_sets(engine: Engine, forms: Sequence[str], where: Filter) -> list[str] | None:
@@ -99,25 +92,6 @@ ALL_OF_THEM = 1.0  # the score of a memory with every keyword
 SHARE = 0.9  # with only some of them: times their share
 
 
-@dataclass(frozen=True, slots=True)
-class LayerReport:
-    """A layer that was searched, and how many of the chosen memories it found."""
-
-    layer: str
-    found: int
-
-
-@dataclass(frozen=True, slots=True)
-class Layered:
-    """The result of all layers. `short` is what the last search saw if no layer found enough."""
-
-    chosen: list[ChosenMemories]
-    asked: tuple[str, ...]  # layers that were searched; the last one ended it
-    rung: str
-    considered: int | None  # None if the first layer found enough: other memories weren't looked at
-    short: Candidates | None = None
-
-
 @dataclass(slots=True)
 class _Looked:
     """What was found beyond the first layer: scores, evidence and memories by id."""
@@ -126,17 +100,13 @@ class _Looked:
     evidence: dict[str, Evidence] = field(default_factory=dict)
     memories: dict[str, Memory] = field(default_factory=dict)
 
-    def note(self, one: RankedCandidate, evidence: Evidence) -> None:
+    def note(self, candidate: RankedCandidate, evidence: Evidence) -> None:
         """Add a candidate; the better score counts, with the first layer that found it."""
-        before = self.ranked.get(one.id)
-        if before is None or one.score > before.score:
-            self.ranked[one.id] = one
-        layer = self.evidence[one.id].layer if one.id in self.evidence else evidence.layer
-        self.evidence[one.id] = replace(evidence, layer=layer)
-
-    def in_order(self) -> list[RankedCandidate]:
-        """Return the candidates, best first."""
-        return sorted(self.ranked.values(), key=lambda one: -one.score)
+        before = self.ranked.get(candidate.id)
+        if before is None or candidate.score > before.score:
+            self.ranked[candidate.id] = candidate
+        known = self.evidence.get(candidate.id, evidence)
+        self.evidence[candidate.id] = replace(evidence, layer=known.layer)
 
 
 class RecallInput(Input):
@@ -153,19 +123,13 @@ class RecallInput(Input):
     keywords: list[str] = Field(
         default=[], max_length=MOST_KEYWORDS, description="Keywords for search."
     )  # 8,000 characters with the question
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
+    scope: ScopeName = None
     everywhere: bool = Field(
         default=False, description="Search every scope that you may see, not only this one and its parents."
     )
-    scope_only: bool = Field(
-        default=False, description="Leave out parent scopes."
-    )  # nothing of the scopes above it
+    scope_only: bool = Field(default=False, description="Leave out parent scopes.")
     tags: list[str] = Field(default=[], max_length=MOST_LABELS, description="Tags.")
-    tags_any: bool = Field(
-        default=False, description="Match any of the tags instead of all."
-    )  # any of them, instead of each
+    tags_any: bool = Field(default=False, description="Match any of the tags instead of all.")
     kinds: list[Kind] = Field(default=[], description="Only these kinds.")
     topic: str | None = Field(default=None, description="Topic, in a word or two.")
     statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1, description="Only these statuses.")
@@ -180,10 +144,7 @@ class RecallInput(Input):
     )
     minimum_score: float | None = Field(default=None, ge=0, le=1, description="Minimum score, from 0 to 1.")
     minimum_similarity: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="Minimum similarity, from 0 to 1.",
+        default=None, ge=0, le=1, description="Minimum similarity, from 0 to 1."
     )  # cosine, of what vectors found
     minimum_trust: float = Field(default=LEAST_TRUST, ge=0, le=1, description="Minimum trust, from 0 to 1.")
     links: bool = Field(default=False, description="Whether to include linked memories.")
@@ -194,10 +155,7 @@ class RecallInput(Input):
         default=0, ge=0, le=10, description="How many messages to include before and after each hit."
     )
     count_use: bool = Field(default=True, description="Whether a hit counts as a use of the memory.")
-    digest: bool = Field(
-        default=False,
-        description="Add a digest of all matches. Only without a query.",
-    )  # of a listing: of all that the filters admit, not of those alone that are listed
+    digest: bool = Field(default=False, description="Add a digest of all matches. Only without a query.")
 
     @property
     def words(self) -> str:
@@ -222,44 +180,53 @@ class Layers:
         self._words = {form: word for word in reversed(request.keywords) for form in keyword_forms([word])}
         self._lexemes = lexemes_of(request.keywords)
 
-    async def run(self) -> Layered:
+    async def run(self) -> _Found:
         """Search for every keyword; then for any of them and their words; then by meaning."""
-        keyed = await with_all(self._engine, self._forms, where=self._where, limit=self._limit)
+        engine = self._engine
+        memories, rung = await with_all(engine, self._forms, where=self._where, limit=self._limit)
         every = Evidence(_named([self._words[form] for form in self._forms]), L1)
-        first = distinct(
-            [ChosenMemories(memory, ALL_OF_THEM, every) for memory in keyed.memories], self._limit
-        )
+        first = distinct([ChosenMemories(memory, ALL_OF_THEM, every) for memory in memories], self._limit)
         if self._enough(first):
-            return Layered(first, (L1,), keyed.rung, considered=None)
+            return _Found(first, (L1,), rung, considered=None)
         looked = _Looked()
-        candidates = await self._by_words(looked)
-        chosen = await self._chosen(first, looked)
-        if self._enough(chosen):
-            return Layered(chosen, (L1, L2), "full text", candidates.total)
-        vectors = Capability.VECTORS in self._engine.store.capabilities
-        matrix = await self._engine.vector_source.embed_query(self._request.asked) if vectors else None
-        rung = self._engine.vector_source.rung if vectors else "full text"
-        if matrix is None:
-            return Layered(chosen, (L1, L2), rung, candidates.total, candidates)
-        candidates = await self._by_meaning(looked, matrix)
-        chosen = await self._chosen(first, looked)
-        return Layered(chosen, (L1, L2, L3), rung, candidates.total, candidates)
-
-    async def _by_words(self, looked: _Looked) -> Candidates:
         async with run_concurrently(self._search(None)) as searching:
             if len(self._forms) > 1:  # with a single keyword, the first layer found them all
                 await self._with_any(looked)
         candidates = searching.result()
-        ranking = self._ranking(candidates)
-        for candidate in self._best(ranking):
-            looked.note(candidate, replace(ranking.evidence(candidate.row), layer=L2))
-        return candidates
+        self._rank(candidates, looked, L2)
+        chosen = await self._chosen(first, looked)
+        if self._enough(chosen):
+            return _Found(chosen, (L1, L2), "full text", candidates.total)
+        layers: tuple[str, ...] = (L1, L2)
+        matrix = await _embedded(engine, self._request.asked)
+        if matrix is not None:
+            candidates = await self._search(matrix)
+            self._rank(candidates, looked, L3, similarity=self._request.minimum_similarity)
+            chosen, layers = await self._chosen(first, looked), (L1, L2, L3)
+        # A layer that wasn't needed deserves no notice.
+        notice = await _notice(engine, self._where, matrix is not None, candidates)
+        return _Found(chosen, layers, _rung(engine), candidates.total, notice)
+
+    def _rank(
+        self, candidates: Candidates, looked: _Looked, layer: str, *, similarity: float | None = None
+    ) -> None:
+        ranking = Ranking(
+            self._engine, candidates, text=self._request.asked, lexemes=self._lexemes, preferred=None
+        )
+        for candidate in ranking.best(
+            floor=self._request.minimum_score,
+            most=self._limit * MORE_THAN_ASKED,
+            similarity=similarity,
+            spared=frozenset(looked.ranked),
+        ):
+            looked.note(candidate, replace(ranking.evidence(candidate.row), layer=layer))
 
     async def _with_any(self, looked: _Looked) -> None:
         """Find memories that have any of the keywords, however common it is."""
         where = replace(self._where, keywords=self._forms, keywords_any=True)
         memories = await self._engine.store.find(where, limit=self._limit + SPARE)
-        had = [self._had(memory) for memory in memories]
+        keywords = [set(keyword_forms(memory.keywords)) for memory in memories]
+        had = [[self._words[form] for form in self._forms if form in own] for own in keywords]
         shares = [SHARE * len(own) / len(self._forms) for own in had]
         scores = nudged(self._engine, shares, memories)
         least = self._request.minimum_score or 0.0
@@ -268,59 +235,22 @@ class Layers:
                 looked.memories[memory.id] = memory
                 looked.note(RankedCandidate(memory.id, score, -1), Evidence(_named(own), L2))
 
-    def _had(self, memory: Memory) -> list[str]:
-        """Return which of the requested keywords a memory has, each once."""
-        own = set(keyword_forms(memory.keywords))
-        return [self._words[form] for form in self._forms if form in own]
-
-    async def _by_meaning(self, looked: _Looked, matrix: Matrix) -> Candidates:
-        candidates = await self._search(matrix)
-        ranking = self._ranking(candidates)
-        ranked = self._best(
-            ranking, similarity=self._request.minimum_similarity, spared=frozenset(looked.ranked)
-        )
-        for candidate in ranked:
-            looked.note(candidate, replace(ranking.evidence(candidate.row), layer=L3))
-        return candidates
-
     async def _search(self, matrix: Matrix | None) -> Candidates:
-        return await self._engine.store.search(
-            Search(
-                filter=self._where,
-                lexemes=self._lexemes,
-                vector=None if matrix is None else matrix.reshape(-1),
-                model=None if matrix is None else self._engine.vector_source.model,
-                pool=max(POOL, self._limit * MORE_THAN_ASKED),
-            )
-        )
-
-    def _ranking(self, candidates: Candidates) -> Ranking:
-        return Ranking(
-            self._engine, candidates, text=self._request.asked, lexemes=self._lexemes, preferred=None
-        )
-
-    def _best(
-        self, ranking: Ranking, *, similarity: float | None = None, spared: frozenset[str] = frozenset()
-    ) -> list[RankedCandidate]:
-        return ranking.best(
-            floor=self._request.minimum_score,
-            most=self._limit * MORE_THAN_ASKED,
-            similarity=similarity,
-            spared=spared,
-        )
+        return await _search(self._engine, self._where, self._lexemes, matrix, limit=self._limit)
 
     async def _chosen(self, first: Sequence[ChosenMemories], looked: _Looked) -> list[ChosenMemories]:
-        first_ids = {one.memory.id for one in first}
+        first_ids = {choice.memory.id for choice in first}
+        ranked = sorted(looked.ranked.values(), key=lambda candidate: -candidate.score)
         chosen = await read_chosen(
             self._engine,
-            [one for one in looked.in_order() if one.id not in first_ids],
-            lambda one, _memory: looked.evidence[one.id],
+            [candidate for candidate in ranked if candidate.id not in first_ids],
+            lambda candidate, _memory: looked.evidence[candidate.id],
             limit=self._limit,
             viewer=self._where.viewer,
             after=first,
             known=looked.memories,
         )
-        looked.memories |= {one.memory.id: one.memory for one in chosen}
+        looked.memories |= {choice.memory.id: choice.memory for choice in chosen}
         return chosen
 
     def _enough(self, chosen: Sequence[ChosenMemories]) -> bool:
@@ -340,10 +270,30 @@ def lexemes_of(keywords: Sequence[str], *, text: str = "") -> tuple[str, ...]:
     return tuple(dict.fromkeys([*query_lexemes(text), *words]))
 
 
-def tallied(asked: Sequence[str], chosen: Sequence[ChosenMemories]) -> tuple[LayerReport, ...]:
-    """Count how many of the chosen memories each searched layer found."""
-    counts: Mapping[str, int] = Counter(choice.evidence.layer for choice in chosen)
-    return tuple(LayerReport(layer, counts.get(layer, 0)) for layer in asked)
+async def _search(
+    engine: Engine, where: Filter, lexemes: tuple[str, ...], matrix: Matrix | None, *, limit: int
+) -> Candidates:
+    return await engine.store.search(
+        Search(
+            filter=where,
+            lexemes=lexemes,
+            vector=None if matrix is None else matrix.reshape(-1),
+            model=None if matrix is None else engine.vector_source.model,
+            pool=max(POOL, limit * MORE_THAN_ASKED),
+        )
+    )
+
+
+async def _embedded(engine: Engine, text: str) -> Matrix | None:
+    return await engine.vector_source.embed_query(text) if _has_vectors(engine) else None
+
+
+def _rung(engine: Engine) -> str:
+    return engine.vector_source.rung if _has_vectors(engine) else "full text"
+
+
+def _has_vectors(engine: Engine) -> bool:
+    return Capability.VECTORS in engine.store.capabilities
 
 
 def _named(keywords: Sequence[str]) -> tuple[str, ...]:
@@ -383,7 +333,7 @@ class Recalled:
     timeframe: Timeframe | None = None
     time_filters: bool = False
     scopes: tuple[str, ...] = field(default=())
-    layers: tuple[LayerReport, ...] = ()  # layers that were searched; the last one ended it
+    layers: tuple[LayerView, ...] = ()  # layers that were searched; the last one ended it
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,8 +365,7 @@ async def recall(
     """
     check_query(request)
     if request.words:
-        vectors = Capability.VECTORS in engine.store.capabilities
-        async with run_concurrently(_embedded(engine, request.asked, vectors=vectors)) as embedding:
+        async with run_concurrently(_embedded(engine, request.asked)) as embedding:
             where, timeframe = await filter_of(
                 engine, request, agent=agent, scopes=scopes, conversation=conversation
             )
@@ -427,22 +376,25 @@ async def recall(
         where, timeframe = await filter_of(
             engine, request, agent=agent, scopes=scopes, conversation=conversation
         )
-        look = _keyed if request.asked else _listed
-        result = await look(engine, request, where=where)
+        if request.asked:
+            result = await Layers(engine, request, where=where).run()
+        else:
+            result = await _listed(engine, request, where=where)
     fitted = _fitted(engine, result.chosen, budget=request.token_budget)
     hits = await _expanded(engine, request, fitted, where=where, explained=explained)
+    found_by = Counter(choice.evidence.layer for choice in result.chosen)
     if request.count_use:
         engine.use_counter.note([hit.memory.id for hit in hits])
     return Recalled(
         hits=hits,
         considered=result.considered,
-        tokens=sum(_tokens(hit) for hit in hits),
+        tokens=sum(map(_tokens, hits)),
         rung=result.rung,
         notice=result.notice,
         timeframe=timeframe or result.preferred,
         time_filters=timeframe is not None,
         scopes=where.scopes,
-        layers=tallied(result.layers, result.chosen),
+        layers=tuple(LayerView(layer=layer, found=found_by[layer]) for layer in result.layers),
     )
 
 
@@ -458,15 +410,7 @@ async def _answering(
     """Answer a question by words and meaning at once, ranked by relevance."""
     limit = request.limit or engine.settings.recall.limit
     lexemes = lexemes_of(request.keywords, text=request.words)
-    candidates = await engine.store.search(
-        Search(
-            filter=where,
-            lexemes=lexemes,
-            vector=None if matrix is None else matrix.reshape(-1),
-            model=None if matrix is None else engine.vector_source.model,
-            pool=max(POOL, limit * MORE_THAN_ASKED),
-        )
-    )
+    candidates = await _search(engine, where, lexemes, matrix, limit=limit)
     preferred = None
     if not dated:
         preferred = find_timeframe(
@@ -485,16 +429,15 @@ async def _answering(
     )
     forms = frozenset(keyword_forms(request.keywords))
 
-    def evidence(one: RankedCandidate, memory: Memory) -> Evidence:
-        spoke = ranking.evidence(one.row, why=explained)
+    def evidence(candidate: RankedCandidate, memory: Memory) -> Evidence:
+        found_by = ranking.evidence(candidate.row, why=explained)
         every = forms and forms.issubset(keyword_forms(memory.keywords))
-        return replace(spoke, layer=L1) if every else spoke
+        return replace(found_by, layer=L1) if every else found_by
 
-    vectors = Capability.VECTORS in engine.store.capabilities
     return _Found(
         chosen=await read_chosen(engine, ranked, evidence, limit=limit, viewer=where.viewer),
         layers=(*([L1] if forms else []), L2, *([] if matrix is None else [L3])),
-        rung=engine.vector_source.rung if vectors else "full text",
+        rung=_rung(engine),
         considered=candidates.total,
         notice=await _notice(engine, where, matrix is not None, candidates),
         preferred=preferred,
@@ -514,18 +457,6 @@ async def _listed(engine: Engine, request: RecallInput, *, where: Filter) -> _Fo
         rung=LISTED,
         considered=await engine.store.count(where),
     )
-
-
-async def _keyed(engine: Engine, request: RecallInput, *, where: Filter) -> _Found:
-    layered = await Layers(engine, request, where=where).run()
-    notice = ""
-    if layered.short is not None:  # a layer that wasn't needed deserves no notice
-        notice = await _notice(engine, where, L3 in layered.asked, layered.short)
-    return _Found(layered.chosen, layered.asked, layered.rung, layered.considered, notice)
-
-
-async def _embedded(engine: Engine, text: str, *, vectors: bool) -> Matrix | None:
-    return await engine.vector_source.embed_query(text) if vectors else None
 
 
 def _fitted(engine: Engine, chosen: Sequence[ChosenMemories], *, budget: int | None) -> list[Hit]:
@@ -602,8 +533,8 @@ async def _expanded(
 
 
 def _tokens(hit: Hit) -> int:
-    around_it = (*hit.before, *hit.after, *(linked.memory for linked in hit.links))
-    return hit.tokens + sum(memory.tokens for memory in around_it)
+    context = (*hit.before, *hit.after, *(linked.memory for linked in hit.links))
+    return hit.tokens + sum(memory.tokens for memory in context)
 
 
 async def _notice(engine: Engine, where: Filter, embedded: bool, found: Candidates) -> str:
@@ -641,7 +572,7 @@ class RecallResult(Output):
     )
     tokens: int = Field(description="Number of tokens.", examples=[8])
     rung: str = Field(description="Search level: full text alone, or with vectors.", examples=["semantic"])
-    notice: str = Field(default="", description="A notice about this answer; usually empty.")
+    notice: Notice = ""
     timeframe: TimeframeView | None = None
     scopes: list[str] = Field(
         default=[], description="The scopes that were searched.", examples=[["shop", "Global"]]
@@ -649,10 +580,7 @@ class RecallResult(Output):
     layers: list[LayerView] = Field(
         default=[], description="The layers in the order that they were asked.", examples=[[{}]]
     )
-    digest: DigestView | None = Field(
-        default=None,
-        description="A digest of all matches.",
-    )
+    digest: DigestView | None = Field(default=None, description="A digest of all matches.")
 
 
 async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
@@ -662,6 +590,10 @@ async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
         return await recall(context.engine, request, agent=context.agent, scopes=scopes)
 
     result, unreachable = await as_asked(context, asked, everywhere=request.everywhere)
+    digest = None
+    if request.digest and not request.asked:
+        where, _ = await filter_of(context.engine, request, agent=context.agent)
+        digest = await digest_of(context.engine, where)
     return RecallResult(
         hits=[HitView.of(hit, context.engine.clock()) for hit in result.hits],
         count=len(result.hits),
@@ -671,8 +603,8 @@ async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
         notice=" ".join(filter(None, (result.notice, unreachable))),
         timeframe=timeframe_view(context, result.timeframe, filters=result.time_filters),
         scopes=list(result.scopes),
-        layers=[LayerView(layer=report.layer, found=report.found) for report in result.layers],
-        digest=await _digest(context, request) if request.digest and not request.asked else None,
+        layers=list(result.layers),
+        digest=digest,
     )
 
 
@@ -684,8 +616,3 @@ RECALL = operation(
     default_scope=True,
     shown_ids=lambda result: [hit.id for hit in result.hits],
 )
-
-
-async def _digest(context: Context, request: RecallInput) -> DigestView:
-    where, _ = await filter_of(context.engine, request, agent=context.agent)
-    return DigestView.of(await digest_of(context.engine, where), context.engine.zone())

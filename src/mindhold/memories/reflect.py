@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from pydantic import Field
 
@@ -13,8 +12,9 @@ from mindhold.aio import run_uncancelled
 from mindhold.conversations.events import ConversationEvent
 from mindhold.conversations.sessions import clean_conversation_name, save_conversation_event
 from mindhold.engine import Engine
-from mindhold.memories.feedback import TaskEffect, keep_effect
+from mindhold.memories.feedback import MOST_POINTS, Effectiveness, keep_effect
 from mindhold.memories.prepare import prepare
+from mindhold.memories.views import ScopeName
 from mindhold.memories.write import BATCH, RememberInput, WriteOutcome, WriteResult, write_many
 from mindhold.model.errors import MindholdError, StoreError
 from mindhold.model.memory import Kind, Link, Relation, Status
@@ -41,57 +41,6 @@ TAGS: Mapping[str, tuple[str, ...]] = {
 REFLECTION_OF = (
     "mindhold.reflection_of"  # in the metadata of memories that are written at the end of a conversation
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Reflection:
-    """What was stored: ids, the summary's first, and how many of each sort are new."""
-
-    ids: tuple[str, ...]
-    stored: Mapping[str, int]
-    duplicates: int
-    quarantined: int = 0  # stored but never shown: they read like instructions to their reader
-
-
-async def reflect(
-    engine: Engine,
-    points: Mapping[str, Sequence[str]],
-    *,
-    agent: str,
-    conversation: str | None = None,
-    scope: str | None = None,
-    held_in: str | None = None,
-) -> Reflection:
-    """Store each point as a memory that is part of the summary. `points` are keyed by KINDS; blank ones are skipped.
-
-    `held_in` is the conversation of the call, if it is another one: it counts as reflected too.
-    Raises InvalidInput, ContentTooLarge, ScopeNotFound, Refused; then nothing is stored.
-    """
-    conversation = clean_conversation_name(engine, conversation) if conversation else None
-    requests = [
-        (name, _request(name, text, conversation=conversation, scope=scope))
-        for name in KINDS
-        for text in points.get(name, ())
-        if text.strip() or name == SUMMARY
-    ]
-    for _, request in requests:
-        prepare(engine, request)  # so that an invalid one fails before anything is stored
-    about = [clean_conversation_name(engine, name) for name in (conversation, held_in) if name]
-    results = await run_uncancelled(
-        _store(engine, [request for _, request in requests], agent=agent, about=about)
-    )
-    outcomes = [result.outcome for result in results]
-    new = [
-        name for (name, _), outcome in zip(requests, outcomes, strict=True) if outcome is WriteOutcome.STORED
-    ]
-    return Reflection(
-        ids=ids_of(results),
-        stored=dict(Counter(new)),
-        duplicates=outcomes.count(WriteOutcome.DUPLICATE),
-        quarantined=sum(
-            result.memory is not None and result.memory.status is Status.QUARANTINED for result in results
-        ),
-    )
 
 
 async def stored_together(
@@ -153,29 +102,6 @@ async def take_back(engine: Engine, results: Sequence[WriteResult]) -> None:
             await engine.store.apply(changes)
 
 
-def _request(name: str, text: str, *, conversation: str | None, scope: str | None) -> RememberInput:
-    return RememberInput(
-        content=text,
-        kind=KINDS[name],
-        scope=scope,
-        tags=list(TAGS.get(name, ())),
-        source="reflect",
-        conversation=conversation,
-        keep_noise=True,
-    )
-
-
-MOST_POINTS = 100
-
-
-class Effectiveness(Input):
-    """How the tools served in a conversation."""
-
-    overall_success: bool
-    tool_highlights: list[str] = Field(default=[], max_length=MOST_POINTS)
-    tool_pain_points: list[str] = Field(default=[], max_length=MOST_POINTS)
-
-
 class ReflectInput(Input):
     """What a conversation came to."""
 
@@ -196,12 +122,8 @@ class ReflectInput(Input):
         default=[], max_length=MOST_POINTS, description="Procedures that were learned."
     )
     open_questions: list[str] = Field(default=[], max_length=MOST_POINTS, description="Open questions.")
-    scope: str | None = Field(
-        default=None, description="The scope; the server's default scope if absent.", examples=["shop"]
-    )
-    create_scope: bool = Field(
-        default=False, description="Create the scope if it does not exist."
-    )  # where there is none of that name
+    scope: ScopeName = None
+    create_scope: bool = Field(default=False, description="Create the scope if it does not exist.")
     effectiveness: Effectiveness | None = Field(
         default=None, description="How the work went, and which tools helped."
     )
@@ -224,9 +146,8 @@ class ReflectResult(Output):
     stored: int = Field(examples=[2])
     duplicates: int = Field(examples=[0])
     quarantined: int = Field(
-        default=0,
-        description="How many were quarantined because they read like instructions.",
-    )  # of all: kept, but never given to anybody, for they read like instructions
+        default=0, description="How many were quarantined because they read like instructions."
+    )
     counts: ReflectCounts
     conversation: str | None = Field(
         default=None, description="The conversation that it belongs to.", examples=["abc-123"]
@@ -235,39 +156,49 @@ class ReflectResult(Output):
 
 
 async def _reflect(context: Context, request: ReflectInput) -> ReflectResult:
-    """Keep what a conversation came to."""
-    conversation = request.conversation or context.conversation
-    points = {
-        "summary": [request.summary],
-        "decisions": request.decisions,
-        "errors_resolved": request.errors_resolved,
-        "new_procedures": request.new_procedures,
-        "open_questions": request.open_questions,
-    }
+    """Keep what a conversation came to.
+
+    Raises InvalidInput, ContentTooLarge, ScopeNotFound, Refused; then nothing is stored.
+    """
+    engine, conversation = context.engine, request.conversation or context.conversation
     if request.scope and request.create_scope:
-        await open_project(context.engine, request.scope, create=True)
-    reflection = await reflect(
-        context.engine,
-        points,
-        agent=context.agent,
-        conversation=conversation,
-        scope=request.scope,
-        held_in=context.conversation,
+        await open_project(engine, request.scope, create=True)
+    name = clean_conversation_name(engine, conversation) if conversation else None
+    points = [(SUMMARY, request.summary)]
+    points += [
+        (sort, text) for sort in KINDS if sort != SUMMARY for text in getattr(request, sort) if text.strip()
+    ]
+    requests = [
+        RememberInput(
+            content=text,
+            kind=KINDS[sort],
+            scope=request.scope,
+            tags=list(TAGS.get(sort, ())),
+            source="reflect",
+            conversation=name,
+            keep_noise=True,
+        )
+        for sort, text in points
+    ]
+    for each in requests:
+        prepare(engine, each)  # so that an invalid one fails before anything is stored
+    # The conversation of the call counts as reflected too.
+    about = [clean_conversation_name(engine, other) for other in (name, context.conversation) if other]
+    results = await run_uncancelled(_store(engine, requests, agent=context.agent, about=about))
+    outcomes = [result.outcome for result in results]
+    stored = Counter(
+        sort for (sort, _), outcome in zip(points, outcomes, strict=True) if outcome is WriteOutcome.STORED
     )
     if request.effectiveness is not None:
-        effect = TaskEffect(
-            success=request.effectiveness.overall_success,
-            highlights=request.effectiveness.tool_highlights,
-            pain_points=request.effectiveness.tool_pain_points,
-            conversation=conversation,
-        )
-        await keep_effect(context.engine, effect, agent=context.agent)
+        await keep_effect(engine, request.effectiveness, conversation=conversation, agent=context.agent)
     return ReflectResult(
-        ids=list(reflection.ids),
-        stored=sum(reflection.stored.values()),
-        duplicates=reflection.duplicates,
-        quarantined=reflection.quarantined,
-        counts=ReflectCounts(**reflection.stored),
+        ids=list(ids_of(results)),
+        stored=stored.total(),
+        duplicates=outcomes.count(WriteOutcome.DUPLICATE),
+        quarantined=sum(
+            result.memory is not None and result.memory.status is Status.QUARANTINED for result in results
+        ),
+        counts=ReflectCounts(**stored),
         conversation=conversation,
         effectiveness_recorded=request.effectiveness is not None,
     )

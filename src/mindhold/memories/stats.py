@@ -15,8 +15,9 @@ from mindhold.lifecycle.status import status
 from mindhold.memories.assistant_store import by_source
 from mindhold.memories.feedback import feedback_report
 from mindhold.memories.model_costs import EMBEDDING, spent_today
+from mindhold.memories.views import Notice, View
 from mindhold.model.query import Filter
-from mindhold.operations import Context, Input, Output, operation
+from mindhold.operations import Context, Input, operation
 from mindhold.projects.storage import reachable_scopes, storages, unreachable_notice
 
 
@@ -24,7 +25,7 @@ class StatsInput(Input):
     """Nothing to say."""
 
 
-class ToolFeedback(Output):
+class ToolFeedback(View):
     """What was said of one tool: how many answers were relevant and sufficient, of how many."""
 
     relevant: int = Field(description="How many answers were relevant.")
@@ -32,14 +33,14 @@ class ToolFeedback(Output):
     count: int = Field(description="Number of items in this answer.")
 
 
-class TaskFeedback(Output):
+class TaskFeedback(View):
     """How many conversations were said to have reached what they were for, of how many."""
 
     succeeded: int = Field(examples=[3])
     count: int = Field(description="Number of items in this answer.", examples=[3])
 
 
-class SpendView(Output):
+class SpendView(View):
     """What language models were asked for today (UTC), by everybody, and how much they may be."""
 
     calls: int = Field(examples=[4])
@@ -49,7 +50,7 @@ class SpendView(Output):
     daily_tokens: int = Field(examples=[100000])
 
 
-class ServiceSpendView(Output):
+class ServiceSpendView(View):
     """What embedding services were asked for today (UTC), by everybody; no cap where `daily_tokens` is 0."""
 
     calls: int = Field(examples=[0])
@@ -59,7 +60,7 @@ class ServiceSpendView(Output):
     daily_tokens: int = Field(examples=[0])
 
 
-class StatsResult(Output):
+class StatsResult(View):
     """Counts of active memories unless they say otherwise."""
 
     total: int = Field(description="Total number.", examples=[1523])
@@ -72,7 +73,7 @@ class StatsResult(Output):
     by_agent: dict[str, int] = Field(examples=[{"default": 1523}])
     by_source: dict[str, int] = Field(
         examples=[{"messages": 1200, "notes": 300, "summaries": 20, "profile_facts": 3}]
-    )  # messages, notes, summaries, profile_facts
+    )
     embedded: int = Field(description="How many memories have vectors.", examples=[1523])
     embedded_ratio: float = Field(examples=[1.0])
     anchors: int = Field(examples=[2])
@@ -93,9 +94,7 @@ class StatsResult(Output):
     jobs: dict[str, int] = Field(examples=[{}])
     models_today: SpendView
     services_today: ServiceSpendView
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # which stores don't answer
+    notice: Notice = ""  # which stores don't answer
 
 
 async def _stats(context: Context, _given: StatsInput) -> StatsResult:
@@ -109,46 +108,27 @@ async def _stats(context: Context, _given: StatsInput) -> StatsResult:
     feedback = await feedback_report(engine, agent=context.agent)
     spent, services = await spent_today(engine), await spent_today(engine, EMBEDDING)
     size = report.store["bytes"] if context.owner else 0  # it includes what others store
-    return StatsResult(
+    return StatsResult.fill(
+        report,
         total=report.memories,
-        by_status=report.by_status,
-        by_kind=report.by_kind,
         by_tier=await store.tally(active, "tier"),
-        by_scope=report.by_scope,
         by_agent=await store.tally(active, "agent"),
         by_source=await by_source(engine, active),
-        embedded=report.embedded,
         embedded_ratio=round(report.embedded / report.memories, 4) if report.memories else 0.0,
         anchors=await store.count(replace(active, anchored=True)),
         unverified=await store.count(replace(active, unverified=True)),
         pending_contradictions=len(await list_contradictions(engine, agent=context.agent, pending=True)),
         links=await store.count_links(active),
         conversations=await count_conversations(engine, agent=context.agent),
-        feedback={
-            name: ToolFeedback(
-                relevant=item.whole.relevant, sufficient=item.whole.sufficient, count=item.whole.count
-            )
-            for name, item in feedback.tools.items()
-        },
-        tasks=TaskFeedback(succeeded=feedback.tasks.succeeded, count=feedback.tasks.count),
+        feedback={name: ToolFeedback.fill(tool_report.whole) for name, tool_report in feedback.tools.items()},
+        tasks=TaskFeedback.fill(feedback.tasks),
         last_backup=whole[0].created if whole else None,
         last_consolidated=await last_consolidated(engine),
         bytes_used=size,
         megabytes=round(size / 1e6, 2),
-        model=report.model,
-        rung=report.rung,
-        jobs=report.jobs,
-        models_today=SpendView(
-            calls=spent.calls,
-            failed=spent.failed,
-            tokens_in=spent.tokens_in,
-            tokens_out=spent.tokens_out,
-            daily_tokens=engine.settings.llm.daily_tokens,
-        ),
-        services_today=ServiceSpendView(
-            calls=services.calls,
-            failed=services.failed,
-            tokens=services.tokens,
+        models_today=SpendView.fill(spent, daily_tokens=engine.settings.llm.daily_tokens),
+        services_today=ServiceSpendView.fill(
+            services,
             dollars=round(services.dollars, 9),
             daily_tokens=engine.vector_source.terms.daily_tokens if engine.vector_source.terms else 0,
         ),

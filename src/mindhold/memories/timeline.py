@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Annotated
 
 from pydantic import Field
 
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.digest import DigestView, MemoryDigest, digest_of
+from mindhold.memories.digest import DigestView, digest_of
 from mindhold.memories.filters import (
     Filtering,
     TimeframeView,
@@ -21,69 +22,37 @@ from mindhold.memories.filters import (
 )
 from mindhold.memories.hit_context import shortened
 from mindhold.memories.prepare import checked_moment
-from mindhold.memories.views import MemoryView
+from mindhold.memories.views import MemoryView, Notice
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.text.timeframe import Timeframe
 
-
-@dataclass(frozen=True, slots=True)
-class Day:
-    """The memories of one day in the user's zone, oldest first."""
-
-    date: date
-    memories: tuple[Memory, ...]
-
-
-async def memories_by_day(engine: Engine, where: Filter, *, limit: int) -> list[Day]:
-    """Return the newest `limit` matching memories, by day from old to new."""
-    memories = await engine.store.find(where, order=Order.NEWEST, limit=limit)
-    return by_day(engine, list(reversed(memories)))
-
-
-def by_day(engine: Engine, memories: Sequence[Memory]) -> list[Day]:
-    """Group memories by the local day that they are about."""
-    days: dict[date, list[Memory]] = {}
-    for memory in memories:
-        days.setdefault(memory.occurred.astimezone(engine.zone()).date(), []).append(memory)
-    return [Day(day, tuple(items)) for day, items in days.items()]
-
-
 AT_EACH_END = 10  # memories from each end, if there are too many
 
 
-@dataclass(frozen=True, slots=True)
-class TimelinePeriod:
-    """Days from old to new; `total` counts all memories. With a digest, `days` has only some of them."""
+async def _overview(
+    engine: Engine, where: Filter, *, limit: int
+) -> tuple[list[Memory], int, DigestView | None]:
+    """Return all matching memories if they fit the limit and an answer, else both ends and a digest; and how many match.
 
-    days: tuple[Day, ...]
-    total: int
-    digest: MemoryDigest | None = None
-
-
-async def period(engine: Engine, where: Filter, *, limit: int) -> TimelinePeriod:
-    """Return all matching memories if they fit the limit and an answer; else both ends and a digest.
-
-    Long texts are shortened as in a recall.
+    They are in order of time, and long texts are shortened as in a recall.
     """
     total = await engine.store.count(where)
     if total <= limit:
-        memories = _bounded(engine, await engine.store.find(where, order=Order.OLDEST, limit=limit))
+        memories = _shortened(engine, await engine.store.find(where, order=Order.OLDEST, limit=limit))
         if sum(len(memory.content) for memory in memories) <= engine.settings.recall.longest_answer:
-            return TimelinePeriod(tuple(by_day(engine, memories)), total)
+            return memories, total, None
     each = max(1, min(AT_EACH_END, total // 2))
     first = await engine.store.find(where, order=Order.OLDEST, limit=each)
     first_ids = {memory.id for memory in first}
     last = await engine.store.find(where, order=Order.NEWEST, limit=each)
     ends = [*first, *(memory for memory in reversed(last) if memory.id not in first_ids)]
-    return TimelinePeriod(
-        tuple(by_day(engine, _bounded(engine, ends))), total, await digest_of(engine, where)
-    )
+    return _shortened(engine, ends), total, await digest_of(engine, where)
 
 
-def _bounded(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
+def _shortened(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
     return [shortened(memory, engine.settings.recall.longest_hit) for memory in memories]
 
 
@@ -119,14 +88,9 @@ class TimelineResult(Output):
     count: int = Field(description="Number of items in this answer.", examples=[1])
     timeframe: TimeframeView | None = None
     total: int | None = Field(default=None, description="Total number.")
-    digest: DigestView | None = Field(
-        default=None,
-        description="A digest of all matches.",
-    )
+    digest: DigestView | None = Field(default=None, description="A digest of all matches.")
     note: str = Field(default="", description="A note about it.")
-    notice: str = Field(
-        default="", description="A notice about this answer; usually empty."
-    )  # which stores don't answer
+    notice: Notice = ""  # which stores don't answer
 
 
 class InterpretTimeInput(Input):
@@ -137,34 +101,34 @@ class InterpretTimeInput(Input):
 
 async def _timeline(context: Context, request: TimelineInput) -> TimelineResult:
     """Memories by day."""
+    engine = context.engine
     exact = request.since is not None or request.until is not None
     if request.overview:
         _check_time(context, request)
     effective = request.model_copy(update={"when": None}) if request.overview and exact else request
     where = await filter_for(context, effective, everywhere=request.everywhere)
 
-    async def told(scopes: tuple[str, ...]) -> tuple[tuple[Day, ...], int | None, MemoryDigest | None]:
+    async def find(scopes: tuple[str, ...]) -> tuple[list[Memory], int | None, DigestView | None]:
         own = replace(where, scopes=where.scopes or scopes)
-        if not request.overview:
-            return tuple(await memories_by_day(context.engine, own, limit=request.limit)), None, None
-        overview = await period(context.engine, own, limit=request.limit)
-        return overview.days, overview.total, overview.digest
+        if request.overview:
+            return await _overview(engine, own, limit=request.limit)
+        newest = await engine.store.find(own, order=Order.NEWEST, limit=request.limit)
+        return newest[::-1], None, None
 
-    (days, total, digest), notice = await as_asked(context, told, everywhere=not where.scopes)
-    now = context.engine.clock()
+    (memories, total, digest), notice = await as_asked(context, find, everywhere=not where.scopes)
+    days: dict[date, list[MemoryView]] = defaultdict(list)
+    for memory in memories:
+        day = memory.occurred.astimezone(engine.zone()).date()
+        days[day].append(MemoryView.of(memory, engine.clock()))
     limited = where.since is not None or where.until is not None
     frame = Timeframe(where.since, where.until, effective.when or "") if limited else None
-    count = sum(len(day.memories) for day in days)
-    some = f"{count} of {total} are here: the first and the last." if digest else ""
+    some = f"{len(memories)} of {total} are here: the first and the last." if digest else ""
     return TimelineResult(
-        days=[
-            DayView(date=day.date, memories=[MemoryView.of(memory, now) for memory in day.memories])
-            for day in days
-        ],
-        count=count,
+        days=[DayView(date=day, memories=views) for day, views in days.items()],
+        count=len(memories),
         timeframe=timeframe_view(context, frame, filters=True),
         total=total,
-        digest=DigestView.of(digest, context.engine.zone()) if digest else None,
+        digest=digest,
         note=" ".join(filter(None, (LIMITS_WIN if effective is not request and request.when else "", some))),
         notice=notice,
     )

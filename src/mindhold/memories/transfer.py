@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from mindhold.access.secrets import fingerprint
 from mindhold.aio import run_uncancelled
 from mindhold.capture.state_file import STATE_FILE_NAME, export_state, import_state, is_state, scope_of_state
-from mindhold.conversations.messages import role_of, session_of, whole_texts
+from mindhold.conversations.messages import pages, role_of, session_of, whole_texts
 from mindhold.conversations.sessions import DOCUMENT
 from mindhold.engine import Engine
 from mindhold.memories.assistant_store import SourceKind
@@ -42,7 +42,7 @@ from mindhold.memories.export import (
 from mindhold.memories.importer import import_lines
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import ANY_STATUS, LOG_DIALECT, PRIVACY_NOTICE, Kind, Memory, Status
-from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.model.query import Filter
 from mindhold.model.scope import Scope
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.scopes import scope_name
@@ -82,7 +82,7 @@ async def _conversations(engine: Engine, where: Filter) -> AsyncIterator[list[Ex
     """Yield each conversation in the order of its first message."""
     exported: set[str] = set()
     turns = replace(where, turns=True)
-    async for page in _pages(engine, turns):
+    async for page in pages(engine, turns, size=PAGE):
         for memory in page:
             conversation = memory.provenance.conversation
             mark = fingerprint(conversation or "")
@@ -90,7 +90,7 @@ async def _conversations(engine: Engine, where: Filter) -> AsyncIterator[list[Ex
                 continue
             exported.add(mark)
             yield [ExportConversation(session_of(memory))]
-            async for batch in _pages(engine, replace(turns, conversation=conversation)):
+            async for batch in pages(engine, replace(turns, conversation=conversation), size=PAGE):
                 texts = await whole_texts(engine, batch, agent=where.viewer)
                 yield [_item(turn, CONVERSATIONS, texts.get(turn.id, turn.content)) for turn in batch]
             yield [ExportConversationEnd()]
@@ -107,15 +107,6 @@ async def _chosen(
         ]
         if items:
             yield list(items)
-
-
-async def _pages(engine: Engine, where: Filter) -> AsyncIterator[list[Memory]]:
-    after: PagePosition | None = None
-    while page := await engine.store.find(where, order=Order.OLDEST, limit=PAGE, after=after):
-        yield page
-        if len(page) < PAGE:
-            return
-        after = PagePosition.of(page[-1], Order.OLDEST)
 
 
 def _is_summary(memory: Memory) -> bool:
@@ -145,7 +136,9 @@ async def _text_of(engine: Engine, memory: Memory, where: Filter) -> str:
         return memory.content
     parts = [
         part
-        async for batch in _pages(engine, replace(where, conversation=memory.provenance.conversation))
+        async for batch in pages(
+            engine, replace(where, conversation=memory.provenance.conversation), size=PAGE
+        )
         for part in batch
     ]
     return "\n\n".join(part.content for part in sorted(parts, key=lambda part: part.provenance.position or 0))
@@ -275,15 +268,7 @@ async def _export(context: Context, request: ExportInput) -> ExportResult:
     else:
         form = form_of(engine, request.format)
         written = await export_readable(engine, path, form, agent=context.agent, scopes=scopes)
-    return ExportResult(
-        path=written.path,
-        memories=written.memories,
-        links=written.links,
-        versions=written.versions,
-        scopes=written.scopes,
-        contradictions=written.contradictions,
-        notice=PRIVACY_NOTICE,
-    )
+    return ExportResult(**asdict(written), notice=PRIVACY_NOTICE)
 
 
 EXPORT = operation("export", _export, writes=True, owner_only=True)
@@ -295,16 +280,8 @@ async def _export_state(context: Context, given: ExportInput) -> ExportResult:
     )
     scope = given.scope or await scope_of_state(context.engine, path, create=False)
     written, kept_count = await export_state(context.engine, path, scope=scope, agent=context.agent)
-    return ExportResult(
-        path=written.path,
-        memories=written.memories,
-        links=0,
-        versions=0,
-        scopes=1,
-        notice=f"{kept_count:,} that only the file had stay in it. {PRIVACY_NOTICE}"
-        if kept_count
-        else PRIVACY_NOTICE,
-    )
+    kept = f"{kept_count:,} that only the file had stay in it. " if kept_count else ""
+    return ExportResult(**asdict(written), notice=f"{kept}{PRIVACY_NOTICE}")
 
 
 async def _import(context: Context, request: ImportInput) -> ImportResult:
@@ -330,16 +307,7 @@ async def _import(context: Context, request: ImportInput) -> ImportResult:
                 imported = await import_lines(context.engine, lines, agent=context.agent, progress=told)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{request.path} can't be read: {error}.", advice="Check the path.") from error
-    return ImportResult(
-        memories=imported.memories,
-        skipped=imported.skipped,
-        links=imported.links,
-        versions=imported.versions,
-        scopes=imported.scopes,
-        redacted=imported.redacted,
-        contradictions=imported.contradictions,
-        notice=context.engine.vector_source.reason,
-    )
+    return ImportResult(**asdict(imported), notice=context.engine.vector_source.reason)
 
 
 IMPORT = operation("import", _import, writes=True, owner_only=True)

@@ -19,18 +19,31 @@ from mindhold.memories.ranking import LISTED
 from mindhold.model.errors import InvalidInput
 from mindhold.model.job import Job
 from mindhold.model.lifecycle import confidence_at
-from mindhold.model.memory import LOG_DIALECT, Kind, Link, Memory, Status, Version, moment_of
+from mindhold.model.memory import LOG_DIALECT, Kind, Link, Memory, Status, moment_of
 from mindhold.model.query import Order, PagePosition
 from mindhold.operations import Output
-from mindhold.ports.store import Receipt, StoreFinding
+from mindhold.ports.store import Receipt
 
 if TYPE_CHECKING:
     from mindhold.jobs.progress import Progress
     from mindhold.memories.recall import Hit
 
 
-Notice = Annotated[str, Field(description="A notice about this answer; usually empty.")]
 LONGEST_METADATA = 1_000
+# Fields that several operations share.
+MemoryId = Annotated[
+    str,
+    Field(
+        description="The memory's id, or a unique beginning of it.", examples=["01m7gv42a3fzcy3gb19vmek4q7"]
+    ),
+]
+ScopeName = Annotated[
+    str | None, Field(description="The scope; the server's default scope if absent.", examples=["shop"])
+]
+Notice = Annotated[str, Field(description="A notice about this answer; usually empty.")]
+NextCursor = Annotated[
+    str | None, Field(description="The `cursor` of the next page; null on the last page.", examples=[None])
+]
 PLACES = ("dialect", "source", "conversation", "position", "file", "line")  # of provenance, if known
 
 
@@ -38,10 +51,11 @@ class View(Output):
     """An answer's shape. Its fields are the table: each is filled from the record's field of the same name."""
 
     @classmethod
-    def fill(cls, record: object, **values: Any) -> Self:
-        """Make the view of a record; `values` are the fields that differ from it."""
+    def fill(cls, *records: object, **values: Any) -> Self:
+        """Make the view of records: the first that has a field gives it; `values` are the fields that differ."""
         for name in cls.model_fields:
             if name not in values:
+                record = next((each for each in records if hasattr(each, name)), records[0])
                 values[name] = _plain(getattr(record, name))
         return cls(**values)
 
@@ -167,11 +181,6 @@ class TurnView(View):
     occurred: datetime = Field(description="When it happened.")
     content: str = Field(description="The text.")
 
-    @classmethod
-    def of(cls, memory: Memory) -> TurnView:
-        """Return the memory as a turn."""
-        return cls.fill(memory)
-
 
 class HitView(View):
     """One memory that answers."""
@@ -183,7 +192,7 @@ class HitView(View):
     )  # cosine with the question, where both have a vector
     layer: str = Field(
         description="The layer that found it: keywords, full text, vectors or filter.", examples=["L3"]
-    )  # what found it: L1 every keyword, L2 words, L3 vectors, or filter
+    )
     why: list[str] = Field(description="Why it was found.", examples=[["meaning", "words"]])
     content: str = Field(description="The text.", examples=["Staging listens on port 5433."])
     truncated: bool = Field(description="Whether the text was shortened.", examples=[False])
@@ -215,10 +224,7 @@ class HitView(View):
     superseded_by: list[str] = Field(default=[], description="Ids of the memories that replaced it.")
     links: list[LinkedView] = Field(default=[], description="Linked memories.")
     before: list[TurnView] = []
-    after: list[TurnView] = Field(
-        default=[],
-        description="Messages after it.",
-    )
+    after: list[TurnView] = Field(default=[], description="Messages after it.")
 
     @property
     def origin(self) -> str:
@@ -240,23 +246,15 @@ class HitView(View):
         """Return the hit as a view."""
         memory, metadata = hit.memory, dict(hit.memory.metadata)
         return cls.fill(
+            hit,
             memory,
+            hit.disputes,
             **_today(memory, now),
-            score=round(hit.score, 4),
-            similarity=None if hit.similarity is None else round(hit.similarity, 4),
-            layer=hit.layer,
-            why=list(hit.why),
-            content=hit.content,
-            truncated=hit.truncated,
-            tokens=hit.tokens,
             access=memory.uses,
             metadata=metadata if len(str(metadata)) <= LONGEST_METADATA else {},
-            contradicts=list(hit.disputes.contradicts),
-            contradicted_by=list(hit.disputes.contradicted_by),
-            superseded_by=list(hit.disputes.superseded_by),
             links=[LinkedView.of(linked.link, linked.memory) for linked in hit.links],
-            before=[TurnView.of(turn) for turn in hit.before],
-            after=[TurnView.of(turn) for turn in hit.after],
+            before=[TurnView.fill(turn) for turn in hit.before],
+            after=[TurnView.fill(turn) for turn in hit.after],
         )
 
 
@@ -274,11 +272,6 @@ class VersionView(View):
     metadata: dict[str, Any] = Field(default={}, description="Free metadata, stored unchanged.")
     amended: datetime
     amended_by: str
-
-    @classmethod
-    def of(cls, version: Version) -> VersionView:
-        """Return the version as a view."""
-        return cls.fill(version, importance=version.importance)
 
 
 class ReceiptView(View):
@@ -303,11 +296,6 @@ class FindingView(View):
     detail: str
     advice: str = ""
 
-    @classmethod
-    def of(cls, finding: StoreFinding) -> FindingView:
-        """Return the finding as a view."""
-        return cls.fill(finding)
-
 
 class JobView(View):
     """One job."""
@@ -322,9 +310,7 @@ class JobView(View):
     finished: datetime | None = None
     error: str | None = None
     result: dict[str, Any] | None = None
-    progress: float | None = Field(
-        default=None, description="Progress, from 0 to 1.", examples=[0.4202]
-    )  # from 0 to 1, of those that tell
+    progress: float | None = Field(default=None, description="Progress, from 0 to 1.", examples=[0.4202])
     done: int | None = Field(default=None, description="How many are done.", examples=[640])
     total: int | None = Field(default=None, description="Total number.", examples=[1523])
 

@@ -11,8 +11,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from mindhold.conversations.message_log import FoundView, MessageView, plain_model
-from mindhold.conversations.messages import brief, messages_where
+from mindhold.conversations.message_log import FoundView, plain_model
+from mindhold.conversations.messages import MessageView, brief, messages_where
 from mindhold.engine import Engine
 from mindhold.memories.embedding import EMBED
 from mindhold.model.errors import Refused, SettingsError, StoreError
@@ -169,7 +169,7 @@ class ProjectStatsResult(Output):
 
 async def _context(context: Context, request: ProjectContextInput) -> ProjectContextResult:
     """Summary, newest messages and what is related, in one answer."""
-    material = await brief(
+    project_summary, messages, hits = await brief(
         context.engine,
         request.project,
         agent=context.agent,
@@ -177,20 +177,20 @@ async def _context(context: Context, request: ProjectContextInput) -> ProjectCon
         recent=request.recent,
         related=request.related,
     )
-    recent = [MessageView.of(message) for message in reversed(material.recent)]  # newest first
-    related = [FoundView.of(hit) for hit in material.related]
+    recent = messages[::-1]  # newest first
+    related = [FoundView.of(hit) for hit in hits]
     empty = ProjectContextResult(
-        project=material.summary.project,
-        summary_version=material.summary.version,
+        project=project_summary.project,
+        summary_version=project_summary.version,
         recent_messages=[],
         rag_results=[],
         tokens=request.token_budget,
         token_budget=request.token_budget,
         left_out=_cut(request.token_budget, shortened=True, messages=len(recent), related=len(related)),
-        storage_backend=await mode_of(context.engine, material.summary.project),
+        storage_backend=await mode_of(context.engine, project_summary.project),
     )
     room = request.token_budget - _cost(empty) - NOTICES
-    summary = _shortened(material.summary.text, room)
+    summary = _shortened(project_summary.text, room)
     costs, others = [_cost(view) for view in recent], [_cost(view) for view in related]
     among = {view.id: place for place, view in enumerate(recent)}
     fit = fit_context(
@@ -208,7 +208,7 @@ async def _context(context: Context, request: ProjectContextInput) -> ProjectCon
             "rag_results": [related[place] for place in fit.related],
             "left_out": _cut(
                 request.token_budget,
-                shortened=summary != material.summary.text,
+                shortened=summary != project_summary.text,
                 messages=len(recent) - fit.recent,
                 related=min(len(apart), request.related) - len(fit.related),
             ),
