@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from mindhold.history.preparation import (
     was_excluded,
 )
 from mindhold.model.lexemes import LexemeCache
+from mindhold.operations import Output
 from mindhold.ports.history import HistoryIndex, IndexedConversation, Passage
 from mindhold.ports.transcripts import Check, ConversationFile, Transcripts
 
@@ -90,14 +92,13 @@ MOST_WARNINGS = 1_000
 # An argument of HistoryIndex.put_many.
 Row = tuple[IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]
 log = logging.getLogger(__name__)
-_logged: set[tuple[Path, int]] = set()  # lines that were logged once; every pass meets them again
+_logged: set[tuple[str, int]] = set()  # lines that were logged once; every pass meets them again
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableLine:
-    """A line that can't be read, or a whole file (line 0)."""
+class MisreadView(Output):
+    """A line that can't be read; line 0 means the whole file."""
 
-    file: Path
+    file: str
     line: int
     problem: str
 
@@ -129,7 +130,7 @@ class PassProgress:
     stopped: bool = False  # before everything was read
     untitled: int = 0  # conversations left without a title for lack of time
     moved: list[IndexedConversation] = field(default_factory=list)  # their rows before the move
-    warnings: list[UnreadableLine] = field(default_factory=list)
+    warnings: list[MisreadView] = field(default_factory=list)
     untold: int = 0  # warnings beyond MOST_WARNINGS
 
     @property
@@ -460,13 +461,14 @@ class IndexPass:
         self.done.vanished = len(archived) + len(deleted)
 
 
-def _misread(one: PreparedPiece) -> list[UnreadableLine]:
-    path = one.file.path
-    if one.conversation is None:
-        return [UnreadableLine(path, 0, "The file can't be read.")]
-    if one.bad and one.bad[0][0] and not one.more and is_empty(one.conversation):
-        return [UnreadableLine(path, 0, "It is no conversation: nothing in it can be read as one.")]
-    return [UnreadableLine(path, line, problem) for line, problem in one.bad]
+def _misread(piece: PreparedPiece) -> list[MisreadView]:
+    problems = piece.bad
+    if piece.conversation is None:
+        problems = [(0, "The file can't be read.")]
+    elif piece.bad and piece.bad[0][0] and not piece.more and is_empty(piece.conversation):
+        problems = [(0, "It is no conversation: nothing in it can be read as one.")]
+    file = os.fsencode(piece.file.path).decode("utf-8", "replace")  # whatever bytes its name has
+    return [MisreadView(file=file, line=line, problem=problem) for line, problem in problems]
 
 
 def _again(file: ConversationFile, one: IndexedConversation, rules: IndexRules) -> IndexedConversation:
