@@ -377,7 +377,8 @@ def _archive_all(
         except FileNotFoundError:  # the next pass notices that it is gone
             continue
         except (OSError, MindholdError) as error:
-            reason = f"{conversation.file}: {_reason(error)}"
+            message = error.message if isinstance(error, MindholdError) else error.strerror or str(error)
+            reason = f"{conversation.file}: {message}"
             if isinstance(error, StoreFull | StoreReadOnly):  # the others would fail as well
                 problems.append(f"{reason}{_untried(rows[number:], room)}")
                 break
@@ -440,10 +441,6 @@ def _copied(
     return now
 
 
-def _reason(error: OSError | MindholdError) -> str:
-    return error.message if isinstance(error, MindholdError) else error.strerror or str(error)
-
-
 class RestoreConversationInput(Input):
     """A conversation, and where to write it: a new file, or a folder that also gets its sub-agents' transcripts."""
 
@@ -485,7 +482,10 @@ RESTORE_CONVERSATION = operation("restore_conversation", _restore, writes=True, 
 
 def _restored(engine: Engine, conversation: IndexedConversation, target: Path) -> Path | None:
     """Restore one transcript; None if neither the disk nor the archive has it."""
-    file = target / _relative(conversation) if target.is_dir() else target
+    file = target
+    if target.is_dir():
+        folder = target / conversation.part_of / "subagents" if conversation.part_of else target
+        file = folder / conversation.file.name
     if file.exists():
         raise Conflict(f"{file} is there already.", advice="Name another file.")
     try:
@@ -502,11 +502,6 @@ def _restored(engine: Engine, conversation: IndexedConversation, target: Path) -
             f"{file} can't be written: {error.strerror}.", advice="Name another place."
         ) from error
     return file
-
-
-def _relative(conversation: IndexedConversation) -> Path:
-    name = Path(conversation.file.name)
-    return Path(conversation.part_of, "subagents") / name if conversation.part_of else name
 
 
 class ArchiveHistoryInput(Input):

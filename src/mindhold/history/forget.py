@@ -227,7 +227,7 @@ async def _doomed(
     return ConversationTraces(
         session_id,
         files,
-        await asyncio.to_thread(_passages, engine, files) if counting else 0,
+        sum([len(await asyncio.to_thread(engine.history.passages_of, one.row)) for one in files if counting]),
         tuple(memories.values()),
         kept_memories,
         await asyncio.to_thread(_archived, engine, session_id, files),
@@ -269,10 +269,6 @@ async def _erased(engine: Engine, doomed: ConversationTraces) -> tuple[Receipt, 
     erased = await erase(engine, [memory.id for memory in doomed.memories], agent=EVERYONE, force=True)
     assert erased.receipt is not None
     return await erase_from_documents(engine, erased.receipt, erased.memories)
-
-
-def _passages(engine: Engine, files: Sequence[IndexedConversation]) -> int:
-    return sum(len(engine.history.passages_of(conversation.row)) for conversation in files)
 
 
 def _archived(engine: Engine, session_id: str, files: Sequence[IndexedConversation]) -> tuple[str, ...]:

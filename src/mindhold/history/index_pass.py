@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 from mindhold.history.index_guard import is_known_by_name
-from mindhold.history.passages import HeadMaker, is_due, joined
+from mindhold.history.passages import is_due, joined, note_of, updated_head
 from mindhold.history.preparation import (
     PIECE,
     SMALL_PIECE,
@@ -224,12 +224,9 @@ class IndexPass:
             for conversation in removed
             if self._is_hidden(conversation)
         ]
-        for conversation in (
-            self._index.put_many([(conversation, (), b"", (), False) for conversation in silent])
-            if silent
-            else ()
-        ):
-            known[conversation.file] = conversation
+        if silent:
+            for conversation in self._index.put_many([(row, (), b"", (), False) for row in silent]):
+                known[conversation.file] = conversation
 
     def _is_forgotten(self, one: IndexedConversation) -> bool:
         return one.session_id in self._forgotten or one.part_of in self._forgotten
@@ -288,28 +285,20 @@ class IndexPass:
         for prepared_piece in prepared:
             self._note(prepared_piece)
             batch.append(prepared_piece)
-            bytes_read, passage_count = (
-                bytes_read + prepared_piece.read,
-                passage_count + len(prepared_piece.passages),
-            )
-            if (
-                bytes_read >= AT_ONCE
-                or passage_count >= PASSAGES_AT_ONCE
-                or monotonic() - since > SECONDS_AT_ONCE
-            ):
+            bytes_read += prepared_piece.read
+            passage_count += len(prepared_piece.passages)
+            is_much = bytes_read >= AT_ONCE or passage_count >= PASSAGES_AT_ONCE
+            if is_much or monotonic() - since > SECONDS_AT_ONCE:
                 self._write(batch)
                 batch, bytes_read, passage_count, since = [], 0, 0, monotonic()
             self._tell(min(self.done.bytes, self.done.total), self.done.total)
-            if self._is_enough():
+            most = self._limits.most_bytes
+            if (most is not None and self.done.bytes >= most) or self._is_late():
                 self.done.stopped = True
                 break
         self._write(batch)
         self._log()
         self._tell(self.done.total - self.done.left, self.done.total)
-
-    def _is_enough(self) -> bool:
-        most = self._limits.most_bytes
-        return (most is not None and self.done.bytes >= most) or self._is_late()
 
     def _is_late(self) -> bool:
         return self._limits.deadline is not None and monotonic() >= self._limits.deadline
@@ -384,7 +373,6 @@ class IndexPass:
         """Make titles, summaries and heads for what was read now, or what an interrupted pass left without."""
         current = {**known, **self.done.touched}
         leaves = self._index.leaf_summaries() if self.done.touched else {}
-        heads = HeadMaker(self._index, self._transcripts, redacting=self._rules.redacting)
         rows: list[Row] = []
         for conversation in current.values():
             file = files.get(conversation.file)
@@ -395,10 +383,18 @@ class IndexPass:
                 self.done.untitled += 1
                 continue
             self._check()
-            due, head = heads.of(
+            if note_modified is None:
+                note_modified = conversation.note_modified
+            redacting = self._rules.redacting
+            due, head = updated_head(
                 conversation,
+                self._index,
+                self._words,
                 leaf=leaves.get(conversation.row, ""),
-                note_modified=conversation.note_modified if note_modified is None else note_modified,
+                note=note_of(self._transcripts, conversation.file, redacting=redacting)
+                if note_modified
+                else "",
+                note_modified=note_modified,
             )
             rows.append((due, (head,), b"", (), False))
             if len(rows) >= HEADS_AT_ONCE:
@@ -417,16 +413,12 @@ class IndexPass:
         """Recognize files that were moved, so that they keep their conversation."""
         new = {(file.source, file.path.name): file for file in files if file.path not in known}
         for conversation in list(known.values()) if new else ():
-            file = new.get((conversation.source, conversation.file.name))
-            if (
-                file is None
-                or conversation.silent
-                or conversation.file in there
-                or not is_gone(conversation.file)
-            ):
+            old, name = conversation.file, (conversation.source, conversation.file.name)
+            file = new.get(name)
+            if file is None or conversation.silent or old in there or not is_gone(old):
                 continue
             if self._goes_on(conversation, file):
-                del known[conversation.file], new[conversation.source, conversation.file.name]
+                del known[old], new[name]
                 known[file.path] = replace(
                     conversation, file=file.path, folder=file.folder, gone=False, modified=0
                 )
@@ -440,13 +432,9 @@ class IndexPass:
 
     def _let_go(self, known: Iterable[IndexedConversation], *, there: Collection[Path]) -> None:
         """Remove conversations whose file is gone; archived ones stay as gone. A missing disk removes nothing."""
-        requested_files = self._limits.files
-        candidates = [
-            conversation
-            for conversation in known
-            if requested_files is None or conversation.file in requested_files
-        ]
+        requested = self._limits.files
         roots = self._transcripts.roots()
+        candidates = (one for one in known if requested is None or one.file in requested)
         missing = missing_conversations(candidates, there=there, roots=roots)
         archived = [conversation for conversation in missing if conversation.archived > 0]
         deleted = deleted_conversations(

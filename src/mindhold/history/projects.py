@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
@@ -163,7 +163,9 @@ async def known_conversations(engine: Engine, *, unread: bool) -> KnownConversat
         for conversation in indexed
         if not conversation.silent and conversation.belongs_to not in forgotten
     ]
-    conversations = tuple(conversation for conversation in visible if _says_something(conversation))
+    conversations = tuple(
+        one for one in visible if one.ended or one.prompts or one.title.text or one.summary.text
+    )
     left_out = frozenset(
         conversation.belongs_to
         for conversation in indexed
@@ -202,10 +204,6 @@ async def _unread(
         for conversation in bare
         if not _is_unwanted(conversation, engine.settings.history_excluded)
     )
-
-
-def _says_something(one: IndexedConversation) -> bool:
-    return bool(one.ended or one.prompts or one.title.text or one.summary.text)
 
 
 def _is_unwanted(one: IndexedConversation, exclude: tuple[str, ...]) -> bool:
@@ -274,8 +272,10 @@ def _bare(
         },
     }
     return tuple(
-        replace(
-            IndexedConversation(file.path.stem, file.source, file.path),
+        IndexedConversation(
+            file.path.stem,
+            file.source,
+            file.path,
             size=file.size,
             modified=file.modified,
             folder=file.folder,

@@ -163,7 +163,12 @@ async def search_history(
         outcome = await _read(engine, query, lookup)
         how = asks_how(query)
         hits = await asyncio.to_thread(_said, engine, lookup, outcome.reading, reach, how=how, limit=limit)
-    others = [_placed(engine, one, reach) for one in _timely(lookup, remembering.result())]
+    period = lookup.asked.period if lookup.asked.only_time else None
+    others = [
+        _placed(engine, hit, reach)
+        for hit in remembering.result()
+        if period is None or held_in(period, hit.timestamp)
+    ]
     period_count = len(hits) if lookup.asked.only_time else 0
     best = _merged(hits, others)[:limit]
     results = await hits_with_memories(engine, best, wanted=frozenset(lookup.asked.lexemes), agent=agent)
@@ -238,12 +243,6 @@ async def _read(engine: Engine, query: str, looked: LookupResult) -> _Read:
         return _Read(None, error, notices)
     reading = await read_by_model(engine, query, selected[:MOST_READ], seconds=seconds)
     return _Read(None if reading.failed else reading, error, (*notices, *_notices(reading)))
-
-
-def _timely(looked: LookupResult, others: Sequence[HistoryHit]) -> list[HistoryHit]:
-    """The hits within the period, if the question asks for nothing else."""
-    period = looked.asked.period if looked.asked.only_time else None
-    return [hit for hit in others if period is None or held_in(period, hit.timestamp)]
 
 
 def _placed(engine: Engine, one: HistoryHit, reach: SearchedConversations) -> HistoryHit:
