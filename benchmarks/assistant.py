@@ -17,7 +17,7 @@ from benchmarks.peers.door import OWN_HOME, PRECISION
 from benchmarks.report import Aim, Table, aims_table, megabytes, milliseconds, share, text, times, write
 from benchmarks.served import MODEL
 
-from mindhold.providers.model_pull import pull
+from mindhold.providers.model_pull import PullOptions, pull
 
 SIZES, QUICK_SIZES = (50_000, 100_000), (2_000, 5_000)
 STORE, QUICK_STORE = 500_000_000, 50_000_000
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, action="append", help="only this part; may be repeated")
     arguments = parser.parse_args()
     parts, quick = arguments.only or PARTS, arguments.quick
-    pull(MODEL, OWN_HOME / "models", precision=PRECISION)
+    pull(MODEL, PullOptions(OWN_HOME / "models", precision=PRECISION))
     facts: dict[str, Any] = {"machine": machine(), "model": MODEL, "quick": quick}
     if "recall" in parts:
         queries, starts = (QUICK_QUERIES, QUICK_STARTS) if quick else (QUERIES, STARTS)

@@ -30,7 +30,7 @@ from mindhold.lifecycle.contradiction_detection import (
     RuleClassifier,
 )
 from mindhold.ports.llm import Classifier, Judgement
-from mindhold.providers.model_pull import pull
+from mindhold.providers.model_pull import PullOptions, pull
 from mindhold.providers.model_registry import LocalModelRegistry
 from mindhold.providers.nli import OnnxClassifier
 
@@ -182,7 +182,7 @@ def main() -> None:
 
 def _measured(data: dict[Dataset, list[Pair]], models: Path) -> tuple[list[Table], dict[str, Any]]:
     rules = RuleClassifier()
-    pull(MODEL, OWN_HOME / "models", precision=door_options(MODEL)["precision"])
+    pull(MODEL, PullOptions(OWN_HOME / "models", precision=door_options(MODEL)["precision"]))
     alike = {dataset: by_likeness(pairs) for dataset, pairs in data.items()}
     views = {
         "all pairs": data,

@@ -25,7 +25,7 @@ from mindhold.app.application import App, open_app
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.model.errors import ModelPullFailed
 from mindhold.ports.transcripts import TranscriptCursor
-from mindhold.providers.model_pull import pull
+from mindhold.providers.model_pull import PullOptions, pull
 from mindhold.providers.transcripts.claude import ClaudeTranscripts
 from mindhold.settings.loader import load_settings
 from mindhold.settings.sections import KINDS
@@ -204,7 +204,7 @@ def _measured(files: Sequence[Path], labels: Sequence[Label], *, told: bool) -> 
 
 def _model_there() -> bool:
     try:
-        pull(MODEL, OWN_HOME / "models", precision=door_options(MODEL)["precision"])
+        pull(MODEL, PullOptions(OWN_HOME / "models", precision=door_options(MODEL)["precision"]))
     except ModelPullFailed as reason:
         print(f"MISSING {MODEL}: {reason}", flush=True)
         return False

@@ -11,7 +11,7 @@ from typing import Any
 
 from mindhold.ports.embedder import Matrix
 from mindhold.providers.embedding.onnx import OnnxEmbedder
-from mindhold.providers.model_pull import pull
+from mindhold.providers.model_pull import PullOptions, pull
 from mindhold.settings.loader import LoadedSettings, load_settings
 from mindhold.settings.schema import EmbeddingSettings
 
@@ -87,10 +87,10 @@ def _arguments(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
 
 def place_models(options: dict[str, Any]) -> None:
     """Pull our model, and put the float one where the peers look for theirs."""
-    pull(options["model"], OWN_HOME / "models", precision=options["precision"])
+    pull(options["model"], PullOptions(OWN_HOME / "models", precision=options["precision"]))
     if all(_peer_folder(peer).joinpath("model.onnx").is_file() for peer in _PEER_FOLDERS):
         return
-    pull(_PEER_MODEL, OWN_HOME / "models", precision="float")
+    pull(_PEER_MODEL, PullOptions(OWN_HOME / "models", precision="float"))
     source = OWN_HOME / "models" / _PEER_MODEL / "model.float.onnx"
     prepared = CACHE / "peer-model.onnx"
     _cut_before_pooling(source, prepared)

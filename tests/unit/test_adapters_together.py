@@ -61,7 +61,7 @@ def desks(home: Path) -> dict[str, Path]:
 async def test_every_program_is_indexed_and_found(opened: Open, desks: dict[str, Path], home: Path) -> None:
     async with opened(**{"history.cursor_dir": str(home.parent / "exports")}) as app:
         indexed = await index_history(app.engine, progress=no_progress)
-        assert (indexed.conversations, indexed.warnings) == (4, ())
+        assert (indexed.conversations, indexed.warnings) == (4, [])
         for program, path in desks.items():
             word = f"{program if program != 'exports' else 'cursor'}word"
             (found,) = (await search_history(app.engine, word, agent="owner")).results

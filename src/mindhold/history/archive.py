@@ -27,6 +27,7 @@ from mindhold.history.preparation import (
     new_conversation,
     requested_summary,
 )
+from mindhold.memories.views import View
 from mindhold.model.errors import (
     Conflict,
     InvalidInput,
@@ -40,7 +41,14 @@ from mindhold.model.errors import (
 from mindhold.model.job import Entry
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import ArchivedTranscript, ArchiveSource, IndexedConversation, Passage
-from mindhold.ports.transcripts import Check, ConversationFile, TranscriptCursor, TranscriptRead, Transcripts
+from mindhold.ports.transcripts import (
+    Check,
+    ConversationFile,
+    NoTranscripts,
+    TranscriptCursor,
+    TranscriptRead,
+    Transcripts,
+)
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +189,7 @@ def _index(
         engine.history.put(replace(conversation, archived=copy.size), passages, uuids=uuids, leaves=leaves)
 
 
-class _Copies:
+class _Copies(NoTranscripts):
     """Reads transcripts that aren't in their program's folder."""
 
     withheld = False
@@ -189,15 +197,6 @@ class _Copies:
     def __init__(self, transcripts: Transcripts, source: str) -> None:
         self._transcripts = transcripts
         self._source = source
-
-    def files(self) -> list[ConversationFile]:
-        return []
-
-    def roots(self) -> list[Path]:
-        return []
-
-    def note(self, file: Path) -> str:
-        return ""
 
     def follow(
         self, file: Path, cursor: TranscriptCursor, *, most_bytes: int, source: str = ""
@@ -378,7 +377,8 @@ def _archive_all(
         except FileNotFoundError:  # the next pass notices that it is gone
             continue
         except (OSError, MindholdError) as error:
-            reason = f"{conversation.file}: {_reason(error)}"
+            message = error.message if isinstance(error, MindholdError) else error.strerror or str(error)
+            reason = f"{conversation.file}: {message}"
             if isinstance(error, StoreFull | StoreReadOnly):  # the others would fail as well
                 problems.append(f"{reason}{_untried(rows[number:], room)}")
                 break
@@ -441,42 +441,51 @@ def _copied(
     return now
 
 
-def _reason(error: OSError | MindholdError) -> str:
-    return error.message if isinstance(error, MindholdError) else error.strerror or str(error)
+class RestoreConversationInput(Input):
+    """A conversation, and where to write it: a new file, or a folder that also gets its sub-agents' transcripts."""
+
+    session: str
+    to: Path
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredFiles:
+class RestoreConversationResult(Output):
     """The files that were written."""
 
     session_id: str
-    files: tuple[Path, ...]
+    files: list[str]
 
 
-async def restore_conversation(engine: Engine, session: str, target: Path) -> RestoredFiles:
-    """Write the transcript of a conversation to a new file, or into a folder together with its sub-agents'.
+async def _restore(context: Context, request: RestoreConversationInput) -> RestoreConversationResult:
+    """Write an archived transcript to a file, as it was.
 
     Raises NotFound, InvalidInput, Conflict if the file exists, StoreReadOnly.
     """
-    conversation = await conversation_named(engine, session)
+    engine, target = context.engine, request.to.expanduser().absolute()
+    conversation = await conversation_named(engine, request.session)
     conversations = await asyncio.to_thread(engine.history.conversations)
-    files = files_of(conversation.belongs_to, conversations) if target.is_dir() else [conversation]
+    sources = files_of(conversation.belongs_to, conversations) if target.is_dir() else [conversation]
 
-    def restore() -> tuple[Path, ...]:
-        written = [file for source in files if (file := _restored(engine, source, target)) is not None]
-        if not written:
-            raise NotFound(
-                f"Neither the archive nor the disk has the transcript of {conversation.session_id}.",
-                advice="`mindhold history show` has what the index knows of it.",
-            )
-        return tuple(written)
+    def restore() -> list[str]:
+        return [str(file) for source in sources if (file := _restored(engine, source, target)) is not None]
 
-    return RestoredFiles(conversation.belongs_to, await asyncio.to_thread(restore))
+    files = await asyncio.to_thread(restore)
+    if not files:
+        raise NotFound(
+            f"Neither the archive nor the disk has the transcript of {conversation.session_id}.",
+            advice="`mindhold history show` has what the index knows of it.",
+        )
+    return RestoreConversationResult(session_id=conversation.belongs_to, files=files)
+
+
+RESTORE_CONVERSATION = operation("restore_conversation", _restore, writes=True, owner_only=True)
 
 
 def _restored(engine: Engine, conversation: IndexedConversation, target: Path) -> Path | None:
     """Restore one transcript; None if neither the disk nor the archive has it."""
-    file = target / _relative(conversation) if target.is_dir() else target
+    file = target
+    if target.is_dir():
+        folder = target / conversation.part_of / "subagents" if conversation.part_of else target
+        file = folder / conversation.file.name
     if file.exists():
         raise Conflict(f"{file} is there already.", advice="Name another file.")
     try:
@@ -495,16 +504,11 @@ def _restored(engine: Engine, conversation: IndexedConversation, target: Path) -
     return file
 
 
-def _relative(conversation: IndexedConversation) -> Path:
-    name = Path(conversation.file.name)
-    return Path(conversation.part_of, "subagents") / name if conversation.part_of else name
-
-
 class ArchiveHistoryInput(Input):
     """Index what is new, then copy every indexed transcript."""
 
 
-class ArchiveHistoryResult(Output):
+class ArchiveHistoryResult(View):
     """The result of an archive run.
 
     `conversations` counts new and extended copies. `evicted` were removed or found no room; `too_big` exceed
@@ -522,38 +526,8 @@ class ArchiveHistoryResult(Output):
     problems: list[str] = []
     busy: bool = False
 
-    @classmethod
-    def of(cls, report: ArchiveReport, *, copies: int, enabled: bool) -> ArchiveHistoryResult:
-        """Build the result from a report."""
-        return cls(
-            conversations=report.conversations,
-            bytes=report.bytes,
-            on_disk=report.on_disk,
-            room=report.room,
-            copies=copies,
-            enabled=enabled,
-            evicted=[PastConversationView.of(conversation) for conversation in report.evicted],
-            too_big=[PastConversationView.of(conversation) for conversation in report.too_big],
-            problems=list(report.problems),
-            busy=report.busy,
-        )
 
-
-class RestoreConversationInput(Input):
-    """A conversation, and where to write it: a new file, or a folder that also gets its sub-agents' transcripts."""
-
-    session: str
-    to: Path
-
-
-class RestoreConversationResult(Output):
-    """The files that were written."""
-
-    session_id: str
-    files: list[str]
-
-
-async def _archive(context: Context, _given: ArchiveHistoryInput) -> ArchiveHistoryResult:
+async def _archive(context: Context, _request: ArchiveHistoryInput) -> ArchiveHistoryResult:
     """Copy transcripts before the program that wrote them deletes them."""
     engine = context.engine
     if not engine.settings.history.enabled:
@@ -561,27 +535,17 @@ async def _archive(context: Context, _given: ArchiveHistoryInput) -> ArchiveHist
             "Past conversations are switched off: nothing is copied.",
             advice="`mindhold config set history.enabled true` switches them on.",
         )
-    await index_history(_unarchiving(engine), progress=context.progress)
-    report = await archive_history(engine)
-    copies = await asyncio.to_thread(engine.archive.all)
-    return ArchiveHistoryResult.of(report, copies=len(copies), enabled=engine.settings.history.archive)
-
-
-ARCHIVE_HISTORY = operation("archive_history", _archive, writes=True, owner_only=True, changes_memories=False)
-
-
-def _unarchiving(engine: Engine) -> Engine:
-    """The engine with archiving switched off, because the caller archives and reports by itself."""
+    # Archiving is switched off for the index pass, because this call archives and reports by itself.
     history = replace(engine.settings.history, archive=False)
-    return engine.with_settings(history=history)
-
-
-async def _restore(context: Context, request: RestoreConversationInput) -> RestoreConversationResult:
-    """Write an archived transcript to a file, as it was."""
-    restored = await restore_conversation(context.engine, request.session, request.to.expanduser().absolute())
-    return RestoreConversationResult(
-        session_id=restored.session_id, files=[str(file) for file in restored.files]
+    await index_history(engine.with_settings(history=history), progress=context.progress)
+    report = await archive_history(engine)
+    return ArchiveHistoryResult.fill(
+        report,
+        copies=len(await asyncio.to_thread(engine.archive.all)),
+        enabled=engine.settings.history.archive,
+        evicted=[PastConversationView.of(conversation) for conversation in report.evicted],
+        too_big=[PastConversationView.of(conversation) for conversation in report.too_big],
     )
 
 
-RESTORE_CONVERSATION = operation("restore_conversation", _restore, writes=True, owner_only=True)
+ARCHIVE_HISTORY = operation("archive_history", _archive, writes=True, owner_only=True, changes_memories=False)

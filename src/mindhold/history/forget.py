@@ -77,33 +77,13 @@ class ConversationTraces:
     repeated: tuple[IndexedConversation, ...] = ()
     already: bool = False
 
-    @property
-    def originals(self) -> tuple[Path, ...]:
-        """The transcripts that exist; they belong to another program."""
-        return tuple(conversation.file for conversation in self.files if conversation.file.is_file())
 
-
-@dataclass(frozen=True, slots=True)
-class ForgottenConversation:
-    """What was removed, with the receipt, and a notice about documents that still show some of it."""
-
-    doomed: ConversationTraces
-    receipt: Receipt
-    notice: str = ""
-
-
-async def conversation_traces(engine: Engine, session: str, *, force: bool) -> ConversationTraces:
-    """Collect the traces without changing them.
-
-    Raises NotFound, InvalidInput listing the candidates or for a sub-agent's conversation, Refused.
-    """
-    return await _doomed(engine, await _session_named(engine, session), force=force, counting=True)
-
-
-async def forget_conversation(engine: Engine, session: str, *, force: bool = False) -> ForgottenConversation:
+async def _remove_conversation(
+    engine: Engine, session: str, *, force: bool
+) -> tuple[ConversationTraces, Receipt, str]:
     """Remove a conversation. A second call finishes an interrupted first one; nothing comes back in between.
 
-    Raises NotFound, InvalidInput, Refused, StoreBusy if a capture or an index run takes too long.
+    Returns what was removed, the receipt, and a notice about documents that still show some of it. Raises NotFound, InvalidInput, Refused, StoreBusy if a capture or an index run takes too long.
     """
     first = await _doomed(engine, await _session_named(engine, session), force=force)
     await _note(engine, first)
@@ -132,7 +112,7 @@ async def forget_conversation(engine: Engine, session: str, *, force: bool = Fal
     # An index pass may have dropped some files in the meantime.
     files = {conversation.file: conversation for conversation in (*first.files, *doomed.files)}
     traces = replace(doomed, files=tuple(files.values()), repeated=first.repeated, already=first.already)
-    return ForgottenConversation(replace(traces, passages=removed[PASSAGES]), receipt, notice=unwritten)
+    return replace(traces, passages=removed[PASSAGES]), receipt, unwritten
 
 
 async def unforget_conversation(engine: Engine, session: str) -> str:
@@ -247,7 +227,7 @@ async def _doomed(
     return ConversationTraces(
         session_id,
         files,
-        await asyncio.to_thread(_passages, engine, files) if counting else 0,
+        sum([len(await asyncio.to_thread(engine.history.passages_of, one.row)) for one in files if counting]),
         tuple(memories.values()),
         kept_memories,
         await asyncio.to_thread(_archived, engine, session_id, files),
@@ -289,10 +269,6 @@ async def _erased(engine: Engine, doomed: ConversationTraces) -> tuple[Receipt, 
     ids = [memory.id for memory in doomed.memories]
     erased, receipt = await erase(engine, ids, agent=EVERYONE, force=True)
     return await erase_from_documents(engine, receipt, erased)
-
-
-def _passages(engine: Engine, files: Sequence[IndexedConversation]) -> int:
-    return sum(len(engine.history.passages_of(conversation.row)) for conversation in files)
 
 
 def _archived(engine: Engine, session_id: str, files: Sequence[IndexedConversation]) -> tuple[str, ...]:
@@ -446,22 +422,26 @@ class ForgetConversationResult(Output):
     receipt: ReceiptView | None = None
     notice: str = ""
 
-    @classmethod
-    def of(cls, doomed: ConversationTraces, *, forgotten: bool) -> ForgetConversationResult:
-        """Build the result from the traces."""
-        return cls(
-            session_id=doomed.session_id,
-            forgotten=forgotten,
-            conversations=[PastConversationView.of(one) for one in doomed.files],
-            passages=doomed.passages,
-            archived=len(doomed.archived),
-            memories=[] if forgotten else [_doomed_view(one) for one in doomed.memories[:MOST_SHOWN]],
-            memory_count=len(doomed.memories),
-            kept=[_doomed_view(one) for one in doomed.kept[:MOST_SHOWN]],
-            originals=[str(file) for file in doomed.originals],
-            repeated_in=[PastConversationView.of(one) for one in doomed.repeated],
-            already=doomed.already,
-        )
+
+def _result(
+    traces: ConversationTraces, receipt: Receipt | None = None, notice: str = ""
+) -> ForgetConversationResult:
+    forgotten = receipt is not None
+    return ForgetConversationResult(
+        session_id=traces.session_id,
+        forgotten=forgotten,
+        conversations=[PastConversationView.of(one) for one in traces.files],
+        passages=traces.passages,
+        archived=len(traces.archived),
+        memories=[] if forgotten else [_doomed_view(one) for one in traces.memories[:MOST_SHOWN]],
+        memory_count=len(traces.memories),
+        kept=[_doomed_view(one) for one in traces.kept[:MOST_SHOWN]],
+        originals=[str(one.file) for one in traces.files if one.file.is_file()],
+        repeated_in=[PastConversationView.of(one) for one in traces.repeated],
+        already=traces.already,
+        receipt=ReceiptView.of(receipt) if receipt else None,
+        notice=notice,
+    )
 
 
 async def _forget(context: Context, request: ForgetConversationInput) -> ForgetConversationResult:
@@ -472,11 +452,11 @@ async def _forget(context: Context, request: ForgetConversationInput) -> ForgetC
         session_id = await unforget_conversation(context.engine, request.session)
         return ForgetConversationResult(session_id=session_id, forgotten=False, lifted=True)
     if request.preview:
-        doomed = await conversation_traces(context.engine, request.session, force=request.force)
-        return ForgetConversationResult.of(doomed, forgotten=False)
-    removal = await forget_conversation(context.engine, request.session, force=request.force)
-    result = ForgetConversationResult.of(removal.doomed, forgotten=True)
-    return result.model_copy(update={"receipt": ReceiptView.of(removal.receipt), "notice": removal.notice})
+        session_id = await _session_named(context.engine, request.session)
+        traces = await _doomed(context.engine, session_id, force=request.force, counting=True)
+        return _result(traces)
+    traces, receipt, notice = await _remove_conversation(context.engine, request.session, force=request.force)
+    return _result(traces, receipt, notice)
 
 
 FORGET_CONVERSATION = operation("forget_conversation", _forget, destroys=True, owner_only=True)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
@@ -15,11 +14,11 @@ from pydantic import Field
 from mindhold.engine import Engine
 from mindhold.history.archive_room import archive_name
 from mindhold.history.index_guard import forgotten_sessions, index_turn, run_in_own_thread
-from mindhold.history.index_pass import IndexPass, PassLimits, PassProgress, UnreadableLine
+from mindhold.history.index_pass import IndexPass, MisreadView, PassLimits, PassProgress
 from mindhold.history.passages import queue_history_embedding
 from mindhold.history.preparation import IndexRules
 from mindhold.model.errors import StoreDamaged, StoreError
-from mindhold.operations import Context, Input, Output, operation
+from mindhold.operations import Context, Input, Output, no_progress, operation
 from mindhold.ports.transcripts import Check, Transcripts
 
 Progress = Callable[[str, int, int | None], None]
@@ -33,30 +32,38 @@ log = logging.getLogger(__name__)
 _looked: dict[Path, tuple[float, float, int]] = {}  # by home: time of the check, its duration, bytes left
 
 
-@dataclass(frozen=True, slots=True)
-class IndexReport:
-    """What an index pass did.
+MOST_WORKERS = 3  # besides the process that writes
+BUSY = "Another process is indexing; what it has done so far can be searched."
+DISABLED = "history.enabled is off: past conversations are neither indexed nor searched."
+REREAD = "Rules or settings have changed since they were indexed: conversations are read anew."
+LEFT = "There is more to read: run it again, or let a server do it in the background."
 
-    `left` counts bytes that it didn't read. `busy`: another process is indexing, so nothing was done.
-    """
 
-    files: int = 0
-    conversations: int = 0
-    bytes: int = 0
-    passages: int = 0
-    vanished: int = 0
-    excluded: int = 0
-    left: int = 0
-    warnings: tuple[UnreadableLine, ...] = ()
-    busy: bool = False
-    untold: int = 0  # warnings that are not listed
-    reread: int = 0  # conversations that had been read by other rules
-    seconds: float = 0.0
+class IndexHistoryInput(Input):
+    """Which files to index: all that changed, or the given ones. `all` reads everything again."""
+
+    all: bool = False
+    files: list[str] = []
+    most_bytes: int | None = Field(default=None, ge=1)
+    most_seconds: float | None = Field(default=None, gt=0, le=86_400)
+    workers: int | None = Field(default=None, ge=0, le=16)  # worker processes; None: by the number of cores
+
+
+class IndexHistoryResult(Output):
+    """What an index pass did. `left` counts unread bytes; `busy`: another process indexes and nothing was done."""
+
+    files: int
+    conversations: int
+    bytes: int
+    passages: int
+    vanished: int
+    excluded: int
+    left: int
+    warnings: list[MisreadView]
+    busy: bool
+    seconds: float
+    notice: str = ""
     archive: str = ""  # what went wrong while archiving, or was evicted
-
-
-def no_progress(_step: str, _done: int, _total: int | None) -> None:
-    """The default for callers that show no progress."""
 
 
 async def index_history(
@@ -68,7 +75,7 @@ async def index_history(
     files: Collection[Path] | None = None,
     workers: int = 0,
     anew: bool = False,
-) -> IndexReport:
+) -> IndexHistoryResult:
     """Index what is new in all files, or in some, within the given limits.
 
     `anew` reads everything again. With `workers`, that many processes prepare large amounts. If archiving is
@@ -84,30 +91,43 @@ async def index_history(
     return await _indexed(engine, limits, progress, archiving=engine.settings.history.archive)
 
 
-async def _indexed(engine: Engine, limits: PassLimits, progress: Progress, *, archiving: bool) -> IndexReport:
+async def _indexed(
+    engine: Engine, limits: PassLimits, progress: Progress, *, archiving: bool
+) -> IndexHistoryResult:
     started = monotonic()
     if not engine.settings.history.enabled or engine.history.withheld or engine.transcripts.withheld:
-        return IndexReport()
+        return _result(engine, PassProgress())
     with index_turn(engine.settings.home) as is_ours:
         if not is_ours:
-            return IndexReport(busy=True)
+            return _result(engine, PassProgress(), busy=True)
         result = await _passed(engine, limits, progress)
         archive_trouble = await _follow_up(engine, result, archiving=archiving)
         if limits.files is None:
             await _from_archive(engine, result, limits)
-    return IndexReport(
-        files=len(result.files),
-        conversations=sum(not conversation.silent for conversation in result.touched.values()),
-        bytes=result.bytes,
-        passages=result.passages,
-        vanished=result.vanished,
-        excluded=result.excluded,
-        left=result.left,
-        warnings=tuple(result.warnings),
-        untold=result.untold,
-        reread=result.reread,
-        seconds=monotonic() - started,
-        archive=archive_trouble,
+    return _result(engine, result, seconds=monotonic() - started, archive=archive_trouble)
+
+
+def _result(
+    engine: Engine, done: PassProgress, *, busy: bool = False, seconds: float = 0.0, archive: str = ""
+) -> IndexHistoryResult:
+    notices = [BUSY] if busy else [LEFT] if done.left else []
+    if done.reread:
+        notices.append(REREAD)
+    if done.untold:
+        notices.append(f"{done.untold} more lines can't be read.")
+    return IndexHistoryResult(
+        files=len(done.files),
+        conversations=sum(not conversation.silent for conversation in done.touched.values()),
+        bytes=done.bytes,
+        passages=done.passages,
+        vanished=done.vanished,
+        excluded=done.excluded,
+        left=done.left,
+        warnings=done.warnings,
+        busy=busy,
+        seconds=round(seconds, 3),
+        notice=" ".join(notices) if engine.settings.history.enabled else DISABLED,
+        archive=archive,
     )
 
 
@@ -272,96 +292,18 @@ def index_rules(engine: Engine) -> IndexRules:
     )
 
 
-MOST_WORKERS = 3  # besides the process that writes
-BUSY = "Another process is indexing; what it has done so far can be searched."
-DISABLED = "history.enabled is off: past conversations are neither indexed nor searched."
-REREAD = "Rules or settings have changed since they were indexed: conversations are read anew."
-LEFT = "There is more to read: run it again, or let a server do it in the background."
-
-
-class IndexHistoryInput(Input):
-    """Which files to index: all that changed, or the given ones. `all` reads everything again."""
-
-    all: bool = False
-    files: list[str] = []
-    most_bytes: int | None = Field(default=None, ge=1)
-    most_seconds: float | None = Field(default=None, gt=0, le=86_400)
-    workers: int | None = Field(default=None, ge=0, le=16)  # worker processes; None: by the number of cores
-
-
-class MisreadView(Output):
-    """A line that can't be read; line 0 means the whole file."""
-
-    file: str
-    line: int
-    problem: str
-
-
-class IndexHistoryResult(Output):
-    """What an index pass did. `left` counts unread bytes; `busy`: another process indexes and nothing was done."""
-
-    files: int
-    conversations: int
-    bytes: int
-    passages: int
-    vanished: int
-    excluded: int
-    left: int
-    warnings: list[MisreadView]
-    busy: bool
-    seconds: float
-    notice: str = ""
-    archive: str = ""  # what went wrong while archiving, or was evicted
-
-
 async def _index(context: Context, request: IndexHistoryInput) -> IndexHistoryResult:
     """Read past conversations into their index: what is new since the last time."""
-    report = await index_history(
+    cores = min(MOST_WORKERS, os.cpu_count() or 1)
+    return await index_history(
         context.engine,
         progress=context.progress,
         most_bytes=request.most_bytes,
         most_seconds=request.most_seconds,
         files=[Path(file) for file in request.files] or None,
-        workers=_cores() if request.workers is None else request.workers,
+        workers=cores if request.workers is None else request.workers,
         anew=request.all,
-    )
-    return IndexHistoryResult(
-        files=report.files,
-        conversations=report.conversations,
-        bytes=report.bytes,
-        passages=report.passages,
-        vanished=report.vanished,
-        excluded=report.excluded,
-        left=report.left,
-        warnings=[
-            MisreadView(file=_named(warning.file), line=warning.line, problem=warning.problem)
-            for warning in report.warnings
-        ],
-        busy=report.busy,
-        seconds=round(report.seconds, 3),
-        notice=_notice(context, report),
-        archive=report.archive,
     )
 
 
 INDEX_HISTORY = operation("index_history", _index, writes=True, owner_only=True, changes_memories=False)
-
-
-def _named(file: Path) -> str:
-    """The path as valid text, whatever bytes its name has."""
-    return os.fsencode(file).decode("utf-8", "replace")
-
-
-def _notice(context: Context, indexed: IndexReport) -> str:
-    if not context.engine.settings.history.enabled:
-        return DISABLED
-    notices = [BUSY] if indexed.busy else [LEFT] if indexed.left else []
-    if indexed.reread:
-        notices.append(REREAD)
-    if indexed.untold:
-        notices.append(f"{indexed.untold} more lines can't be read.")
-    return " ".join(notices)
-
-
-def _cores() -> int:
-    return min(MOST_WORKERS, os.cpu_count() or 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 from mindhold.history.index_guard import is_known_by_name
-from mindhold.history.passages import HeadMaker, is_due, joined
+from mindhold.history.passages import is_due, joined, note_of, updated_head
 from mindhold.history.preparation import (
     PIECE,
     SMALL_PIECE,
@@ -29,6 +30,7 @@ from mindhold.history.preparation import (
     was_excluded,
 )
 from mindhold.model.lexemes import LexemeCache
+from mindhold.operations import Output
 from mindhold.ports.history import HistoryIndex, IndexedConversation, Passage
 from mindhold.ports.transcripts import Check, ConversationFile, Transcripts
 
@@ -90,14 +92,13 @@ MOST_WARNINGS = 1_000
 # An argument of HistoryIndex.put_many.
 Row = tuple[IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]
 log = logging.getLogger(__name__)
-_logged: set[tuple[Path, int]] = set()  # lines that were logged once; every pass meets them again
+_logged: set[tuple[str, int]] = set()  # lines that were logged once; every pass meets them again
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableLine:
-    """A line that can't be read, or a whole file (line 0)."""
+class MisreadView(Output):
+    """A line that can't be read; line 0 means the whole file."""
 
-    file: Path
+    file: str
     line: int
     problem: str
 
@@ -129,7 +130,7 @@ class PassProgress:
     stopped: bool = False  # before everything was read
     untitled: int = 0  # conversations left without a title for lack of time
     moved: list[IndexedConversation] = field(default_factory=list)  # their rows before the move
-    warnings: list[UnreadableLine] = field(default_factory=list)
+    warnings: list[MisreadView] = field(default_factory=list)
     untold: int = 0  # warnings beyond MOST_WARNINGS
 
     @property
@@ -223,12 +224,9 @@ class IndexPass:
             for conversation in removed
             if self._is_hidden(conversation)
         ]
-        for conversation in (
-            self._index.put_many([(conversation, (), b"", (), False) for conversation in silent])
-            if silent
-            else ()
-        ):
-            known[conversation.file] = conversation
+        if silent:
+            for conversation in self._index.put_many([(row, (), b"", (), False) for row in silent]):
+                known[conversation.file] = conversation
 
     def _is_forgotten(self, one: IndexedConversation) -> bool:
         return one.session_id in self._forgotten or one.part_of in self._forgotten
@@ -287,28 +285,20 @@ class IndexPass:
         for prepared_piece in prepared:
             self._note(prepared_piece)
             batch.append(prepared_piece)
-            bytes_read, passage_count = (
-                bytes_read + prepared_piece.read,
-                passage_count + len(prepared_piece.passages),
-            )
-            if (
-                bytes_read >= AT_ONCE
-                or passage_count >= PASSAGES_AT_ONCE
-                or monotonic() - since > SECONDS_AT_ONCE
-            ):
+            bytes_read += prepared_piece.read
+            passage_count += len(prepared_piece.passages)
+            is_much = bytes_read >= AT_ONCE or passage_count >= PASSAGES_AT_ONCE
+            if is_much or monotonic() - since > SECONDS_AT_ONCE:
                 self._write(batch)
                 batch, bytes_read, passage_count, since = [], 0, 0, monotonic()
             self._tell(min(self.done.bytes, self.done.total), self.done.total)
-            if self._is_enough():
+            most = self._limits.most_bytes
+            if (most is not None and self.done.bytes >= most) or self._is_late():
                 self.done.stopped = True
                 break
         self._write(batch)
         self._log()
         self._tell(self.done.total - self.done.left, self.done.total)
-
-    def _is_enough(self) -> bool:
-        most = self._limits.most_bytes
-        return (most is not None and self.done.bytes >= most) or self._is_late()
 
     def _is_late(self) -> bool:
         return self._limits.deadline is not None and monotonic() >= self._limits.deadline
@@ -383,7 +373,6 @@ class IndexPass:
         """Make titles, summaries and heads for what was read now, or what an interrupted pass left without."""
         current = {**known, **self.done.touched}
         leaves = self._index.leaf_summaries() if self.done.touched else {}
-        heads = HeadMaker(self._index, self._transcripts, redacting=self._rules.redacting)
         rows: list[Row] = []
         for conversation in current.values():
             file = files.get(conversation.file)
@@ -394,10 +383,18 @@ class IndexPass:
                 self.done.untitled += 1
                 continue
             self._check()
-            due, head = heads.of(
+            if note_modified is None:
+                note_modified = conversation.note_modified
+            redacting = self._rules.redacting
+            due, head = updated_head(
                 conversation,
+                self._index,
+                self._words,
                 leaf=leaves.get(conversation.row, ""),
-                note_modified=conversation.note_modified if note_modified is None else note_modified,
+                note=note_of(self._transcripts, conversation.file, redacting=redacting)
+                if note_modified
+                else "",
+                note_modified=note_modified,
             )
             rows.append((due, (head,), b"", (), False))
             if len(rows) >= HEADS_AT_ONCE:
@@ -416,16 +413,12 @@ class IndexPass:
         """Recognize files that were moved, so that they keep their conversation."""
         new = {(file.source, file.path.name): file for file in files if file.path not in known}
         for conversation in list(known.values()) if new else ():
-            file = new.get((conversation.source, conversation.file.name))
-            if (
-                file is None
-                or conversation.silent
-                or conversation.file in there
-                or not is_gone(conversation.file)
-            ):
+            old, name = conversation.file, (conversation.source, conversation.file.name)
+            file = new.get(name)
+            if file is None or conversation.silent or old in there or not is_gone(old):
                 continue
             if self._goes_on(conversation, file):
-                del known[conversation.file], new[conversation.source, conversation.file.name]
+                del known[old], new[name]
                 known[file.path] = replace(
                     conversation, file=file.path, folder=file.folder, gone=False, modified=0
                 )
@@ -439,13 +432,9 @@ class IndexPass:
 
     def _let_go(self, known: Iterable[IndexedConversation], *, there: Collection[Path]) -> None:
         """Remove conversations whose file is gone; archived ones stay as gone. A missing disk removes nothing."""
-        requested_files = self._limits.files
-        candidates = [
-            conversation
-            for conversation in known
-            if requested_files is None or conversation.file in requested_files
-        ]
+        requested = self._limits.files
         roots = self._transcripts.roots()
+        candidates = (one for one in known if requested is None or one.file in requested)
         missing = missing_conversations(candidates, there=there, roots=roots)
         archived = [conversation for conversation in missing if conversation.archived > 0]
         deleted = deleted_conversations(
@@ -460,13 +449,14 @@ class IndexPass:
         self.done.vanished = len(archived) + len(deleted)
 
 
-def _misread(one: PreparedPiece) -> list[UnreadableLine]:
-    path = one.file.path
-    if one.conversation is None:
-        return [UnreadableLine(path, 0, "The file can't be read.")]
-    if one.bad and one.bad[0][0] and not one.more and is_empty(one.conversation):
-        return [UnreadableLine(path, 0, "It is no conversation: nothing in it can be read as one.")]
-    return [UnreadableLine(path, line, problem) for line, problem in one.bad]
+def _misread(piece: PreparedPiece) -> list[MisreadView]:
+    problems = piece.bad
+    if piece.conversation is None:
+        problems = [(0, "The file can't be read.")]
+    elif piece.bad and piece.bad[0][0] and not piece.more and is_empty(piece.conversation):
+        problems = [(0, "It is no conversation: nothing in it can be read as one.")]
+    file = os.fsencode(piece.file.path).decode("utf-8", "replace")  # whatever bytes its name has
+    return [MisreadView(file=file, line=line, problem=problem) for line, problem in problems]
 
 
 def _again(file: ConversationFile, one: IndexedConversation, rules: IndexRules) -> IndexedConversation:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from hashlib import blake2b
 from math import inf
+from pathlib import Path
 from platform import node
 from typing import NamedTuple
 
@@ -114,9 +115,8 @@ def head_of(title: str, summary: str, note: str, words: LexemeCache) -> Passage:
     """The head: a passage with the title, summary and notes of the whole conversation."""
     texts = [title, *([summary] if summary != title else []), *split(note, limit=LENGTH)]
     utterances = tuple(IndexedStep(Role.CLAUDE, 0, text) for text in texts if text.strip())
-    return Passage(
-        utterances, " ".join(filter(None, (words.of(step.text) for step in utterances))), head=True
-    )
+    lexemes = " ".join(filter(None, (words.of(step.text) for step in utterances)))
+    return Passage(utterances, lexemes, head=True)
 
 
 def without_secrets(text: str, *, redacting: bool) -> str:
@@ -140,12 +140,13 @@ def _grouped(utterances: Iterable[IndexedStep]) -> Iterator[tuple[IndexedStep, .
 
 
 def _passage(held: tuple[IndexedStep, ...], words: LexemeCache) -> Passage:
-    return Passage(held, " ".join(filter(None, (_lexemes(step, words) for step in held))))
-
-
-def _lexemes(one: IndexedStep, words: LexemeCache) -> str:
-    is_foreign = one.role is Role.TOOL and one.tool.startswith(_FOREIGN)
-    return words.of(f"{one.tool.replace('__', ' ')} {one.text}" if is_foreign else one.text)
+    texts = (
+        f"{step.tool.replace('__', ' ')} {step.text}"
+        if step.role is Role.TOOL and step.tool.startswith(_FOREIGN)
+        else step.text
+        for step in held
+    )
+    return Passage(held, " ".join(filter(None, map(words.of, texts))))
 
 
 def _utterances(steps: Sequence[TranscriptStep], *, redacting: bool) -> Iterator[IndexedStep]:
@@ -426,42 +427,37 @@ def made_head(
     return conversation, head_of(title.text, summary.text, "", words)
 
 
-class HeadMaker:
-    """Makes the titles, summaries and heads of conversations."""
+def updated_head(
+    conversation: IndexedConversation,
+    index: HistoryIndex,
+    words: LexemeCache,
+    *,
+    leaf: str,
+    note: str,
+    note_modified: int,
+) -> tuple[IndexedConversation, Passage]:
+    """The conversation with its title and summary, and its head. `note` are its notes. Raises StoreError."""
+    heading = heading_of(note)
+    gist = gist_of(note, heading)
+    title, summary = conversation.title, conversation.summary
+    has_title = title.by in OWN or (title.by == "made" and bool(title.text))
+    needs_title = not (has_title or leaf or heading)
+    needs_summary = not (summary.by in ASKED_FOR or gist or leaf)
+    rows = index.passages_of(conversation.row) if needs_title or needs_summary else []
+    passages = [passage for _, passage in rows]
+    if title.by not in OWN:
+        own = ConversationLabel(leaf, "summary") if leaf else ConversationLabel(heading, "note")
+        title = own if own.text else title if has_title else ConversationLabel(_titled(passages), "made")
+    if summary.by not in ASKED_FOR:
+        own = ConversationLabel(gist, "note") if gist else ConversationLabel(leaf, "summary")
+        summary = own if own.text else ConversationLabel(made_summary(passages), "made")
+    conversation = replace(conversation, title=title, summary=summary, note_modified=note_modified)
+    return conversation, head_of(title.text, summary.text, note, words)
 
-    def __init__(self, index: HistoryIndex, transcripts: Transcripts, *, redacting: bool) -> None:
-        self._index = index
-        self._transcripts = transcripts
-        self._redacting = redacting
-        self._words = LexemeCache()
 
-    def of(
-        self, conversation: IndexedConversation, *, leaf: str, note_modified: int
-    ) -> tuple[IndexedConversation, Passage]:
-        """Return the conversation with its title and summary, and its head. Raises StoreError."""
-        note = self._note(conversation) if note_modified else ""
-        heading = heading_of(note)
-        gist = gist_of(note, heading)
-        title, summary = conversation.title, conversation.summary
-        kept_title = title.by in OWN or (title.by == "made" and bool(title.text))
-        needs_title = not (title.by in OWN or leaf or heading) and not kept_title
-        needs_summary = not (summary.by in ASKED_FOR or gist or leaf)
-        passages = self._passages(conversation) if needs_title or needs_summary else []
-        if title.by not in OWN:
-            own = ConversationLabel(leaf, "summary") if leaf else ConversationLabel(heading, "note")
-            title = own if own.text else title if kept_title else ConversationLabel(_titled(passages), "made")
-        if summary.by not in ASKED_FOR:
-            own = ConversationLabel(gist, "note") if gist else ConversationLabel(leaf, "summary")
-            summary = own if own.text else ConversationLabel(made_summary(passages), "made")
-        conversation = replace(conversation, title=title, summary=summary, note_modified=note_modified)
-        return conversation, head_of(title.text, summary.text, note, self._words)
-
-    def _note(self, conversation: IndexedConversation) -> str:
-        note = self._transcripts.note(conversation.file)
-        return without_secrets(note, redacting=self._redacting)[:LONGEST_NOTE]
-
-    def _passages(self, conversation: IndexedConversation) -> list[Passage]:
-        return [passage for _, passage in self._index.passages_of(conversation.row)]
+def note_of(transcripts: Transcripts, file: Path, *, redacting: bool) -> str:
+    """The notes next to a transcript, as far as they are indexed."""
+    return without_secrets(transcripts.note(file), redacting=redacting)[:LONGEST_NOTE]
 
 
 def _titled(passages: Sequence[Passage]) -> str:
@@ -496,9 +492,8 @@ async def embed_history(engine: Engine, *, most: int, seconds: float | None = No
         return 0
     end = inf if seconds is None else time.monotonic() + seconds
     embedded = 0
-    with index_turn(
-        engine.settings.home, lock=LOCK
-    ) as is_ours:  # two processes would embed the same passages
+    # Two processes would embed the same passages.
+    with index_turn(engine.settings.home, lock=LOCK) as is_ours:
         while is_ours and embedded < most and time.monotonic() < end:
             limit = min(AHEAD, most - embedded)
             passages = await asyncio.to_thread(engine.history.unembedded, model, limit=limit)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,7 +28,6 @@ from mindhold.ports.transcripts import (
     TranscriptInfo,
     TranscriptRead,
     Transcripts,
-    TranscriptStep,
 )
 from mindhold.text.redaction import REDACTION_VERSION
 
@@ -192,7 +190,8 @@ class Preparer:
         conversation = replace(
             conversation,
             title=self._title(known.title, about),
-            prompts=known.prompts + _prompts(steps, subagents=subagents),
+            prompts=known.prompts
+            + sum(step.role is Role.USER and (subagents or not step.aside) for step in steps),
             skipping=skipping,
         )
         if passages and _must_be_summed_up(conversation, known):
@@ -254,7 +253,7 @@ def _placed(
 ) -> IndexedConversation:
     """The conversation with the place and time from the piece. It counts as unread as long as the file continues."""
     about = followed.about
-    started, ended = _times(followed)
+    moments = [step.timestamp for step in followed.steps if step.timestamp is not None]
     return replace(
         known,
         file=file.path,
@@ -263,8 +262,8 @@ def _placed(
         session_id=known.session_id or about.session_id or file.path.stem,
         project=known.project or about.cwd or followed.cwd,
         model=about.model or known.model,
-        started=_first(known.started, started),
-        ended=_last(known.ended, ended),
+        started=min(filter(None, (known.started, *moments)), default=None),
+        ended=max(filter(None, (known.ended, about.ended, *moments)), default=None),
         bad_lines=(
             *(line for line in known.bad_lines if line <= known.cursor.line),
             *(line for line, _ in _bad(file, followed)),
@@ -297,23 +296,6 @@ def _must_be_summed_up(conversation: IndexedConversation, known: IndexedConversa
         return False  # from its own notes, or requested by a person
     before, now = known.cursor.offset, conversation.cursor.offset
     return now < ALWAYS_SUMMED_UP or not conversation.summary.by or now > 1.1 * before
-
-
-def _prompts(steps: Iterable[TranscriptStep], *, subagents: bool) -> int:
-    return sum(step.role is Role.USER and (subagents or not step.aside) for step in steps)
-
-
-def _times(followed: TranscriptRead) -> tuple[datetime | None, datetime | None]:
-    moments = [step.timestamp for step in followed.steps if step.timestamp is not None]
-    return min(moments, default=None), _last(followed.about.ended, max(moments, default=None))
-
-
-def _first(one: datetime | None, other: datetime | None) -> datetime | None:
-    return min(one, other) if one and other else one or other
-
-
-def _last(one: datetime | None, other: datetime | None) -> datetime | None:
-    return max(one, other) if one and other else one or other
 
 
 @lru_cache(4096)
@@ -351,10 +333,12 @@ def prepare_in_workers(
     tasks: Iterable[IndexTask], transcripts: Transcripts, rules: IndexRules, *, workers: int, check: Check
 ) -> Iterator[PreparedPiece]:
     """Prepare in `workers` processes, each file's pieces in order; continues here if they can't run."""
+    # Spawned, because a fork would inherit the locks of this process's threads.
+    spawn = multiprocessing.get_context("spawn")
     waiting = deque(_lots(tasks))
     under_way: dict[Future[list[PreparedPiece]], list[IndexTask]] = {}
     try:
-        with _pool(transcripts, rules, workers) as pool:
+        with ProcessPoolExecutor(workers, spawn, _begin, (transcripts, rules)) as pool:
             try:
                 while waiting or under_way:
                     while waiting and len(under_way) < AHEAD * workers:
@@ -396,13 +380,6 @@ def _lots(tasks: Iterable[IndexTask]) -> Iterator[list[IndexTask]]:
             lot, size = [], 0
     if lot:
         yield lot
-
-
-def _pool(transcripts: Transcripts, rules: IndexRules, workers: int) -> ProcessPoolExecutor:
-    # Spawned, because a fork would inherit the locks of this process's threads.
-    return ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(transcripts, rules)
-    )
 
 
 def _begin(transcripts: Transcripts, rules: IndexRules) -> None:

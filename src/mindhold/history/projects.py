@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
@@ -163,7 +163,9 @@ async def known_conversations(engine: Engine, *, unread: bool) -> KnownConversat
         for conversation in indexed
         if not conversation.silent and conversation.belongs_to not in forgotten
     ]
-    conversations = tuple(conversation for conversation in visible if _says_something(conversation))
+    conversations = tuple(
+        one for one in visible if one.ended or one.prompts or one.title.text or one.summary.text
+    )
     left_out = frozenset(
         conversation.belongs_to
         for conversation in indexed
@@ -202,10 +204,6 @@ async def _unread(
         for conversation in bare
         if not _is_unwanted(conversation, engine.settings.history_excluded)
     )
-
-
-def _says_something(one: IndexedConversation) -> bool:
-    return bool(one.ended or one.prompts or one.title.text or one.summary.text)
 
 
 def _is_unwanted(one: IndexedConversation, exclude: tuple[str, ...]) -> bool:
@@ -274,8 +272,10 @@ def _bare(
         },
     }
     return tuple(
-        replace(
-            IndexedConversation(file.path.stem, file.source, file.path),
+        IndexedConversation(
+            file.path.stem,
+            file.source,
+            file.path,
             size=file.size,
             modified=file.modified,
             folder=file.folder,
@@ -284,47 +284,6 @@ def _bare(
         )
         for file in files
     )
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryProject:
-    """A project. `size` counts the files of its conversations, including sub-agents'."""
-
-    path: str
-    sessions: int
-    last_used: datetime
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryProjects:
-    """The projects, the one used last first."""
-
-    projects: tuple[HistoryProject, ...]
-    suggestion: str | None = None
-
-
-async def history_projects(engine: Engine) -> HistoryProjects:
-    """List all projects. Raises the store's errors."""
-    conversations = await known_conversations(engine, unread=True)
-    return HistoryProjects(_projects_of(conversations.every), history_notice(engine, None))
-
-
-def _projects_of(conversations: Iterable[IndexedConversation]) -> tuple[HistoryProject, ...]:
-    """Group conversations by project. Sub-agents count for the project of their session."""
-    folders: dict[str, list[list[IndexedConversation]]] = {}
-    for session in by_session(conversations).values():
-        folders.setdefault(worked_in(session[0]), []).append(session)
-    projects = [
-        HistoryProject(
-            path,
-            sessions=len(sessions),
-            last_used=max(last_moment(one) for session in sessions for one in session),
-            size=sum(one.size for session in sessions for one in session),
-        )
-        for path, sessions in folders.items()
-    ]
-    return tuple(sorted(projects, key=lambda one: (one.last_used, one.path), reverse=True))
 
 
 MEGABYTE, GIGABYTE = 1_000_000, 1_000_000_000
@@ -353,23 +312,27 @@ class HistoryProjectsResult(Output):
     suggestion: str | None = Field(default=None, description="What would have been better.")
 
 
-async def _projects(context: Context, _given: HistoryProjectsInput) -> HistoryProjectsResult:
-    """The projects that there are conversations of."""
-    result = await history_projects(context.engine)
+async def _projects(context: Context, _request: HistoryProjectsInput) -> HistoryProjectsResult:
+    """The projects that there are conversations of, with those of sub-agents. Raises the store's errors."""
+    conversations = (await known_conversations(context.engine, unread=True)).every
+    folders: dict[str, list[list[IndexedConversation]]] = {}
+    for session in by_session(conversations).values():
+        folders.setdefault(worked_in(session[0]), []).append(session)
+    projects = [
+        HistoryProjectView(
+            path=path,
+            session_count=len(sessions),
+            last_used=max(last_moment(one) for session in sessions for one in session),
+            total_size_mb=round(sum(one.size for session in sessions for one in session) / MEGABYTE, 3),
+        )
+        for path, sessions in folders.items()
+    ]
     return HistoryProjectsResult(
-        projects=[
-            HistoryProjectView(
-                path=project.path,
-                session_count=project.sessions,
-                last_used=project.last_used,
-                total_size_mb=round(project.size / MEGABYTE, 3),
-            )
-            for project in result.projects
-        ],
-        total_projects=len(result.projects),
-        total_sessions=sum(project.sessions for project in result.projects),
-        total_size_gb=round(sum(project.size for project in result.projects) / GIGABYTE, 4),
-        suggestion=result.suggestion,
+        projects=sorted(projects, key=lambda project: (project.last_used, project.path), reverse=True),
+        total_projects=len(projects),
+        total_sessions=sum(project.session_count for project in projects),
+        total_size_gb=round(sum(conversation.size for conversation in conversations) / GIGABYTE, 4),
+        suggestion=history_notice(context.engine, None),
     )
 
 

@@ -351,26 +351,11 @@ class LookupResult:
     present: CurrentConversation | None = None
 
 
-async def candidates(
-    engine: Engine, query: str, *, among: Collection[int] | None, limit: int
-) -> list[SessionCandidate]:
-    """The sessions most related to the question, best first; only conversations (rows) in `among` if given."""
-    conversations = await asyncio.to_thread(engine.history.conversations)
-    wanted_rows = None if among is None else frozenset(among)
-    reached = {
-        conversation.row: conversation
-        for conversation in conversations
-        if not conversation.silent and (wanted_rows is None or conversation.row in wanted_rows)
-    }
-    result = await look_up(engine, query, reached=reached, narrowed=among is not None)
-    return narrowed_to(result, limit)
-
-
 def narrowed_to(looked: LookupResult, limit: int) -> list[SessionCandidate]:
     """The best sessions, for readers that judge them themselves."""
-    sessions = islice(unlike(looked.found), limit)
     return [
-        SessionCandidate(session.best.conversation, session.matches, session.score) for session in sessions
+        SessionCandidate(session.best.conversation, session.matches, session.score)
+        for session in islice(unlike(looked.found), limit)
     ]
 
 
@@ -395,78 +380,80 @@ async def look_up(
     model = history_model(engine)
     matrix = await engine.vector_source.embed_query(query) if model and reached else None
     vector = None if matrix is None else matrix.reshape(-1)
-    gathering = _Gathering(engine, question, present, reached, narrowed=narrowed)
-    hits, yardstick = await asyncio.to_thread(gathering.run, vector, model)
+    among = reached.keys() if narrowed else None
+    matches, near, yardstick = await asyncio.to_thread(
+        _gather, engine, question, vector, model, reached, among
+    )
+    hits = await asyncio.to_thread(_heard, engine, matches, near, reached, present)
     compared = model if vector is not None and yardstick.embedded else None
     return LookupResult(question, rank_sessions(question, hits, yardstick), compared, present)
 
 
-class _Gathering:
-    """One lookup in the index. Blocks."""
+def _gather(
+    engine: Engine,
+    asked: HistoryQuestion,
+    vector: Vector | None,
+    model: str | None,
+    reached: Mapping[int, IndexedConversation],
+    among: Collection[int] | None,
+) -> tuple[list[PassageMatch], list[PassageMatch], PassageStatistics]:
+    """The matches by words and by meaning, and what they are compared with. Blocks."""
+    index = engine.history
+    matches = index.search(asked.lexemes, among=among, limit=BY_WORDS)
+    if asked.period is not None:
+        timely = _held_in(asked.period, reached)
+        matches += index.search(asked.lexemes, among=timely, limit=BY_TIME)
+    near: list[PassageMatch] = []
+    stock = index.stock()
+    yardstick = PassageStatistics(stock.passages, index.frequencies(asked.lexemes))
+    if vector is not None and model is not None:
+        near = index.nearest(vector, model=model, among=among, limit=BY_MEANING)
+    if vector is not None and model is not None and near:
+        yardstick = replace(
+            yardstick,
+            embedded=stock.embedded,
+            unrelated=engine.vector_source.unrelated,
+            usual=_usual(engine, vector, model, reached),
+        )
+    return matches, near, yardstick
 
-    def __init__(
-        self,
-        engine: Engine,
-        asked: HistoryQuestion,
-        present: CurrentConversation,
-        reached: Mapping[int, IndexedConversation],
-        *,
-        narrowed: bool,
-    ) -> None:
-        self._engine = engine
-        self._index = engine.history
-        self._asked = asked
-        self._present = present
-        self._reached = reached
-        self._among = reached.keys() if narrowed else None
 
-    def run(self, vector: Vector | None, model: str | None) -> tuple[list[PassageHit], PassageStatistics]:
-        matches = self._index.search(self._asked.lexemes, among=self._among, limit=BY_WORDS)
-        if self._asked.period is not None:
-            timely = self._held_in(self._asked.period)
-            matches += self._index.search(self._asked.lexemes, among=timely, limit=BY_TIME)
-        near: list[PassageMatch] = []
-        if vector is not None and model is not None:
-            near = self._index.nearest(vector, model=model, among=self._among, limit=BY_MEANING)
-        stock = self._index.stock()
-        yardstick = PassageStatistics(stock.passages, self._index.frequencies(self._asked.lexemes))
-        if vector is not None and model is not None and near:
-            yardstick = replace(
-                yardstick,
-                embedded=stock.embedded,
-                unrelated=self._engine.vector_source.unrelated,
-                usual=self._usual(vector, model),
-            )
-        return self._heard([*matches, *near], {match.passage: match.score for match in near}), yardstick
+def _usual(engine: Engine, vector: Vector, model: str, reached: Mapping[int, IndexedConversation]) -> Cosines:
+    """The question's usual cosines, from a sample: one person's conversations are all about similar things."""
+    rows = sorted(reached)
+    some = rows[:: max(1, len(rows) // SAMPLE)]
+    near = engine.history.nearest(vector, model=model, among=some, limit=MOST_SAMPLED)
+    cosines = np.array([match.score for match in near])
+    return Cosines(float(cosines.mean()), float(cosines.std())) if near else Cosines(0.0, 0.0)
 
-    def _usual(self, vector: Vector, model: str) -> Cosines:
-        """The question's usual cosines, from a sample: one person's conversations are all about similar things."""
-        rows = sorted(self._reached)
-        some = rows[:: max(1, len(rows) // SAMPLE)]
-        near = self._index.nearest(vector, model=model, among=some, limit=MOST_SAMPLED)
-        cosines = np.array([match.score for match in near])
-        return Cosines(float(cosines.mean()), float(cosines.std())) if near else Cosines(0.0, 0.0)
 
-    def _held_in(self, period: Timeframe) -> list[int]:
-        """Conversations that may overlap the period."""
-        return [
-            row
-            for row, conversation in self._reached.items()
-            if (period.end is None or conversation.started is None or conversation.started < period.end)
-            and (period.start is None or conversation.ended is None or conversation.ended >= period.start)
-        ]
+def _held_in(period: Timeframe, reached: Mapping[int, IndexedConversation]) -> list[int]:
+    """Conversations that may overlap the period."""
+    return [
+        row
+        for row, conversation in reached.items()
+        if (period.end is None or conversation.started is None or conversation.started < period.end)
+        and (period.start is None or conversation.ended is None or conversation.ended >= period.start)
+    ]
 
-    def _heard(self, matches: Sequence[PassageMatch], cosines: Mapping[int, float]) -> list[PassageHit]:
-        conversation_rows = {
-            one.passage: one.conversation for one in matches if one.conversation in self._reached
-        }
-        passages = self._index.passages(conversation_rows.keys())
-        hits = [
-            without(
-                PassageHit(row, self._reached[conversation_rows[row]], passage, cosines.get(row, math.nan)),
-                self._present,
-            )
-            for row, passage in passages.items()
-            if passage.utterances
-        ]
-        return [one for one in hits if one is not None]
+
+def _heard(
+    engine: Engine,
+    matches: Sequence[PassageMatch],
+    near: Sequence[PassageMatch],
+    reached: Mapping[int, IndexedConversation],
+    present: CurrentConversation,
+) -> list[PassageHit]:
+    """The matching passages, without the question itself. Blocks."""
+    cosines = {match.passage: match.score for match in near}
+    conversation_rows = {
+        match.passage: match.conversation for match in (*matches, *near) if match.conversation in reached
+    }
+    hits = (
+        without(
+            PassageHit(row, reached[conversation_rows[row]], passage, cosines.get(row, math.nan)), present
+        )
+        for row, passage in engine.history.passages(conversation_rows.keys()).items()
+        if passage.utterances
+    )
+    return [hit for hit in hits if hit is not None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pydantic import Field
@@ -35,151 +34,6 @@ from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import IndexedConversation
 
 MOST_MEMORIES = 2_000  # memories that are considered
-
-
-@dataclass(frozen=True, slots=True)
-class TimelineSession:
-    """One past conversation."""
-
-    session_id: str
-    project: str
-    title: str
-    summary: str
-    timestamp: datetime
-    source: str
-    model: str | None = None
-    agent: str = ""  # the program: claude, codex, gemini, cursor
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryTimeline:
-    """The listed conversations of a period, and how many there are in total."""
-
-    sessions: tuple[TimelineSession, ...]
-    total: int
-    since: datetime
-    until: datetime
-    suggestion: str | None = None
-
-
-async def history_timeline(
-    engine: Engine, *, agent: str, days: int = 7, when: str = "", project: str | None = None, most: int = 200
-) -> HistoryTimeline:
-    """The conversations of the last days, or of a period in words, the newest first.
-
-    Raises InvalidInput, the store's errors.
-    """
-    since, until = _period(engine, days=days, when=when)
-    conversations = await known_conversations(engine, unread=True)
-    place = await chosen_project(engine, project, conversations.every)
-    if place is None:
-        return HistoryTimeline((), 0, since, until, history_notice(engine, unknown_project(project)))
-    from_memories = await _remembered(engine, place, since, agent=agent)
-    remembered = {
-        one.session_id: one for one in from_memories if one.session_id not in conversations.left_out
-    }
-    from_transcripts = {
-        one.belongs_to: (one, moment) for one, moment in _held(conversations.every, place, since)
-    }
-    last = {session: one.timestamp for session, one in remembered.items()}
-    last |= {session: moment for session, (_, moment) in from_transcripts.items()}
-    if when:
-        starts = {session: one.started or moment for session, (one, moment) in from_transcripts.items()}
-        last = {
-            session: moment
-            for session, moment in last.items()
-            if moment <= until or since <= starts.get(session, moment) <= until
-        }
-    newest = sorted(last, key=lambda session: (last[session], session), reverse=True)
-    sessions = tuple(
-        _session(engine, *from_transcripts[session]) if session in from_transcripts else remembered[session]
-        for session in newest[:most]
-    )
-    return HistoryTimeline(
-        sessions,
-        len(newest),
-        since,
-        until,
-        history_notice(engine, None if sessions else _nothing(when, project)),
-    )
-
-
-def _nothing(when: str, project: str | None) -> str:
-    ways = ["ask for more days"] * (not when) + ["leave the project out"] * (project is not None)
-    return "No conversation in that time." + (f" {', or '.join(ways).capitalize()}." if ways else "")
-
-
-def _period(engine: Engine, *, days: int, when: str) -> tuple[datetime, datetime]:
-    """The first and the last moment of the period."""
-    now = engine.clock()
-    if not when:
-        return now - timedelta(days=days), now
-    frame = timeframe_of(engine, when)
-    since = frame.start or datetime.fromtimestamp(0, UTC)
-    return since, frame.end - timedelta(microseconds=1) if frame.end else now
-
-
-def _held(
-    conversations: Iterable[IndexedConversation], place: ProjectSelection, since: datetime
-) -> Iterable[tuple[IndexedConversation, datetime]]:
-    """Sessions in which something was said since then, and when that was last."""
-    for session_files in by_session(conversations).values():
-        moment = max(map(last_moment, session_files))
-        has_speech = any(conversation.ended or not conversation.row for conversation in session_files)
-        if has_speech and moment >= since and place.has(session_files[0]):
-            yield session_files[0], moment
-
-
-def _session(engine: Engine, one: IndexedConversation, moment: datetime) -> TimelineSession:
-    title = safe_line(engine, one.title.text, LONGEST_TITLE)
-    summary = first_safe_line(engine, one.summary.text, one.title.text, longest=LONGEST_SUMMARY)
-    return TimelineSession(
-        session_id=one.belongs_to,
-        project=worked_in(one),
-        title=title,
-        summary=_besides(title, summary),
-        timestamp=moment,
-        source=ARCHIVE if one.gone else TRANSCRIPT,
-        model=one.model or None,
-        agent=one.source,
-    )
-
-
-def _besides(title: str, summary: str) -> str:
-    """The summary without the title that it begins with, if anything is left."""
-    rest = summary.removeprefix(title.rstrip("…")).lstrip(" .…:;,?!")
-    return rest if rest and title and not title.endswith("…") else summary
-
-
-async def _remembered(
-    engine: Engine, place: ProjectSelection, since: datetime, *, agent: str
-) -> list[TimelineSession]:
-    """Sessions that the store has memories of."""
-    if not place.remembers:
-        return []
-    scopes = (place.scope,) if place.scope else ()
-    memories = await engine.store.find(Filter(viewer=agent, scopes=scopes, since=since), limit=MOST_MEMORIES)
-    groups: dict[str, list[Memory]] = {}
-    for memory in memories:
-        if session := session_of(memory):
-            groups.setdefault(session, []).append(memory)
-    return [_of_memories(session, group) for session, group in groups.items()]
-
-
-def _of_memories(session: str, newest_first: Sequence[Memory]) -> TimelineSession:
-    """A session described by its own summary if there is one, else by its first message."""
-    episodes = [memory for memory in newest_first if memory.kind is Kind.EPISODE and not role_of(memory)]
-    prompts = [memory for memory in newest_first if is_message(memory) and role_of(memory) == "user"]
-    first = (prompts or list(newest_first))[-1]
-    about = episodes[0] if episodes else first
-    return TimelineSession(
-        session_id=session,
-        project=newest_first[0].scope,
-        title=shortened_line(first.content, LONGEST_TITLE),
-        summary=shortened_line(about.content, LONGEST_SUMMARY),
-        timestamp=newest_first[0].occurred,
-        source=MEMORY,
-    )
 
 
 MOST_SESSIONS = 200
@@ -218,20 +72,6 @@ class SessionView(Output):
     # claude, codex, gemini or cursor; empty for a memory
     agent: str = Field(default="", description="The program whose transcript it is.", examples=["claude"])
 
-    @classmethod
-    def of(cls, one: TimelineSession) -> SessionView:
-        """Build the view from a session."""
-        return cls(
-            session_id=one.session_id,
-            project=one.project,
-            title=one.title,
-            summary=one.summary,
-            timestamp=one.timestamp,
-            model=one.model,
-            source=one.source,
-            agent=one.agent,
-        )
-
 
 class HistoryTimelineResult(Output):
     """The conversations, newest first; `total_sessions` also counts those that aren't listed."""
@@ -243,22 +83,134 @@ class HistoryTimelineResult(Output):
 
 
 async def _timeline(context: Context, request: HistoryTimelineInput) -> HistoryTimelineResult:
-    """The conversations of the last days."""
-    timeline = await history_timeline(
-        context.engine,
-        agent=context.agent,
-        days=request.days,
-        when=request.when,
-        project=request.project,
-        most=request.limit,
-    )
-    zone = context.engine.zone()
+    """The conversations of the last days, or of a period in words, the newest first.
+
+    Raises InvalidInput, the store's errors.
+    """
+    engine, when, project = context.engine, request.when, request.project
+    since, until = _period(engine, days=request.days, when=when)
+    zone = engine.zone()
+    date_range = f"{since.astimezone(zone):%Y-%m-%d} to {until.astimezone(zone):%Y-%m-%d}"
+    conversations = await known_conversations(engine, unread=True)
+    place = await chosen_project(engine, project, conversations.every)
+    if place is None:
+        suggestion = history_notice(engine, unknown_project(project))
+        return HistoryTimelineResult(
+            sessions=[], total_sessions=0, date_range=date_range, suggestion=suggestion
+        )
+    from_memories = await _remembered(engine, place, since, agent=context.agent)
+    remembered = {
+        session.session_id: session
+        for session in from_memories
+        if session.session_id not in conversations.left_out
+    }
+    from_transcripts = {
+        conversation.belongs_to: (conversation, moment)
+        for conversation, moment in _held(conversations.every, place, since)
+    }
+    last = {session_id: session.timestamp for session_id, session in remembered.items()}
+    last |= {session_id: moment for session_id, (_, moment) in from_transcripts.items()}
+    if when:
+        starts = {
+            session_id: conversation.started or moment
+            for session_id, (conversation, moment) in from_transcripts.items()
+        }
+        last = {
+            session_id: moment
+            for session_id, moment in last.items()
+            if moment <= until or since <= starts.get(session_id, moment) <= until
+        }
+    newest = sorted(last, key=lambda session_id: (last[session_id], session_id), reverse=True)
+    sessions = [
+        _session(engine, *from_transcripts[session_id])
+        if session_id in from_transcripts
+        else remembered[session_id]
+        for session_id in newest[: request.limit]
+    ]
     return HistoryTimelineResult(
-        sessions=[SessionView.of(session) for session in timeline.sessions],
-        total_sessions=timeline.total,
-        date_range=f"{timeline.since.astimezone(zone):%Y-%m-%d} to {timeline.until.astimezone(zone):%Y-%m-%d}",
-        suggestion=timeline.suggestion,
+        sessions=sessions,
+        total_sessions=len(newest),
+        date_range=date_range,
+        suggestion=history_notice(engine, None if sessions else _nothing(when, project)),
     )
 
 
 HISTORY_TIMELINE = operation("history_timeline", _timeline, reads=True)
+
+
+def _nothing(when: str, project: str | None) -> str:
+    ways = ["ask for more days"] * (not when) + ["leave the project out"] * (project is not None)
+    return "No conversation in that time." + (f" {', or '.join(ways).capitalize()}." if ways else "")
+
+
+def _period(engine: Engine, *, days: int, when: str) -> tuple[datetime, datetime]:
+    """The first and the last moment of the period."""
+    now = engine.clock()
+    if not when:
+        return now - timedelta(days=days), now
+    frame = timeframe_of(engine, when)
+    since = frame.start or datetime.fromtimestamp(0, UTC)
+    return since, frame.end - timedelta(microseconds=1) if frame.end else now
+
+
+def _held(
+    conversations: Iterable[IndexedConversation], place: ProjectSelection, since: datetime
+) -> Iterable[tuple[IndexedConversation, datetime]]:
+    """Sessions in which something was said since then, and when that was last."""
+    for session_files in by_session(conversations).values():
+        moment = max(map(last_moment, session_files))
+        has_speech = any(conversation.ended or not conversation.row for conversation in session_files)
+        if has_speech and moment >= since and place.has(session_files[0]):
+            yield session_files[0], moment
+
+
+def _session(engine: Engine, one: IndexedConversation, moment: datetime) -> SessionView:
+    title = safe_line(engine, one.title.text, LONGEST_TITLE)
+    summary = first_safe_line(engine, one.summary.text, one.title.text, longest=LONGEST_SUMMARY)
+    return SessionView(
+        session_id=one.belongs_to,
+        project=worked_in(one),
+        title=title,
+        summary=_besides(title, summary),
+        timestamp=moment,
+        source=ARCHIVE if one.gone else TRANSCRIPT,
+        model=one.model or None,
+        agent=one.source,
+    )
+
+
+def _besides(title: str, summary: str) -> str:
+    """The summary without the title that it begins with, if anything is left."""
+    rest = summary.removeprefix(title.rstrip("…")).lstrip(" .…:;,?!")
+    return rest if rest and title and not title.endswith("…") else summary
+
+
+async def _remembered(
+    engine: Engine, place: ProjectSelection, since: datetime, *, agent: str
+) -> list[SessionView]:
+    """Sessions that the store has memories of."""
+    if not place.remembers:
+        return []
+    scopes = (place.scope,) if place.scope else ()
+    memories = await engine.store.find(Filter(viewer=agent, scopes=scopes, since=since), limit=MOST_MEMORIES)
+    groups: dict[str, list[Memory]] = {}
+    for memory in memories:
+        if session := session_of(memory):
+            groups.setdefault(session, []).append(memory)
+    return [_of_memories(session, group) for session, group in groups.items()]
+
+
+def _of_memories(session: str, newest_first: Sequence[Memory]) -> SessionView:
+    """A session described by its own summary if there is one, else by its first message."""
+    episodes = [memory for memory in newest_first if memory.kind is Kind.EPISODE and not role_of(memory)]
+    prompts = [memory for memory in newest_first if is_message(memory) and role_of(memory) == "user"]
+    first = (prompts or list(newest_first))[-1]
+    about = episodes[0] if episodes else first
+    return SessionView(
+        session_id=session,
+        project=newest_first[0].scope,
+        title=shortened_line(first.content, LONGEST_TITLE),
+        summary=shortened_line(about.content, LONGEST_SUMMARY),
+        timestamp=newest_first[0].occurred,
+        source=MEMORY,
+    )

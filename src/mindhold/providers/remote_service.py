@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from mindhold.model.errors import ModelAway, ModelBroken, ModelDenied, ModelError, ModelMissing, SettingsError
@@ -28,6 +28,7 @@ LONGEST_HOLD = 60.0
 LONGEST_RETRY_AFTER = 600.0  # the longest Retry-After that is respected
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 8.0
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,6 @@ class Timing:
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
-
-
-def backoff_seconds(attempt: int, jitter: float) -> float:
-    """Seconds before the next attempt: doubled each time and randomised, so that callers don't retry together."""
-    longest: float = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
-    return longest * (0.5 + jitter / 2)
 
 
 def as_unsent(error: ModelError) -> ModelError:
@@ -231,11 +226,31 @@ class ServiceFault(Exception):
         self.hold_seconds = hold_seconds  # None: the request was at fault, not the service
 
 
-def retry_delay(fault: ServiceFault, attempt: int, timing: Timing) -> float:
-    """Return the seconds before the next attempt: as long as the service asked for, else the backoff."""
+async def with_retries(
+    send: Callable[[], Awaitable[Answer]], *, attempts: int, deadline: float, timing: Timing
+) -> Answer:
+    """Call `send` until it succeeds or another attempt before the deadline can't help. Raises ServiceFault."""
+    attempt = 1
+    while True:
+        try:
+            return await send()
+        except ServiceFault as fault:
+            delay = _retry_delay(fault, attempt, timing)
+            if not fault.temporary or attempt == attempts or timing.now() + delay >= deadline:
+                raise
+        await timing.sleep(delay)
+        attempt += 1
+
+
+def _retry_delay(fault: ServiceFault, attempt: int, timing: Timing) -> float:
+    """Return the seconds before the next attempt: as long as the service asked for, else doubled each time.
+
+    They are randomised, so that callers don't retry together.
+    """
     if fault.after is not None:
         return fault.after * (1 + timing.jitter() / 4)
-    return backoff_seconds(attempt, timing.jitter())
+    longest: float = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
+    return longest * (0.5 + timing.jitter() / 2)
 
 
 class ServiceConnection:
@@ -266,7 +281,8 @@ class ServiceConnection:
     async def post(self, body: Mapping[str, Any], *, patience: float) -> bytes:
         """POST the body as JSON and return the answer's content within `patience` seconds. Raises ServiceFault."""
         try:
-            client = await self._open_client()
+            while (client := self._client) is None:
+                await asyncio.to_thread(self.load)
         except ModelBroken as error:
             raise ServiceFault(error, hold_seconds=LONGEST_HOLD) from error
         import httpx2  # already loaded, in a thread
@@ -324,42 +340,34 @@ class ServiceConnection:
             )
         return bytes(content)
 
-    async def _open_client(self) -> httpx2.AsyncClient:
-        while self._client is None:
-            await asyncio.to_thread(self.load)
-        return self._client
-
     def _refusal_fault(
         self, status: int, headers: Mapping[str, str], content: bytes, model: str
     ) -> ServiceFault:
         title, advice = self._remote.title, self._remote.advice
         code, words = parse_error(content)
-        if status in _DENIED_STATUSES or code == _QUOTA_SPENT:
-            # The service's own words are left out: they repeat a part of the key.
-            what = (
-                "says that the account is spent"
-                if code == _QUOTA_SPENT or status == 402
-                else "refuses the key"
-            )
-            error: ModelError = ModelDenied(
-                f"{title} {what} (HTTP {status}).",
-                advice="Correct the key or the account; a new key is read at the next start.",
-            )
-            return ServiceFault(error, hold_seconds=LONGEST_HOLD)
-        if status in _TEMPORARY_STATUSES or status >= 500:
+        if (status in _TEMPORARY_STATUSES or status >= 500) and code != _QUOTA_SPENT:
             after = retry_after(headers, now=datetime.now(UTC))
             what = "takes no more calls for now" if status == 429 else f"fails (HTTP {status})"
             return self.away(what, after=after)
-        if status == 404:
+        error: ModelError
+        if status in _DENIED_STATUSES or code == _QUOTA_SPENT:
+            # The service's own words are left out: they repeat a part of the key.
+            spent = code == _QUOTA_SPENT or status == 402
+            what = "says that the account is spent" if spent else "refuses the key"
+            error = ModelDenied(
+                f"{title} {what} (HTTP {status}).",
+                advice="Correct the key or the account; a new key is read at the next start.",
+            )
+        elif status == 404:
             where = host_of(self._remote.address)
             error = ModelMissing(f"{title} has no model {model!r} at {where}.", advice=advice.model)
-            return ServiceFault(error, hold_seconds=LONGEST_HOLD)
-        if 300 <= status < 400:
+        elif 300 <= status < 400:
             error = ModelBroken(f"{title} sends callers elsewhere (HTTP {status}).", advice=advice.address)
-            return ServiceFault(error, hold_seconds=LONGEST_HOLD)
-        detail = f": {shortened}" if (shortened := self.shorten(words)) else ""
-        error = ModelBroken(f"{title} refuses a call (HTTP {status}){detail}.", advice=advice.call)
-        return ServiceFault(error, hold_seconds=None)
+        else:
+            detail = f": {shortened}" if (shortened := self.shorten(words)) else ""
+            error = ModelBroken(f"{title} refuses a call (HTTP {status}){detail}.", advice=advice.call)
+            return ServiceFault(error, hold_seconds=None)
+        return ServiceFault(error, hold_seconds=LONGEST_HOLD)
 
     def _client_error(self, error: Exception) -> ModelBroken:
         """Make the error for a client that can't be created; a proxy's address is left out, because it may hold a password."""

@@ -25,7 +25,8 @@ from mindhold.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from mindhold.history.conversation import PastConversationView, StretchView, UtteranceView
-    from mindhold.history.index import IndexHistoryResult, MisreadView
+    from mindhold.history.index import IndexHistoryResult
+    from mindhold.history.index_pass import MisreadView
     from mindhold.history.passages import EmbedHistoryResult
 
 

@@ -201,7 +201,7 @@ class SharedEmbedder(EmbedderWrapper):
         return await self._inner.embed(texts)
 
     async def embed_query(self, text: str) -> Matrix:
-        key = _shared_key(self._inner.name, text)
+        key = _key("query", f"{self._inner.name}\0{text}").hex()
         cached_bytes = await self._cache.get(key)
         if cached_bytes is not None and len(cached_bytes) == 4 * self._known_dimensions():
             return np.frombuffer(cached_bytes, np.dtype("<f4")).astype(np.float32)[np.newaxis]
@@ -222,12 +222,6 @@ def with_shared_cache(embedder: Embedder, cache: Cache) -> Embedder:
     return embedder if cache is NO_SIDECAR else SharedEmbedder(embedder, cache)
 
 
-def _shared_key(model: str, text: str) -> str:
-    content = f"query\0{model}\0{text}".encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-UNRELATED = Cosines(0.03, 0.09)  # of English sentences
 _WORD = re.compile(r"\w+")
 _NGRAM = 3
 _NGRAM_WEIGHT = 0.5
@@ -237,20 +231,11 @@ _SIGN_BIT = 1 << 31
 class HashingEmbedder:
     """Embeds by hashed words and parts of words: texts that share them are similar. It knows no meanings."""
 
+    unrelated = Cosines(0.03, 0.09)  # of English sentences
+
     def __init__(self, dimensions: int = 256) -> None:
-        self._dimensions = dimensions
-
-    @property
-    def name(self) -> str:
-        return f"hashing-{self._dimensions}"
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
-
-    @property
-    def unrelated(self) -> Cosines:
-        return UNRELATED
+        self.dimensions = dimensions
+        self.name = f"hashing-{dimensions}"
 
     def load(self) -> None:
         return
@@ -266,12 +251,12 @@ class HashingEmbedder:
 
     def embed_now(self, texts: Sequence[str]) -> Matrix:
         """Do the same as `embed`, in the calling thread."""
-        vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
+        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for vector, text in zip(vectors, texts, strict=True):
             for (feature, weight), count in Counter(_features(text)).items():
                 code = crc32(feature.encode("utf-8", "surrogatepass"))
                 sign = 1.0 if code & _SIGN_BIT else -1.0
-                vector[code % self._dimensions] += sign * weight * (1 + np.log(count))
+                vector[code % self.dimensions] += sign * weight * (1 + np.log(count))
             norm = float(np.linalg.norm(vector))
             if norm:
                 vector /= norm

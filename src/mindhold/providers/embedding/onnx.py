@@ -19,9 +19,16 @@ from mindhold.model.errors import ModelMissing
 from mindhold.model.ranking import Cosines
 from mindhold.ports.embedder import Matrix
 from mindhold.providers.embedding.base import combine_windows, windows
-from mindhold.providers.model_folders import MODEL_FOLDERS, InstalledModel, model_file, sha256_of
+from mindhold.providers.model_folders import (
+    MODEL_FOLDERS,
+    TOKENIZER_FILE,
+    InstalledModel,
+    Manifest,
+    ModelFolders,
+    model_file,
+    sha256_of,
+)
 
-GPU = "gpu"
 # The runtime's own names; the installed package decides which of them it offers.
 GPU_PROVIDERS = (
     "CUDAExecutionProvider",
@@ -34,21 +41,20 @@ _MAX_THREADS = 4
 _LOG_ERRORS_ONLY = 3
 
 
-def usable_cores() -> int:
-    """Count the cores that this process may use; in a container they are fewer than the machine's."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def worker_count(threads: int) -> int:
-    """Return how many batches run at once; 0 threads means as many as pay off."""
-    return threads or min(_MAX_THREADS, usable_cores())
+    """Return how many batches run at once; 0 threads means as many as pay off.
+
+    In a container a process may use fewer cores than the machine has.
+    """
+    if threads:
+        return threads
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(_MAX_THREADS, cores)
 
 
 def execution_providers(device: str, offered: Sequence[str]) -> list[str]:
     """List the execution providers in order of preference; the last one supports every operator."""
-    gpu_providers = [name for name in GPU_PROVIDERS if name in offered] if device == GPU else []
+    gpu_providers = [name for name in GPU_PROVIDERS if name in offered] if device == "gpu" else []
     return [*gpu_providers[:1], CPU_PROVIDER]
 
 
@@ -95,19 +101,40 @@ def session_errors() -> tuple[type[Exception], ...]:
     )
 
 
+def open_installed(
+    folders: ModelFolders[Any], folder: Path, model: Manifest, file: str, *, device: str = "cpu"
+) -> tuple[Any, str]:
+    """Check an installed model's files; return a session of one of them, and its tokenizer.json. Raises ModelBroken."""
+    folders.check_sizes(folder, model)
+    tokenizer = folder / TOKENIZER_FILE
+    if sha256_of(tokenizer) != model.files[TOKENIZER_FILE].sha256:
+        raise folders.broken(model.name, f"{TOKENIZER_FILE} has changed since it was made")
+    try:
+        session = open_session(folder / file, device=device)
+    except session_errors() as error:
+        raise folders.broken(model.name, "the runtime can't open it") from error
+    return session, tokenizer.read_text(encoding="utf-8")
+
+
 Inputs = dict[str, npt.NDArray[np.int64]]
 
 
+def open_tokenizer(tokenizer_json: str) -> tuple[Any, int]:
+    """Open a tokenizer.json without its saved padding and truncation, and return the id that it pads with."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(tokenizer_json)
+    pad = int((tokenizer.padding or {}).get("pad_id", 0))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer, pad
+
+
 class TextEncoder:
-    """A tokenizer.json, without its saved padding and truncation."""
+    """A tokenizer.json that splits long texts into windows."""
 
     def __init__(self, tokenizer_json: str, *, limit: int) -> None:
-        from tokenizers import Tokenizer
-
-        self._tokenizer = Tokenizer.from_str(tokenizer_json)
-        self.pad = int((self._tokenizer.padding or {}).get("pad_id", 0))
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
+        self._tokenizer, self.pad = open_tokenizer(tokenizer_json)
         frame = self._tokenizer.encode("a")
         special = frame.special_tokens_mask
         first = special.index(0) if 0 in special else len(special)
@@ -122,16 +149,26 @@ class TextEncoder:
         return [[*self._prefix_ids, *window, *self._suffix_ids] for window in windows(ids, self._window_size)]
 
 
-def padded_inputs(encoded: Sequence[Sequence[int]], *, names: Container[str], pad: int) -> Inputs:
-    """Build the graph's inputs, padded to the longest row."""
+def padded_inputs(
+    encoded: Sequence[Sequence[int]],
+    *,
+    types: Sequence[Sequence[int]] | None = None,
+    names: Container[str],
+    pad: int,
+) -> Inputs:
+    """Build the graph's inputs, padded to the longest row; `types` says for each id to which text it belongs."""
     lengths = np.array([len(ids) for ids in encoded])
     mask = np.arange(lengths.max()) < lengths[:, None]
-    ids = np.full(mask.shape, pad, dtype=np.int64)
-    ids[mask] = np.concatenate([np.asarray(row, dtype=np.int64) for row in encoded])
+
+    def fill(rows: Sequence[Sequence[int]], rest: int) -> npt.NDArray[np.int64]:
+        values = np.full(mask.shape, rest, dtype=np.int64)
+        values[mask] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+        return values
+
     inputs = {
-        "input_ids": ids,
+        "input_ids": fill(encoded, pad),
         "attention_mask": mask.astype(np.int64),
-        "token_type_ids": np.zeros_like(ids),
+        "token_type_ids": fill(types, 0) if types else np.zeros(mask.shape, dtype=np.int64),
     }
     return {name: values for name, values in inputs.items() if name in names}
 
@@ -161,6 +198,7 @@ class OnnxEmbedder:
         device: str = "cpu",
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
     ) -> None:
+        self.name = f"{model}/{precision}"
         self._models_dir = models_dir
         self._model = model
         self._precision = precision
@@ -171,10 +209,6 @@ class OnnxEmbedder:
         self._loaded: _Loaded | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._dimensions = 0
-
-    @property
-    def name(self) -> str:
-        return f"{self._model}/{self._precision}"
 
     @property
     def dimensions(self) -> int:
@@ -230,24 +264,22 @@ class OnnxEmbedder:
 
     def _load_model(self) -> _Loaded:
         model = MODEL_FOLDERS.read(self._models_dir, self._model)
-        folder = self._models_dir / self._model
         if self._precision not in model.precisions:
             raise ModelMissing(
                 f"The model {self._model!r} is not installed in {self._precision}.",
                 advice=f"`mindhold models pull {self._model} --precision {self._precision}` makes it.",
             )
-        MODEL_FOLDERS.check_sizes(self._models_dir / model.name, model)
-        tokenizer = folder / "tokenizer.json"
-        if sha256_of(tokenizer) != model.files[tokenizer.name].sha256:
-            raise MODEL_FOLDERS.broken(self._model, f"{tokenizer.name} has changed since it was made")
-        try:
-            session = open_session(folder / model_file(self._precision), device=self._device)
-        except session_errors() as error:
-            raise MODEL_FOLDERS.broken(self._model, "the runtime can't open it") from error
+        session, tokenizer = open_installed(
+            MODEL_FOLDERS,
+            self._models_dir / self._model,
+            model,
+            model_file(self._precision),
+            device=self._device,
+        )
         return _Loaded(
             session=session,
             inputs=frozenset(entry.name for entry in session.get_inputs()),
-            encoder=TextEncoder(tokenizer.read_text(encoding="utf-8"), limit=model.limit),
+            encoder=TextEncoder(tokenizer, limit=model.limit),
             model=model,
         )
 

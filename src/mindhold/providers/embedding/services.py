@@ -34,7 +34,7 @@ from mindhold.providers.remote_service import (
     Timing,
     encodable,
     parse_json,
-    retry_delay,
+    with_retries,
 )
 
 
@@ -165,27 +165,6 @@ class EmbeddingReply:
     tokens: int | None
 
 
-class EmbeddingConnection(ServiceConnection):
-    """The connection to an embedding service."""
-
-    def __init__(self, title: str, address: str, key: str) -> None:
-        super().__init__(RemoteService(title, address, ADVICE, key=key))
-        self._title = title
-
-    async def send(self, body: Mapping[str, Any], *, patience: float) -> EmbeddingReply:
-        """Send a request and return the vectors within `patience` seconds. Raises ServiceFault."""
-        content = await self.post(body, patience=patience)
-        try:
-            return parse_reply(content, len(body["input"]))
-        except ValueError as error:
-            raise ServiceFault(
-                ModelBroken(
-                    f"{self._title} answers what can't be read as vectors: {error}.",
-                    advice="Check embedding.base_url: it usually ends in /v1.",
-                )
-            ) from error
-
-
 def parse_reply(content: bytes, count: int) -> EmbeddingReply:
     """Parse an answer into rows in the order of the texts. Raises ValueError."""
     document = parse_json(content)
@@ -217,13 +196,11 @@ def _parse_embedding(embedding: Any) -> npt.NDArray[np.float64]:
             return np.frombuffer(raw, dtype="<f4").astype(np.float64)
         except (binascii.Error, ValueError) as error:
             raise ValueError("an embedding is no base64") from error
-    if not isinstance(embedding, list) or not embedding:
-        raise ValueError("an embedding is no list of numbers")
     try:
         row = np.array(embedding, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError("an embedding is no list of numbers") from error
-    if row.ndim != 1:
+    if not isinstance(embedding, list) or row.ndim != 1 or not row.size:
         raise ValueError("an embedding is no list of numbers")
     return row
 
@@ -301,13 +278,6 @@ class _AskMode:
 _TEXT_MODE = _AskMode(question=False)
 
 
-@dataclass(slots=True)
-class _CallCount:
-    calls: int = 0
-    failed: int = 0
-    tokens: int = 0
-
-
 class ServiceEmbedder:
     """An embedder that calls a service. Creating it sends nothing; the first text also measures the model, if nobody did."""
 
@@ -319,11 +289,13 @@ class ServiceEmbedder:
         limits: BatchLimits | None = None,
         timing: Timing | None = None,
     ) -> None:
+        self.name = service.name
         self._service = service
         self._ledger = ledger
         self._limits = limits or BatchLimits()
         self._timing = timing or Timing()
-        self._connection = EmbeddingConnection(service.title, service.address, service.key)
+        remote = RemoteService(service.title, service.address, ADVICE, key=service.key)
+        self._connection = ServiceConnection(remote)
         self._circuit = Circuit(self._timing)
         self._rate_limiter = RateLimiter(
             self._limits.requests_per_minute,
@@ -333,10 +305,6 @@ class ServiceEmbedder:
         )
         self._traits: ServiceModelTraits | None = None
         self._measure_lock = asyncio.Lock()
-
-    @property
-    def name(self) -> str:
-        return self._service.name
 
     @property
     def dimensions(self) -> int:
@@ -427,55 +395,57 @@ class ServiceEmbedder:
 
     async def _embed_batch(self, batch: Sequence[TextWindow], mode: _AskMode) -> Matrix:
         with self._circuit.guard() as trial:
-            reply = await self._send_recorded(batch, mode, trial=trial)
-            self._check_length(reply.vectors.shape[1])
+            vectors = await self._send_recorded(batch, mode, trial=trial)
+            self._check_length(vectors.shape[1])
+            return vectors
+
+    async def _send_recorded(self, batch: Sequence[TextWindow], mode: _AskMode, *, trial: bool) -> Matrix:
+        """Send the batch, with retries while they may help, and record its usage, whatever happens.
+
+        Raises ServiceFault, ModelAway.
+        """
+        timing, usage = self._timing, Usage()
+        tokens = sum(piece.tokens for piece in batch)
+        body = self._service.body([piece.text for piece in batch], question=mode.question)
+        deadline = timing.now() + self._limits.wait_seconds if mode.until is None else mode.until
+
+        async def send() -> Matrix:
+            nonlocal usage
+            await self._rate_limiter.take(tokens, patience=deadline - timing.now())
+            usage = replace(usage, calls=usage.calls + 1)
+            try:
+                reply = await self._send(body, patience=max(0.1, deadline - timing.now()))
+            except ServiceFault:
+                usage = replace(usage, failed=usage.failed + 1)
+                raise
+            usage = replace(usage, tokens=tokens if reply.tokens is None else reply.tokens)
             return reply.vectors
 
-    async def _send_recorded(
-        self, batch: Sequence[TextWindow], mode: _AskMode, *, trial: bool
-    ) -> EmbeddingReply:
-        """Send the batch and record its usage, whatever happens."""
-        tokens = sum(piece.tokens for piece in batch)
         await self._ledger.reserve(tokens)
-        call_count = _CallCount()
         try:
-            return await self._send_with_retries(batch, call_count, mode, trial=trial)
+            if deadline <= timing.now():
+                raise self._timeout_error()
+            attempts = 1 if trial else TEXT_ATTEMPTS if mode.until is None else QUESTION_ATTEMPTS
+            return await with_retries(send, attempts=attempts, deadline=deadline, timing=timing)
         finally:
-            await self._ledger.settle(
-                Usage(call_count.calls, call_count.failed, call_count.tokens), reserved=tokens
-            )
+            await self._ledger.settle(usage, reserved=tokens)
 
-    async def _send_with_retries(
-        self, batch: Sequence[TextWindow], call_count: _CallCount, mode: _AskMode, *, trial: bool
-    ) -> EmbeddingReply:
-        """Send the batch, with retries while they may help. Raises ServiceFault, ModelAway."""
-        timing = self._timing
-        deadline = timing.now() + self._limits.wait_seconds if mode.until is None else mode.until
-        if deadline <= timing.now():
-            raise self._timeout_error()
-        attempts_left = 1 if trial else TEXT_ATTEMPTS if mode.until is None else QUESTION_ATTEMPTS
-        body = self._service.body([piece.text for piece in batch], question=mode.question)
-        tokens = sum(piece.tokens for piece in batch)
-        while True:
-            await self._rate_limiter.take(tokens, patience=deadline - timing.now())
-            call_count.calls += 1
-            try:
-                reply = await self._connection.send(body, patience=max(0.1, deadline - timing.now()))
-            except ServiceFault as fault:
-                call_count.failed += 1
-                attempts_left -= 1
-                delay = retry_delay(fault, call_count.calls, timing)
-                if not fault.temporary or not attempts_left or timing.now() + delay >= deadline:
-                    raise
-                await timing.sleep(delay)
-                continue
-            call_count.tokens += tokens if reply.tokens is None else reply.tokens
-            return reply
+    async def _send(self, body: Mapping[str, Any], *, patience: float) -> EmbeddingReply:
+        content = await self._connection.post(body, patience=patience)
+        try:
+            return parse_reply(content, len(body["input"]))
+        except ValueError as error:
+            raise ServiceFault(
+                ModelBroken(
+                    f"{self._service.title} answers what can't be read as vectors: {error}.",
+                    advice="Check embedding.base_url: it usually ends in /v1.",
+                )
+            ) from error
 
     def _timeout_error(self) -> ModelAway:
         return ModelAway(
             f"{self._service.title} takes too long for a question to wait.",
-            advice="It is tried again by itself; recall goes by words meanwhile.",
+            advice=ADVICE.later,
         )
 
     def _check_length(self, length: int) -> None:

@@ -50,18 +50,18 @@ async def process_guard(detached: Mapping[str, Any]) -> AsyncIterator[Callable[[
             stderr=subprocess.DEVNULL,
             **detached,
         )
+
+    def register(group: int) -> None:
+        if guard is not None and guard.stdin is not None:
+            guard.stdin.write(b"%d\n" % group)
+
     try:
-        yield lambda group: _register(guard, group)
+        yield register
     finally:
         if guard is not None:
             with suppress(ProcessLookupError):
                 guard.kill()
             await guard.wait()
-
-
-def _register(guard: asyncio.subprocess.Process | None, group: int) -> None:
-    if guard is not None and guard.stdin is not None:
-        guard.stdin.write(b"%d\n" % group)
 
 
 MOST_OUTPUT = 4 * 1024 * 1024
@@ -215,18 +215,9 @@ class ProgramCall:
     optional: tuple[tuple[str, ...], ...] = ()
 
 
-class ProgramGaveNoAnswer(Exception):
-    """The program ran and gave no answer; `hold_seconds` is the one of ServiceFault."""
-
-    def __init__(self, error: ModelError, *, hold_seconds: float | None = 0.0) -> None:
-        super().__init__(error.message)
-        self.error = error
-        self.hold_seconds = hold_seconds
-
-
 @dataclass(frozen=True, slots=True)
 class LlmProgram:
-    """A program: `prepare` writes the files of a call into its folder; `read` raises ProgramGaveNoAnswer, ValueError."""
+    """A program: `prepare` writes the files of a call into its folder; `read` raises ServiceFault, ValueError."""
 
     title: str
     command: str
@@ -278,9 +269,7 @@ def _read_claude(output: ProgramOutput) -> str:
         message = result if isinstance(result, str) and result else str(document.get("subtype"))
         raise _refusal("Claude Code", message, status=status if isinstance(status, int) else 0)
     if document.get("stop_reason") == "max_tokens":
-        raise ProgramGaveNoAnswer(
-            ModelError("Claude Code gave no answer: it was cut off."), hold_seconds=None
-        )
+        raise ServiceFault(ModelError("Claude Code gave no answer: it was cut off."), hold_seconds=None)
     return result if isinstance(result, str) else ""
 
 
@@ -314,12 +303,12 @@ def _read_gemini(output: ProgramOutput) -> str:
     raise ValueError("it is no response")
 
 
-def _refusal(title: str, words: str, *, status: int) -> ProgramGaveNoAnswer:
+def _refusal(title: str, words: str, *, status: int) -> ServiceFault:
     if status in _DENIED_STATUSES:
-        return ProgramGaveNoAnswer(ModelDenied(f"{title} is not let in."), hold_seconds=LONGEST_HOLD)
+        return ServiceFault(ModelDenied(f"{title} is not let in."), hold_seconds=LONGEST_HOLD)
     if status == 429 or status >= 500:
-        return ProgramGaveNoAnswer(ModelAway(f"{title} gets no answer for now."))
-    return ProgramGaveNoAnswer(ModelError(f"{title} gave no answer: {words}"))
+        return ServiceFault(ModelAway(f"{title} gets no answer for now."))
+    return ServiceFault(ModelError(f"{title} gave no answer: {words}"))
 
 
 def _write_system_prompt(folder: Path, system: str) -> Path:
@@ -407,17 +396,17 @@ class ProgramTransport:
         output = await self._run(request)
         try:
             answer = self._program.read(output)
-        except ProgramGaveNoAnswer as refused:
-            raise ServiceFault(
-                self._with_advice(refused.error), hold_seconds=refused.hold_seconds
-            ) from refused
+        except ServiceFault as refused:
+            message = f"{self._shorten(refused.error.message)}."
+            failure = type(refused.error)(message, advice=self._program.advice)
+            raise ServiceFault(failure, hold_seconds=refused.hold_seconds) from refused
         except ValueError as error:
             detail = self._shorten(output.err) or str(error)
-            failure = ModelBroken(
+            broken = ModelBroken(
                 f"{self._program.title} gave no answer (it ended with {output.status}): {detail}.",
                 advice=self._program.advice,
             )
-            raise ServiceFault(failure) from error
+            raise ServiceFault(broken) from error
         if not answer.strip():
             raise ServiceFault(ModelError(f"{self._program.title} gave an empty answer."), hold_seconds=None)
         return answer
@@ -440,10 +429,15 @@ class ProgramTransport:
             raise ServiceFault(as_unsent(unusable)) from error
         try:
             while True:
-                output = await self._run_once(path, call, request.prompt)
+                flags = [flag for flag in call.optional if flag[0] not in self._unknown_flags]
+                output = await run(
+                    (path, *call.arguments, *(part for flag in flags for part in flag)),
+                    prompt=request.prompt,
+                    folder=self._folder,
+                    environ={**self._environ, **call.variables},
+                )
                 unknown = _UNKNOWN_FLAG.search(output.err)
-                optional_flags = [flag[0] for flag in self._accepted_flags(call)]
-                if output.status == 0 or unknown is None or unknown[1] not in optional_flags:
+                if output.status == 0 or unknown is None or unknown[1] not in [flag[0] for flag in flags]:
                     return output
                 self._unknown_flags.add(unknown[1])
         except OSError as error:
@@ -459,21 +453,6 @@ class ProgramTransport:
     def _prepare(self, request: ModelRequest) -> ProgramCall:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._program.prepare(request, self._model, self._folder)
-
-    def _accepted_flags(self, call: ProgramCall) -> list[tuple[str, ...]]:
-        return [flag for flag in call.optional if flag[0] not in self._unknown_flags]
-
-    async def _run_once(self, path: str, call: ProgramCall, prompt: str) -> ProgramOutput:
-        return await run(
-            (path, *call.arguments, *(part for flag in self._accepted_flags(call) for part in flag)),
-            prompt=prompt,
-            folder=self._folder,
-            environ={**self._environ, **call.variables},
-        )
-
-    def _with_advice(self, error: ModelError) -> ModelError:
-        words = self._shorten(error.message)
-        return type(error)(f"{words}.", advice=error.advice or self._program.advice)
 
     def _shorten(self, text: str) -> str:
         return one_line(text, (self._environ.get(self._program.key, ""),))

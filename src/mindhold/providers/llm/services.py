@@ -19,7 +19,7 @@ from mindhold.providers.remote_service import (
     as_unsent,
     encodable,
     parse_json,
-    retry_delay,
+    with_retries,
 )
 
 
@@ -65,16 +65,12 @@ class RetryModel:
         most_output: int,
         timing: Timing | None = None,
     ) -> None:
-        self._name = name
+        self.name = name
         self._transport = transport
         self._wait_seconds = wait_seconds
         self._most_output = most_output
         self._timing = timing or Timing()
         self._circuit = Circuit(self._timing)
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def close(self) -> None:
         await self._transport.close()
@@ -85,53 +81,41 @@ class RetryModel:
 
     async def complete_metered(self, prompt: str, *, system: str, most_tokens: int, meter: Meter) -> str:
         """Answer a prompt and report each attempt to the meter. Raises ModelError, at once while the circuit is open."""
-        with self._circuit.guard() as trial:
-            request = ModelRequest(encodable(prompt), encodable(system), min(most_tokens, self._most_output))
-            attempts = 1 if trial else self._transport.attempts
-            return await self._ask_with_retries(request, meter, attempts=attempts)
-
-    async def _ask_with_retries(self, request: ModelRequest, meter: Meter, *, attempts: int) -> str:
         timing = self._timing
+        request = ModelRequest(encodable(prompt), encodable(system), min(most_tokens, self._most_output))
         deadline = timing.now() + self._wait_seconds
-        for attempt in range(1, attempts + 1):
+
+        async def ask() -> str:
             await meter.sending()
             try:
                 answer = await self._transport.ask(request, patience=max(0.1, deadline - timing.now()))
             except ServiceFault as fault:
                 await meter.failed(fault.error)
-                delay = retry_delay(fault, attempt, timing)
-                if not fault.temporary or attempt == attempts or timing.now() + delay >= deadline:
-                    raise
-                await timing.sleep(delay)
-            else:
-                await meter.counted(sent=answer.sent, answered=answer.answered)
-                return answer.text
-        raise AssertionError("at least one attempt is made")
+                raise
+            await meter.counted(sent=answer.sent, answered=answer.answered)
+            return answer.text
+
+        with self._circuit.guard() as trial:
+            attempts = 1 if trial else self._transport.attempts
+            return await with_retries(ask, attempts=attempts, deadline=deadline, timing=timing)
 
 
 class _NoMeter:
-    """A meter that counts nothing."""
+    """A meter that allows every attempt and counts nothing."""
 
-    async def sending(self) -> None:
-        """Allow the attempt."""
+    async def sending(self) -> None: ...
 
-    async def failed(self, error: ModelError) -> None:
-        """Ignore the error."""
+    async def failed(self, error: ModelError) -> None: ...
 
-    async def counted(self, *, sent: int, answered: int) -> None:
-        """Ignore the count."""
+    async def counted(self, *, sent: int, answered: int) -> None: ...
 
 
 class UnavailableModel:
     """A configured model that can't be called; every call raises the reason."""
 
     def __init__(self, name: str, error: ModelError) -> None:
-        self._name = name
+        self.name = name
         self._error = error
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def close(self) -> None:
         """Do nothing."""

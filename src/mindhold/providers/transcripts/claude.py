@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from mindhold.ports.transcripts import ConversationFile, TranscriptCursor, TranscriptRead, beginning
 from mindhold.providers.transcripts.reader import (
     SUBAGENT_PREFIX,
     TRANSCRIPT_SUFFIX,
+    TranscriptSource,
+    describe_file,
     follow,
+    is_folder,
     list_folder,
     read_head,
 )
@@ -23,30 +25,51 @@ NOTES_FILE = "session-memory/summary.md"
 MAX_DEPTH = 8  # depth of folders in which sub-agents' files are searched
 HEAD_BYTES = 64 << 10  # bytes of a sub-agent's file that name its session
 MAX_PARENTS = 10_000  # how many are remembered
+LONGEST_NOTE = 20_000
 _SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"\\]{1,200})"')
 
 
-class ProjectFolders:
-    """Lists the transcripts under one folder of projects; files that can't be read are left out."""
+class ClaudeTranscripts(TranscriptSource):
+    """The transcripts of Claude Code, as they are on disk at each call; a missing folder has none."""
 
-    def __init__(self, projects: Path) -> None:
-        self.projects = projects
+    name = SOURCE
+    withheld = False
+
+    def __init__(self, claude_dir: Path) -> None:
+        self._projects = claude_dir / "projects"
+        super().__init__([self._projects])
         self._parents: dict[str, str] = {}  # the session of each sub-agent's file that lies next to sessions
         # The last files' paths: making a Path takes longer than the system call.
         self._paths: dict[str, Path] = {}
 
     def files(self) -> list[ConversationFile]:
-        """List the files, last written first."""
-        files = [file for folder in self._folders() for file in self._project_files(folder)]
+        """List all files, sub-agents' too, last written first."""
+        files = [file for folder in self._project_folders() for file in self._project_files(folder)]
         self._paths = {str(file.path): file.path for file in files}
-        return sorted(files, key=lambda file: (file.modified, str(file.path)), reverse=True)
+        return _last_written_first(files)
 
-    def _folders(self) -> Iterator[os.DirEntry[str]]:
+    def note(self, file: Path) -> str:
+        """Return the notes that Claude Code keeps next to the conversation; empty when it has none."""
+        try:
+            with (file.with_suffix("") / NOTES_FILE).open(encoding="utf-8", errors="replace") as note:
+                return beginning(note.read(LONGEST_NOTE + 1), LONGEST_NOTE).strip()
+        except (OSError, ValueError):  # ValueError: a name that no file can have
+            return ""
+
+    def follow(
+        self, file: Path, cursor: TranscriptCursor, *, most_bytes: int, source: str = ""
+    ) -> TranscriptRead | None:
+        """Read about `most_bytes` after the cursor, in bounded memory; None when there is no such file."""
+        is_stored = file.is_relative_to(self._projects) and file != self._projects
+        folder = file.relative_to(self._projects).parts[0] if is_stored else file.parent.name
+        return follow(file, cursor, folder, most_bytes=most_bytes)
+
+    def _project_folders(self) -> Iterator[os.DirEntry[str]]:
         """Yield the project folders; a folder that several links lead to comes once."""
-        projects = Path(os.path.realpath(self.projects))
+        projects = Path(os.path.realpath(self._projects))
         yielded = {projects}
         links: list[os.DirEntry[str]] = []
-        for entry in list_folder(self.projects):
+        for entry in list_folder(self._projects):
             with suppress(OSError):
                 if entry.is_symlink():
                     links.append(entry)
@@ -66,7 +89,7 @@ class ProjectFolders:
         for entry in list_folder(folder.path):
             if entry.name.endswith(TRANSCRIPT_SUFFIX):
                 files.append(entry)
-            elif _is_folder(entry):
+            elif is_folder(entry):
                 session_folders[entry.name] = entry
         for entry in files:
             if entry.name.startswith(SUBAGENT_PREFIX):
@@ -81,18 +104,10 @@ class ProjectFolders:
     def _file(
         self, entry: os.DirEntry[str], folder: str, *, part_of: str = "", note_modified: int = 0
     ) -> Iterator[ConversationFile]:
-        """Yield the entry if it is a file with content."""
-        with suppress(OSError):
-            if entry.is_file() and (status := entry.stat()).st_size:
-                yield ConversationFile(
-                    path=self._paths.get(entry.path) or Path(entry.path),
-                    size=status.st_size,
-                    modified=status.st_mtime_ns,
-                    source=SOURCE,
-                    folder=folder,
-                    part_of=part_of,
-                    note_modified=note_modified,
-                )
+        path = self._paths.get(entry.path)
+        return describe_file(
+            entry, SOURCE, path=path, folder=folder, part_of=part_of, note_modified=note_modified
+        )
 
     def _parent_session(self, entry: os.DirEntry[str]) -> str:
         """Return the session of a sub-agent's file, which its first line names."""
@@ -106,18 +121,11 @@ class ProjectFolders:
         return self._parents[entry.path]
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
-
-
 def _subagents(folder: str, deepest: int) -> Iterator[os.DirEntry[str]]:
     for entry in list_folder(folder):
         if entry.name.startswith(SUBAGENT_PREFIX) and entry.name.endswith(TRANSCRIPT_SUFFIX):
             yield entry
-        elif deepest and _is_folder(entry):
+        elif deepest and is_folder(entry):
             yield from _subagents(entry.path, deepest - 1)
 
 
@@ -128,71 +136,8 @@ def _note_modified(session: os.DirEntry[str] | None) -> int:
         return 0
 
 
-LONGEST_NOTE = 20_000
-
-
-class ClaudeTranscripts:
-    """The transcripts of Claude Code, as they are on disk at each call; a missing folder has none."""
-
-    name = SOURCE
-    withheld = False
-
-    def __init__(self, claude_dir: Path) -> None:
-        self._projects = claude_dir / "projects"
-        self._folders = ProjectFolders(self._projects)
-
-    def files(self) -> list[ConversationFile]:
-        """List all files, sub-agents' too, last written first."""
-        return self._folders.files()
-
-    def roots(self) -> list[Path]:
-        """Return the folder of projects, if it exists."""
-        return [self._projects] if self._projects.is_dir() else []
-
-    def owns(self, path: Path) -> bool:
-        """Whether the file lies in the folder of projects."""
-        return path.is_relative_to(self._projects)
-
-    def note(self, file: Path) -> str:
-        """Return the notes that Claude Code keeps next to the conversation; empty when it has none."""
-        try:
-            with (file.with_suffix("") / NOTES_FILE).open(encoding="utf-8", errors="replace") as note:
-                return beginning(note.read(LONGEST_NOTE + 1), LONGEST_NOTE).strip()
-        except (OSError, ValueError):  # ValueError: a name that no file can have
-            return ""
-
-    def follow(
-        self, file: Path, cursor: TranscriptCursor, *, most_bytes: int, source: str = ""
-    ) -> TranscriptRead | None:
-        """Read about `most_bytes` after the cursor, in bounded memory; None when there is no such file."""
-        return follow(file, cursor, most_bytes=most_bytes, folder=self._folder(file))
-
-    def _folder(self, file: Path) -> str:
-        """Return the name that Claude Code gave to the file's project."""
-        if file.is_relative_to(self._projects) and file != self._projects:
-            return file.relative_to(self._projects).parts[0]
-        return file.parent.name
-
-
-class TranscriptSource(Protocol):
-    """The conversations of one program. Files that can't be read are left out."""
-
-    name: str  # claude, codex, gemini, cursor
-
-    def files(self) -> list[ConversationFile]:
-        """List all files."""
-
-    def roots(self) -> list[Path]:
-        """Return the folders of the conversations that exist."""
-
-    def owns(self, path: Path) -> bool:
-        """Whether the file lies where the program stores its conversations."""
-
-    def note(self, file: Path) -> str:
-        """Return the program's notes about the conversation; empty when it has none."""
-
-    def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
-        """Read what was added after the cursor; None when there is no such file."""
+def _last_written_first(files: list[ConversationFile]) -> list[ConversationFile]:
+    return sorted(files, key=lambda file: (file.modified, str(file.path)), reverse=True)
 
 
 class CombinedTranscripts:
@@ -206,8 +151,7 @@ class CombinedTranscripts:
 
     def files(self) -> list[ConversationFile]:
         """List all files, sub-agents' too, last written first."""
-        files = [file for source in self._sources for file in source.files()]
-        return sorted(files, key=lambda file: (file.modified, str(file.path)), reverse=True)
+        return _last_written_first([file for source in self._sources for file in source.files()])
 
     def roots(self) -> list[Path]:
         """Return the folders of the conversations that exist."""

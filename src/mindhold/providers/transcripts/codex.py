@@ -23,14 +23,13 @@ from mindhold.ports.transcripts import (
     beginning,
 )
 from mindhold.providers.transcripts.entries import (
-    LONGEST_NAME,
-    BadLines,
     Entry,
     EntryPosition,
-    TranscriptLine,
+    as_dict,
     as_name,
     as_text,
     call_step,
+    dicts_in,
     first_text,
     is_failure,
     is_own_tool,
@@ -45,13 +44,13 @@ from mindhold.providers.transcripts.reader import (
     LONGEST_TITLE,
     NEAR_BYTES,
     JsonMembers,
+    LineCollector,
+    TranscriptSource,
     describe_file,
     files_under,
     follow_whole,
     follow_with,
     is_one_object,
-    is_under,
-    latest_in_mark,
     read_head,
 )
 
@@ -132,10 +131,9 @@ def _texts(item: Entry) -> Iterator[tuple[str, str]]:
     if isinstance(content, str):
         yield content, ""
         return
-    kinds = metadata.get("content_item_kinds") if isinstance(metadata, dict) else None
+    kinds = as_dict(metadata).get("content_item_kinds")
     for number, part in enumerate(content if isinstance(content, list) else ()):
-        text = as_text(part.get("text")) if isinstance(part, dict) else ""
-        if text:
+        if text := as_text(as_dict(part).get("text")):
             has_kind = isinstance(kinds, list) and number < len(kinds)
             yield text, as_text(kinds[number]) if has_kind and kinds else ""
 
@@ -174,7 +172,7 @@ def _arguments(item: Entry) -> Mapping[str, Any]:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
             arguments = {"arguments": arguments}
-    return arguments if isinstance(arguments, dict) else {}
+    return as_dict(arguments)
 
 
 def _command(command: Any) -> str:
@@ -202,8 +200,10 @@ def _output(output: Any) -> tuple[str, int | None]:
     if isinstance(output, dict):
         return _output(output.get("content", output.get("body")))
     if isinstance(output, list):
-        parts = (part for part in output if isinstance(part, dict))
-        texts = (as_text(part.get("text")) or ("[image]" if "image_url" in part else "") for part in parts)
+        texts = (
+            as_text(part.get("text")) or ("[image]" if "image_url" in part else "")
+            for part in dicts_in(output)
+        )
         return _output("\n".join(filter(None, texts)))
     text = as_text(output)
     if text.startswith('{"output"'):
@@ -211,8 +211,7 @@ def _output(output: Any) -> tuple[str, int | None]:
             document = json.loads(text)
         except (ValueError, RecursionError):
             return text, None
-        metadata = document.get("metadata")
-        code = metadata.get("exit_code") if isinstance(metadata, dict) else None
+        code = as_dict(document.get("metadata")).get("exit_code")
         return as_text(document.get("output")), code if isinstance(code, int) else None
     frame = _OUTPUT_FRAME.match(text)
     if frame is None:
@@ -223,7 +222,7 @@ def _output(output: Any) -> tuple[str, int | None]:
 
 def _reports_failure(output: Any, text: str, code: int | None) -> bool:
     """Whether the output reports a failure other than by an exit code."""
-    success = output.get("success") if isinstance(output, dict) else None
+    success = as_dict(output).get("success")
     return success is False or (code is None and success is None and _FAILURE.match(text) is not None)
 
 
@@ -239,13 +238,13 @@ _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CALL_ID = re.compile(rb'"call_id"\s*:\s*"([^"\\]{1,200})"')
 
 
-class CodexTranscripts:
+class CodexTranscripts(TranscriptSource):
     """The conversations of Codex CLI, as they are on disk at each call."""
 
     name = SOURCE
 
     def __init__(self, codex_dir: Path) -> None:
-        self._folders = [codex_dir / name for name in FOLDERS]
+        super().__init__([codex_dir / name for name in FOLDERS])
         self._titles_path = codex_dir / TITLES_FILE
         self._titles: dict[str, str] = {}
         self._titles_version = (0, 0)  # modification time and size of the title file
@@ -253,25 +252,13 @@ class CodexTranscripts:
 
     def files(self) -> list[ConversationFile]:
         """List all files, sub-agents' too."""
-        files = (
-            describe_file(entry, SOURCE, part_of=self._parent_session(entry.path))
+        return [
+            file
             for folder in self._folders
             for entry in files_under(folder, MAX_DEPTH)
             if entry.name.startswith("rollout-") and entry.name.endswith((".jsonl", ".json"))
-        )
-        return [file for file in files if file]
-
-    def roots(self) -> list[Path]:
-        """Return the session folders that exist."""
-        return [folder for folder in self._folders if folder.is_dir()]
-
-    def owns(self, path: Path) -> bool:
-        """Whether the file lies in a session folder."""
-        return is_under(path, self._folders)
-
-    def note(self, file: Path) -> str:
-        """Return nothing: Codex writes no notes."""
-        return ""
+            for file in describe_file(entry, SOURCE, part_of=self._parent_session(entry.path))
+        ]
 
     def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
         """Read about `most_bytes` of whole lines after the cursor; None when there is no such file."""
@@ -310,40 +297,24 @@ class CodexTranscripts:
         return ""
 
 
-class _CodexCollector:
+class _CodexCollector(LineCollector):
     """Collects the steps of the lines after a cursor. The first line of the file describes the session."""
 
     def __init__(self, stream: BinaryIO, cursor: TranscriptCursor) -> None:
-        self.line = cursor.line
-        self.latest = latest_in_mark(cursor.mark)
+        super().__init__(cursor)
         self._session = _Session(_first(stream))
-        self._offset = cursor.offset
+        self.cwd = self._session.cwd
         self._steps: list[TranscriptStep] = []
-        self._tools: dict[str, str] = {}
-        self._bad = BadLines()
 
-    @property
-    def cwd(self) -> str:
-        return self._session.cwd
-
-    def take(self, line: TranscriptLine, *, end: int, within: bool) -> bool:
-        """Take a line; False if it is incomplete, and then nothing is taken."""
-        entries, whole = parse_line(line.raw) if line.is_complete else ((), False)
-        if not whole and not line.ended:
-            return False
-        self.line += not within
-        if not whole:
-            self._bad.note(self.line, too_long=not line.is_complete)
-        for entry in entries:
-            moment = timestamp_of(entry) or self._session.began
-            position = EntryPosition(self.line, end, moment, self._session.aside)
-            self._steps += self._session.take(entry, position, self._tools)
-            if moment is not None:
-                self.latest = max(self.latest or moment, moment)
-        return True
+    def _add_entry(self, entry: Entry, end: int) -> None:
+        moment = timestamp_of(entry) or self._session.began
+        position = EntryPosition(self.line, end, moment, self._session.aside)
+        self._steps += self._session.take(entry, position, self._tools)
+        self.cwd = self._session.cwd
+        if moment is not None:
+            self.latest = max(self.latest or moment, moment)
 
     def steps(self, stream: BinaryIO) -> tuple[TranscriptStep, ...]:
-        """Return the steps, with the names of tools that were called before the cursor."""
         unnamed_calls = {
             step.call for step in self._steps if step.role is Role.RESULT and not step.tool and step.call
         }
@@ -356,7 +327,6 @@ class _CodexCollector:
         return tuple(step for step in steps if not is_own_tool(step.tool))
 
     def about(self) -> TranscriptInfo:
-        """Return the session's own details."""
         return self._bad.add_to(replace(self._session.about(), ended=self.latest))
 
 
@@ -364,15 +334,17 @@ class _Session:
     """A session as its first line describes it; it decides which lines count."""
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
-        self.id = as_text(meta.get("id"))[:LONGEST_NAME]
+        self.id = as_name(meta.get("id"))
         self.cwd = as_text(meta.get("cwd"))
         self.began = timestamp_of(meta)
         self.aside = bool(meta.get("parent_thread_id"))
         self._model = ""
-        source = meta.get("source")
-        kind: Any = source if isinstance(source, dict) else {}
+        source = as_dict(meta.get("source"))
         # Codex's internal calls of a model are no conversation.
-        self._is_internal = "internal" in kind or kind.get("subagent") in ("compact", "memory_consolidation")
+        self._is_internal = "internal" in source or source.get("subagent") in (
+            "compact",
+            "memory_consolidation",
+        )
         inherited = meta.get("subagent_history_start_ordinal")
         self._first = inherited if isinstance(inherited, int) else 0
 
@@ -384,7 +356,7 @@ class _Session:
         if self._is_internal or (isinstance(ordinal, int) and ordinal < self._first):
             return
         if kind == "turn_context":
-            self._model = as_text(item.get("model"))[:LONGEST_NAME] or self._model
+            self._model = as_name(item.get("model")) or self._model
         elif kind == "response_item" or item is entry:  # earlier versions wrote the item itself
             self.cwd = self.cwd or cwd_in(item)
             yield from steps_in(item, position, tools)
@@ -400,8 +372,7 @@ def _first(stream: BinaryIO) -> Mapping[str, Any]:
     entry = next(iter(parse_line(line.raw)[0]), None) if line and line.is_complete else None
     if entry is None or "type" not in entry:  # earlier versions wrote the details themselves
         return entry or {}
-    payload = entry.get("payload")
-    return payload if entry.get("type") == "session_meta" and isinstance(payload, dict) else {}
+    return as_dict(entry.get("payload")) if entry.get("type") == "session_meta" else {}
 
 
 def _earlier_tools(stream: BinaryIO, calls: set[str], *, before: int) -> dict[str, str]:

@@ -20,6 +20,7 @@ from mindhold.ports.transcripts import (
 )
 from mindhold.providers.transcripts.entries import (
     EntryPosition,
+    as_dict,
     as_name,
     as_text,
     first_text,
@@ -31,10 +32,10 @@ from mindhold.providers.transcripts.entries import (
 from mindhold.providers.transcripts.reader import (
     LONGEST_TITLE,
     JsonMembers,
+    TranscriptSource,
     describe_file,
     files_under,
     follow_whole,
-    is_under,
     read_head,
 )
 
@@ -59,34 +60,23 @@ _DAY = re.compile(r"\b(\d{1,4})[/.-](\d{1,2})[/.-](\d{1,4})\b")
 _TIME = re.compile(r"\b(\d{1,2}):(\d{2})(?::(\d{2}))?(?:\s*([AaPp])\.?[Mm])?")
 
 
-class CursorTranscripts:
+class CursorTranscripts(TranscriptSource):
     """The chats in the folder, as they are on disk at each call; other files are ignored."""
 
     name = SOURCE
 
     def __init__(self, folder: Path) -> None:
+        super().__init__([folder])
         self._folder = folder
 
     def files(self) -> list[ConversationFile]:
         """List all chats in the folder and its subfolders."""
-        files = (
-            describe_file(entry, SOURCE, folder=Path(entry.path).parent.name)
+        return [
+            file
             for entry in files_under(self._folder, MAX_DEPTH)
             if _is_chat(entry.path)
-        )
-        return [file for file in files if file]
-
-    def roots(self) -> list[Path]:
-        """Return the folder, if it exists."""
-        return [self._folder] if self._folder.is_dir() else []
-
-    def owns(self, path: Path) -> bool:
-        """Whether the file lies in the folder."""
-        return is_under(path, [self._folder])
-
-    def note(self, file: Path) -> str:
-        """Return nothing: Cursor writes no notes."""
-        return ""
+            for file in describe_file(entry, SOURCE, folder=Path(entry.path).parent.name)
+        ]
 
     def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
         """Read the whole file if it changed since the cursor; None when there is no such file."""
@@ -213,13 +203,9 @@ def parse_export_time(text: str, written: datetime | None) -> datetime | None:
 
 def _text(content: Any) -> str:
     if isinstance(content, list):
-        parts = (part if isinstance(part, str) else _field(part) for part in content)
+        parts = (part if isinstance(part, str) else as_text(as_dict(part).get("text")) for part in content)
         return "\n\n".join(filter(None, (part.strip() for part in parts)))
     return as_text(content).strip()
-
-
-def _field(part: Any) -> str:
-    return as_text(part.get("text")) if isinstance(part, dict) else ""
 
 
 def _parse_time(value: Any) -> datetime | None:

@@ -150,19 +150,13 @@ def spoken_by_assistant(entry: Entry, content: Any) -> str:
 
 def queued_by_user(entry: Entry) -> str:
     """Return what the user typed while the assistant was working."""
-    attached = entry.get("attachment")
-    if not isinstance(attached, dict) or attached.get("type") != "queued_command" or attached.get("isMeta"):
+    attached = as_dict(entry.get("attachment"))
+    if attached.get("type") != "queued_command" or attached.get("isMeta"):
         return ""
-    origin = attached.get("origin")
-    human = not isinstance(origin, dict) or origin.get("kind") in (None, "human")
-    if not human or attached.get("commandMode") not in (None, "prompt"):
+    by_human = as_dict(attached.get("origin")).get("kind") in (None, "human")
+    if not by_human or attached.get("commandMode") not in (None, "prompt"):
         return ""
     return _join_typed(texts_in(attached.get("prompt")))
-
-
-def is_subagent(entry: Entry) -> bool:
-    """Whether a sub-agent said it or was asked it."""
-    return bool(entry.get("isSidechain"))
 
 
 def without_inserted(text: str) -> str:
@@ -183,8 +177,7 @@ def _join_typed(texts: Iterable[str]) -> str:
 
 def content_of(entry: Entry) -> Any:
     """Return the content of the entry's message: a string or a list of blocks."""
-    message = entry.get("message")
-    return message.get("content") if isinstance(message, dict) else None
+    return as_dict(entry.get("message")).get("content")
 
 
 def texts_in(content: Any) -> list[str]:
@@ -196,9 +189,7 @@ def texts_in(content: Any) -> list[str]:
 
 def blocks_in(content: Any, kind: str) -> list[Block]:
     """Return the blocks of that kind; none where the content is a string."""
-    if not isinstance(content, list):
-        return []
-    return [block for block in content if isinstance(block, dict) and block.get("type") == kind]
+    return [block for block in dicts_in(content) if block.get("type") == kind]
 
 
 def title_of(entry: Entry) -> tuple[str, str] | None:
@@ -211,7 +202,7 @@ def title_of(entry: Entry) -> tuple[str, str] | None:
 
 def model_of(entry: Entry) -> str:
     """Return the model that answered; empty when the entry doesn't say."""
-    return as_text(_message(entry).get("model"))[:LONGEST_NAME]
+    return as_name(as_dict(entry.get("message")).get("model"))
 
 
 def timestamp_of(entry: Entry) -> datetime | None:
@@ -230,9 +221,14 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _message(entry: Entry) -> Mapping[str, Any]:
-    message = entry.get("message")
-    return message if isinstance(message, dict) else {}
+def as_dict(value: Any) -> dict[str, Any]:
+    """Return the value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def dicts_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; none where the value is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 LONGEST_MESSAGE_STEP = 20_000
@@ -313,7 +309,7 @@ def is_own_tool(tool: str) -> bool:
     return tool.startswith(OWN_TOOL_PREFIXES)
 
 
-def cut_with_margin(text: str, enough: int) -> str:
+def _cut_with_margin(text: str, enough: int) -> str:
     """Cut a text to its beginning and end, with a margin; words at the cut are dropped, because half a secret is one."""
     if len(text) <= enough + MARGIN:
         return text
@@ -324,28 +320,48 @@ def cut_with_margin(text: str, enough: int) -> str:
 
 def message_step(role: Role, text: str, position: EntryPosition) -> TranscriptStep:
     """Make the step of a message by the user or the assistant."""
-    line, end, moment, aside = position
-    return TranscriptStep(
-        role,
-        cut_with_margin(text, LONGEST_MESSAGE_STEP),
-        line,
-        end,
-        moment,
-        aside=aside,
-        enough=LONGEST_MESSAGE_STEP,
+    return _step(role, text, LONGEST_MESSAGE_STEP, position)
+
+
+def call_step(
+    tool: str, about: str, tool_input: Mapping[str, Any], *, call: str, position: EntryPosition
+) -> TranscriptStep:
+    """Make the step of a tool call: what it is `about`, else all its input, shortened."""
+    text, enough = (about, LONGEST_CALL_STEP) if about else (_encode_input(tool_input), LONGEST_JSON_STEP)
+    return _step(Role.TOOL, text, enough, position, tool=tool, call=call)
+
+
+def result_step(text: str, *, failed: bool, tool: str, call: str, position: EntryPosition) -> TranscriptStep:
+    """Make the step of a tool's result."""
+    return _step(
+        Role.RESULT, text.strip(), LONGEST_RESULT_STEP, position, tool=tool, call=call, failed=failed
     )
+
+
+def _step(
+    role: Role,
+    text: str,
+    enough: int,
+    position: EntryPosition,
+    *,
+    tool: str = "",
+    call: str = "",
+    failed: bool = False,
+) -> TranscriptStep:
+    line, end, moment, aside = position
+    text = _cut_with_margin(text, enough)
+    return TranscriptStep(role, text, line, end, moment, tool, call, failed, aside, enough)
 
 
 def _add_call(
     block: Block, position: EntryPosition, tools: dict[str, str], steps: list[TranscriptStep]
 ) -> None:
-    name, call, tool_input = as_name(block.get("name")), as_name(block.get("id")), block.get("input")
+    name, call, fields = as_name(block.get("name")), as_name(block.get("id")), as_dict(block.get("input"))
     if not name:
         return
     if call:
         tools[call] = name
     if not is_own_tool(name):
-        fields: Mapping[str, Any] = tool_input if isinstance(tool_input, dict) else {}
         steps.append(call_step(name, _describe_call(name, fields), fields, call=call, position=position))
 
 
@@ -357,21 +373,15 @@ def _describe_call(name: str, fields: Mapping[str, Any]) -> str:
         return f"{command}\n# {description}" if description else command
     if name == "AskUserQuestion":
         questions = fields.get("questions")
-        items = (
-            [item for item in questions if isinstance(item, dict)]
-            if isinstance(questions, list)
-            else [fields]
-        )
+        items = dicts_in(questions) if isinstance(questions, list) else [fields]
         return "\n".join(filter(None, (as_text(item.get("question")) for item in items)))
     return next((value for key in _SUBJECT_FIELDS.get(name, ()) if (value := as_text(fields.get(key)))), "")
 
 
-def encode_input(fields: Mapping[str, Any]) -> str:
+def _encode_input(fields: Mapping[str, Any]) -> str:
     """Encode a tool's input as JSON."""
-    if not fields:
-        return ""
     try:
-        return _JSON.encode(fields)
+        return _JSON.encode(fields) if fields else ""
     except (ValueError, RecursionError):
         return ""
 
@@ -398,7 +408,7 @@ def _result_text(content: Any, parts: Sequence[str]) -> str:
 
 def _failed(block: Block, text: str, parts: Sequence[str], details: Any) -> bool:
     """Whether the call failed; one that the user refused or stopped didn't."""
-    fields: Mapping[str, Any] = details if isinstance(details, dict) else {}
+    fields = as_dict(details)
     if (
         fields.get("interrupted") is True
         or text.startswith(_REFUSED_PREFIXES)
@@ -416,51 +426,16 @@ def _failed(block: Block, text: str, parts: Sequence[str], details: Any) -> bool
 
 
 def _exit_code(parts: Sequence[str], fields: Mapping[str, Any]) -> int | None:
-    if fields:
-        for name in _EXIT_CODE_FIELDS:
-            code = fields.get(name)
-            if isinstance(code, int) and not isinstance(code, bool):
-                return code
+    for name in _EXIT_CODE_FIELDS:
+        code = fields.get(name)
+        if isinstance(code, int) and not isinstance(code, bool):
+            return code
     for text in parts:
         # At the beginning, or in the frame around a background command's output.
         match = _EXIT_CODE.match(text) or (_EXIT_CODE.search(text[:400]) if text.startswith("<") else None)
         if match is not None:
             return int(match[1] or match[2])
     return None
-
-
-def call_step(
-    tool: str, about: str, tool_input: Mapping[str, Any], *, call: str, position: EntryPosition
-) -> TranscriptStep:
-    """Make the step of a tool call: what it is `about`, else all its input, shortened."""
-    text, enough = (about, LONGEST_CALL_STEP) if about else (encode_input(tool_input), LONGEST_JSON_STEP)
-    return TranscriptStep(
-        role=Role.TOOL,
-        text=cut_with_margin(text, enough),
-        line=position.line,
-        end=position.end,
-        timestamp=position.moment,
-        tool=tool,
-        call=call,
-        aside=position.aside,
-        enough=enough,
-    )
-
-
-def result_step(text: str, *, failed: bool, tool: str, call: str, position: EntryPosition) -> TranscriptStep:
-    """Make the step of a tool's result."""
-    return TranscriptStep(
-        role=Role.RESULT,
-        text=cut_with_margin(text.strip(), LONGEST_RESULT_STEP),
-        line=position.line,
-        end=position.end,
-        timestamp=position.moment,
-        tool=tool,
-        call=call,
-        failed=failed,
-        aside=position.aside,
-        enough=LONGEST_RESULT_STEP,
-    )
 
 
 def is_failure(code: int | None, text: str) -> bool:

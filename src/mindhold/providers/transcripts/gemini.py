@@ -26,9 +26,11 @@ from mindhold.providers.transcripts.entries import (
     Block,
     Entry,
     EntryPosition,
+    as_dict,
     as_name,
     as_text,
     call_step,
+    dicts_in,
     first_text,
     is_failure,
     is_own_tool,
@@ -41,11 +43,12 @@ from mindhold.providers.transcripts.entries import (
 from mindhold.providers.transcripts.reader import (
     LONGEST_TITLE,
     JsonMembers,
+    TranscriptSource,
     describe_file,
     files_under,
     follow_whole,
+    is_folder,
     is_one_object,
-    is_under,
     list_folder,
     read_head,
 )
@@ -94,8 +97,7 @@ def steps_of(
     elif kind == "gemini":
         if text := _join_texts(parts):
             yield message_step(Role.CLAUDE, text, position)
-        calls = message.get("toolCalls")
-        tool_calls = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        tool_calls = dicts_in(message.get("toolCalls"))
         for call in tool_calls:
             yield from _call_with_result(call, position, tools, answered)
         if not tool_calls:
@@ -149,8 +151,7 @@ def _call_with_result(
 
 
 def _call_step(call: Entry, position: EntryPosition, tools: dict[str, str]) -> TranscriptStep:
-    name, args = as_name(call.get("name")), call.get("args")
-    fields: Mapping[str, Any] = args if isinstance(args, dict) else {}
+    name, fields = as_name(call.get("name")), as_dict(call.get("args"))
     call_id = as_name(call.get("id"))
     if call_id:
         tools[call_id] = name
@@ -177,8 +178,7 @@ def _result_text(result: Any) -> str:
     """Return the text of a result: the function's response, or the parts themselves."""
     texts: list[str] = []
     for part in _parts(result):
-        function_response = part.get("functionResponse")
-        response = function_response.get("response") if isinstance(function_response, dict) else None
+        response = as_dict(part.get("functionResponse")).get("response")
         if isinstance(response, dict):
             error = as_text(response.get("error"))
             texts.append(f"Error: {error}" if error else as_text(response.get("output")))
@@ -212,18 +212,19 @@ LONGEST_PATH = 4_096
 MAX_REGISTRY_BYTES = 8 << 20
 
 
-class GeminiTranscripts:
+class GeminiTranscripts(TranscriptSource):
     """The conversations of Gemini CLI, as they are on disk at each call."""
 
     name = SOURCE
 
     def __init__(self, gemini_dir: Path) -> None:
         self._tmp = gemini_dir / "tmp"
+        super().__init__([self._tmp])
         self._registry = gemini_dir / REGISTRY
 
     def files(self) -> list[ConversationFile]:
         """List all files, sub-agents' too; of a session that exists in two formats or folders, only the newer one."""
-        folders = [entry for entry in list_folder(self._tmp) if _is_folder(entry)]
+        folders = [entry for entry in list_folder(self._tmp) if is_folder(entry, follow_symlinks=True)]
         roots = {entry.name: _read_root(Path(entry.path)) for entry in folders}
         named_by_hash = {
             hashlib.sha256(root.encode()).hexdigest(): name for name, root in roots.items() if root
@@ -244,18 +245,6 @@ class GeminiTranscripts:
                 and (file.path.suffix == ".jsonl" or _session_key(file) not in jsonl_stems)
             )
         return current
-
-    def roots(self) -> list[Path]:
-        """Return the folder of Gemini CLI's project data, if it exists."""
-        return [self._tmp] if self._tmp.is_dir() else []
-
-    def owns(self, path: Path) -> bool:
-        """Whether the file lies in that folder."""
-        return is_under(path, [self._tmp])
-
-    def note(self, file: Path) -> str:
-        """Return nothing: Gemini CLI writes no notes."""
-        return ""
 
     def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
         """Read the whole file if it changed since the cursor; None when there is no such file."""
@@ -285,8 +274,7 @@ class GeminiTranscripts:
             registry = from_json(read_head(self._registry, MAX_REGISTRY_BYTES))
         except ValueError:
             return
-        projects = registry.get("projects") if isinstance(registry, dict) else None
-        for root, name in projects.items() if isinstance(projects, dict) else ():
+        for root, name in as_dict(as_dict(registry).get("projects")).items():
             yield root, as_text(name)
 
 
@@ -329,10 +317,9 @@ class _Session:
             self._add_message(entry, position)
         else:
             fields = update if isinstance(update, dict) else entry
-            messages = fields.get("messages")
             # After the history was shortened this holds the rest of it; earlier messages stay.
-            for message in messages if isinstance(messages, list) else ():
-                if isinstance(message, dict) and as_text(message.get("id")) not in self._messages:
+            for message in dicts_in(fields.get("messages")):
+                if as_text(message.get("id")) not in self._messages:
                     self._add_message(message, position)
             self._about |= {key: value for key, value in fields.items() if key != "messages"}
 
@@ -381,13 +368,6 @@ class _Session:
         return max((moment for moment in (*moments, updated) if moment), default=None)
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
 def _read_root(folder: Path) -> str:
     return read_head(folder / ROOT_FILE, LONGEST_PATH).decode("utf-8", "replace").strip()
 
@@ -402,6 +382,4 @@ def _chats(folder: os.DirEntry[str]) -> Iterator[ConversationFile]:
         parent = Path(entry.path).parent
         part_of = parent.name if parent != chats else ""
         if entry.name.endswith(SUFFIXES) and (part_of or entry.name.startswith("session-")):
-            file = describe_file(entry, SOURCE, folder=folder.name, part_of=part_of)
-            if file:
-                yield file
+            yield from describe_file(entry, SOURCE, folder=folder.name, part_of=part_of)

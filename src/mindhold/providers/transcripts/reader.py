@@ -8,12 +8,13 @@ import os
 import re
 import stat
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from mindhold.ports.transcripts import (
     ConversationFile,
@@ -36,7 +37,6 @@ from mindhold.providers.transcripts.entries import (
     TranscriptLine,
     as_text,
     is_own_tool,
-    is_subagent,
     model_of,
     parse_line,
     read_line,
@@ -170,18 +170,34 @@ def files_under(folder: str | Path, deepest: int) -> Iterator[os.DirEntry[str]]:
 
 
 def describe_file(
-    entry: os.DirEntry[str], source: str, *, folder: str = "", part_of: str = ""
-) -> ConversationFile | None:
-    """Describe a file by its directory entry; None when it is empty or gone."""
+    entry: os.DirEntry[str],
+    source: str,
+    *,
+    path: Path | None = None,
+    folder: str = "",
+    part_of: str = "",
+    note_modified: int = 0,
+) -> Iterator[ConversationFile]:
+    """Yield the description of a directory entry, if it is a file with content."""
+    with suppress(OSError):
+        if entry.is_file() and (status := entry.stat()).st_size:
+            yield ConversationFile(
+                path or Path(entry.path),
+                status.st_size,
+                status.st_mtime_ns,
+                source,
+                folder,
+                part_of,
+                note_modified,
+            )
+
+
+def is_folder(entry: os.DirEntry[str], *, follow_symlinks: bool = False) -> bool:
+    """Whether a directory entry is a folder; False where that can't be read."""
     try:
-        status = entry.stat()
+        return entry.is_dir(follow_symlinks=follow_symlinks)
     except OSError:
-        return None
-    if not status.st_size:
-        return None
-    return ConversationFile(
-        Path(entry.path), status.st_size, status.st_mtime_ns, source, folder=folder, part_of=part_of
-    )
+        return False
 
 
 def read_head(path: str | Path, size: int) -> bytes:
@@ -198,12 +214,37 @@ def is_one_object(file: Path, head: bytes) -> bool:
     return file.suffix == ".json" or head.lstrip()[:64].partition(b"\n")[0].strip() == b"{"
 
 
-def is_under(path: Path, folders: Collection[Path]) -> bool:
-    """Whether the file lies in one of the folders, also through links."""
-    real = Path(os.path.realpath(path))
-    return any(
-        path.is_relative_to(folder) or real.is_relative_to(os.path.realpath(folder)) for folder in folders
-    )
+class TranscriptSource(ABC):
+    """The conversations of one program, in `folders`, as they are on disk at each call. Files that can't be read are left out."""
+
+    name: str  # claude, codex, gemini, cursor
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+
+    @abstractmethod
+    def files(self) -> list[ConversationFile]:
+        """List all files, sub-agents' too."""
+
+    def roots(self) -> list[Path]:
+        """Return the folders of the conversations that exist."""
+        return [folder for folder in self._folders if folder.is_dir()]
+
+    def owns(self, path: Path) -> bool:
+        """Whether the file lies in one of the folders, also through links."""
+        real = Path(os.path.realpath(path))
+        return any(
+            path.is_relative_to(folder) or real.is_relative_to(os.path.realpath(folder))
+            for folder in self._folders
+        )
+
+    def note(self, file: Path) -> str:
+        """Return the program's notes about the conversation; empty when it has none."""
+        return ""
+
+    @abstractmethod
+    def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
+        """Read what was added after the cursor; None when there is no such file."""
 
 
 TRANSCRIPT_SUFFIX, SUBAGENT_PREFIX = ".jsonl", "agent-"
@@ -241,7 +282,6 @@ class ConversationFacts:
         self._titles: dict[str, str] = {}
         self._summaries: list[tuple[str, str]] = []
         self._uuids: dict[str, None] = {}
-        self.bad = BadLines()
         self._ended: datetime | None = None
 
     def add_entry(self, entry: Entry, uuid: str, moment: datetime | None) -> None:
@@ -270,8 +310,10 @@ class ConversationFacts:
     def about(self) -> TranscriptInfo:
         """Return the details."""
         kind = next((title_type for title_type in TITLE_TYPES if self._titles.get(title_type)), "")
-        info = TranscriptInfo(
-            session_id=self._stem if self._is_named_by_session() else self._session,
+        # Entries of resumed conversations and sub-agents name another session than the file.
+        is_named_by_session = self.subagents or _UUID.fullmatch(self._stem) is not None
+        return TranscriptInfo(
+            session_id=self._stem if is_named_by_session else self._session,
             part_of=self._session if self.subagents else "",
             cwd=self._cwd(),
             model=self._model,
@@ -281,11 +323,6 @@ class ConversationFacts:
             uuids=b"".join(map(uuid_key, self._uuids)),
             ended=self._ended,
         )
-        return self.bad.add_to(info)
-
-    def _is_named_by_session(self) -> bool:
-        """Whether the file name is the session id: entries of resumed conversations and sub-agents name another session."""
-        return self.subagents or _UUID.fullmatch(self._stem) is not None
 
     def _cwd(self) -> str:
         """Return the working folder that the file is stored under, else the first one named."""
@@ -354,22 +391,38 @@ _BUFFER_BYTES = 64 << 10
 _SAMPLE_BYTES = 1_024  # bytes at the beginning and before the cursor that identify a file
 
 
-class LineCollector(Protocol):
+class LineCollector(ABC):
     """Collects the steps of the lines after a cursor."""
 
-    line: int  # the last line that was taken
-    latest: datetime | None  # the latest time so far
-
-    @property
-    def cwd(self) -> str:
-        """The working folder."""
+    def __init__(self, cursor: TranscriptCursor) -> None:
+        self.line = cursor.line  # the last line that was taken
+        self.latest = latest_in_mark(cursor.mark)  # of all entries so far: a repeated one is not later
+        self.cwd = ""
+        self._offset = cursor.offset
+        self._tools: dict[str, str] = {}  # the tool names of call ids
+        self._bad = BadLines()
 
     def take(self, line: TranscriptLine, *, end: int, within: bool) -> bool:
         """Take a line; False if it is incomplete, and then nothing is taken. `within`: it continues the line before."""
+        entries, whole = parse_line(line.raw) if line.is_complete else ((), False)
+        if not whole and not line.ended:
+            return False
+        self.line += not within
+        if not whole:
+            self._bad.note(self.line, too_long=not line.is_complete)
+        for entry in entries:
+            self._add_entry(entry, end)
+        return True
 
+    @abstractmethod
+    def _add_entry(self, entry: Entry, end: int) -> None:
+        """Collect the steps and details of an entry of the current line, which ends at that offset."""
+
+    @abstractmethod
     def steps(self, stream: BinaryIO) -> tuple[TranscriptStep, ...]:
-        """Return the steps."""
+        """Return the steps, with the names of tools that were called before the cursor."""
 
+    @abstractmethod
     def about(self) -> TranscriptInfo:
         """Return the details of the conversation."""
 
@@ -377,14 +430,12 @@ class LineCollector(Protocol):
 BeginCollector = Callable[[BinaryIO, TranscriptCursor], LineCollector]
 
 
-def follow(
-    file: Path, cursor: TranscriptCursor, *, most_bytes: int, folder: str = ""
-) -> TranscriptRead | None:
+def follow(file: Path, cursor: TranscriptCursor, folder: str, *, most_bytes: int) -> TranscriptRead | None:
     """Read about `most_bytes` of whole lines after the cursor; None when there is no such file.
 
     `folder` is the name that the program gave to the file's project.
     """
-    facts = ConversationFacts(file, folder or file.parent.name)
+    facts = ConversationFacts(file, folder)
     return follow_with(file, cursor, lambda _, start: _ClaudeCollector(start, facts), most_bytes=most_bytes)
 
 
@@ -460,46 +511,27 @@ def _ends_a_line(stream: BinaryIO, offset: int) -> bool:
     return stream.read(1) == b"\n"
 
 
-class _ClaudeCollector:
+class _ClaudeCollector(LineCollector):
     """Collects the steps of Claude Code's lines after a cursor."""
 
     def __init__(self, cursor: TranscriptCursor, facts: ConversationFacts) -> None:
+        super().__init__(cursor)
         self._facts = facts
-        self.line = cursor.line  # the last line that was taken
-        self.latest = latest_in_mark(cursor.mark)  # of all entries so far: a repeated one is not later
-        self.cwd = ""
-        self._offset = cursor.offset
         self._before = self.latest
         self._steps: list[tuple[TranscriptStep, str]] = []  # each with its entry's uuid
-        self._tools: dict[str, str] = {}
         self._seen: set[str] = set()  # uuids
         self._maybe_repeated: set[str] = set()  # uuids that may stand before the cursor already
 
-    def take(self, line: TranscriptLine, *, end: int, within: bool) -> bool:
-        """Take a line; False if it is incomplete, and then nothing is taken. `within`: it continues the line before."""
-        entries, whole = parse_line(line.raw) if line.is_complete else ((), False)
-        if not whole and not line.ended:
-            return False
-        self.line += not within
-        if not whole:
-            self._facts.bad.note(self.line, too_long=not line.is_complete)
-        for entry in entries:
-            if entry.get("type") in MESSAGE_TYPES:
-                self._add_entry(entry, end)
-            else:
-                self._facts.add_title(entry)
-        return True
-
     def _add_entry(self, entry: Entry, end: int) -> None:
+        if entry.get("type") not in MESSAGE_TYPES:
+            self._facts.add_title(entry)
+            return
         uuid, moment = as_text(entry.get("uuid")), timestamp_of(entry)
         self._facts.add_entry(entry, uuid, moment)
         if uuid and uuid in self._seen:  # resumed conversations repeat earlier entries
             return
-        steps = steps_in(
-            entry,
-            EntryPosition(self.line, end, moment, self._facts.subagents or is_subagent(entry)),
-            self._tools,
-        )
+        aside = self._facts.subagents or bool(entry.get("isSidechain"))
+        steps = steps_in(entry, EntryPosition(self.line, end, moment, aside), self._tools)
         if not steps:
             return
         self._steps += [(step, uuid) for step in steps]
@@ -512,10 +544,10 @@ class _ClaudeCollector:
 
     def about(self) -> TranscriptInfo:
         """Return the details of the conversation."""
-        return self._facts.about()
+        return self._bad.add_to(self._facts.about())
 
     def steps(self, stream: BinaryIO) -> tuple[TranscriptStep, ...]:
-        """Return the steps, without repeated ones, and with the names of tools that were called before the cursor."""
+        """Return the steps, without repeated ones."""
         results = (step for step, _ in self._steps if step.role is Role.RESULT and not step.tool)
         calls = {step.call for step in results if step.call}
         if not self._offset or not (self._maybe_repeated or calls):

@@ -191,9 +191,8 @@ class HistoryFile:
         self._writing = threading.RLock()
         self._writer: sqlite3.Connection | None = None
         self._written: Identity = None
-        self._rewritten_from = self._waited_from = (
-            0.0  # by monotonic(): earliest time of the next try after a failure
-        )
+        # By monotonic(): the earliest time of the next try after a failure.
+        self._rewritten_from = self._waited_from = 0.0
 
     def read(self, work: Work[T]) -> T:
         """Run `work` on one consistent view; on an empty index if the file is missing or damaged."""
@@ -403,10 +402,14 @@ def _too_new(path: Path) -> SchemaTooNew:
     )
 
 
+# Fields that have a column of their name each, by kind.
+_TEXTS = ("session_id", "source", "folder", "project", "part_of", "model", "rules")
+_NUMBERS = ("size", "modified", "note_modified", "prompts", "archived")
+_FLAGS = ("skipping", "silent", "gone")
+_MOMENTS = ("started", "ended")
 COLUMNS = (
-    "row, file, session_id, source, size, modified, note_modified, cursor_offset, cursor_line, cursor_mark, folder, "
-    "project, part_of, title, title_by, summary, summary_by, model, started, ended, prompts, bad_lines, skipping, "
-    "silent, gone, archived, rules"
+    *("row", "file", "bad_lines", "cursor_offset", "cursor_line", "cursor_mark"),
+    *("title", "title_by", "summary", "summary_by", *_TEXTS, *_NUMBERS, *_FLAGS, *_MOMENTS),
 )
 
 _LEVEL = 3
@@ -419,68 +422,44 @@ def to_row(conversation: IndexedConversation) -> tuple[Any, ...]:
     cursor, title, summary = conversation.cursor, conversation.title, conversation.summary
     return (
         os.fsencode(conversation.file),
-        storable_text(conversation.session_id),
-        conversation.source,
-        conversation.size,
-        conversation.modified,
-        conversation.note_modified,
+        json.dumps(conversation.bad_lines),
         cursor.offset,
         cursor.line,
         storable_text(cursor.mark),
-        storable_text(conversation.folder),
-        storable_text(conversation.project),
-        storable_text(conversation.part_of),
         storable_text(title.text),
         title.by,
         storable_text(summary.text),
         summary.by,
-        storable_text(conversation.model),
-        _micros(conversation.started),
-        _micros(conversation.ended),
-        conversation.prompts,
-        json.dumps(conversation.bad_lines),
-        conversation.skipping,
-        conversation.silent,
-        conversation.gone,
-        conversation.archived,
-        conversation.rules,
+        *(storable_text(getattr(conversation, name)) for name in _TEXTS),
+        *(getattr(conversation, name) for name in (*_NUMBERS, *_FLAGS)),
+        *(_micros(getattr(conversation, name)) for name in _MOMENTS),
     )
 
 
-def from_row(row: Sequence[Any]) -> IndexedConversation:
+def from_row(values: Sequence[Any]) -> IndexedConversation:
     """The conversation from the values of COLUMNS."""
+    row, file, bad_lines, offset, line, mark, title, title_by, summary, summary_by, *rest = values
+    fields = dict(zip((*_TEXTS, *_NUMBERS, *_FLAGS, *_MOMENTS), rest, strict=True))
+    for name in _FLAGS:
+        fields[name] = bool(fields[name])
+    for name in _MOMENTS:
+        fields[name] = from_optional_micros(fields[name])
     return IndexedConversation(
-        row=row[0],
-        file=Path(os.fsdecode(row[1])),
-        session_id=row[2],
-        source=row[3],
-        size=row[4],
-        modified=row[5],
-        note_modified=row[6],
-        cursor=TranscriptCursor(row[7], row[8], row[9]),
-        folder=row[10],
-        project=row[11],
-        part_of=row[12],
-        title=ConversationLabel(row[13], row[14]),
-        summary=ConversationLabel(row[15], row[16]),
-        model=row[17],
-        started=from_optional_micros(row[18]),
-        ended=from_optional_micros(row[19]),
-        prompts=row[20],
-        bad_lines=tuple(json.loads(row[21])) if row[21] != "[]" else (),
-        skipping=bool(row[22]),
-        silent=bool(row[23]),
-        gone=bool(row[24]),
-        archived=row[25],
-        rules=row[26],
+        row=row,
+        file=Path(os.fsdecode(file)),
+        bad_lines=tuple(json.loads(bad_lines)) if bad_lines != "[]" else (),
+        cursor=TranscriptCursor(offset, line, mark),
+        title=ConversationLabel(title, title_by),
+        summary=ConversationLabel(summary, summary_by),
+        **fields,
     )
 
 
 def pack(passage: Passage) -> bytes:
     """Pack lexemes and utterances, compressed together because they share most words."""
     steps = [
-        [step.role, step.line, step.text, _micros(step.timestamp), *_rest(step)]
-        for step in passage.utterances
+        [role, line, text, _micros(timestamp), *((tool, 1) if failed else (tool,) if tool else ())]
+        for role, line, text, timestamp, tool, failed in passage.utterances
     ]
     text = json.dumps(steps, ensure_ascii=False, separators=(",", ":"))
     lexemes = indexed(passage).encode()
@@ -513,12 +492,6 @@ def indexed(passage: Passage) -> str:
 def storable_text(text: str) -> str:
     """Replace unpaired surrogates, which JSON allows and a database doesn't, by question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _rest(one: IndexedStep) -> tuple[str | int, ...]:
-    if one.failed:
-        return (one.tool, 1)
-    return (one.tool,) if one.tool else ()
 
 
 def _utterance(

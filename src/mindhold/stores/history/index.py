@@ -124,7 +124,8 @@ def sharing(connection: sqlite3.Connection, rows: Collection[int]) -> dict[int, 
     return dict(counts)
 
 
-_NAMES = COLUMNS.split(", ")[1:]
+_NAMES = COLUMNS[1:]
+_ALL = ", ".join(COLUMNS)
 
 REVISE = "UPDATE state SET revision = revision + 1 RETURNING revision"
 
@@ -281,15 +282,10 @@ def _make_place(connection: sqlite3.Connection, row: int, passages: Sequence[Pas
     if first is not None:
         row_list = json.dumps([row])
         for _, packed in connection.execute(LAST, (row_list, row_list)).fetchall():
-            if _begin_alike(unpack(packed, head=False), first):
+            last = unpack(packed, head=False)
+            # The time of a step may differ.
+            if [step[:3] for step in last.utterances[:1]] == [step[:3] for step in first.utterances[:1]]:
                 _drop_passages(connection, LAST, row_list, row_list)
-
-
-def _begin_alike(one: Passage, other: Passage) -> bool:
-    firsts = [
-        [(step.role, step.line, step.text) for step in passage.utterances[:1]] for passage in (one, other)
-    ]
-    return firsts[0] == firsts[1]
 
 
 def _empty(connection: sqlite3.Connection, listed: str) -> int:
@@ -322,9 +318,9 @@ def _scrub(connection: sqlite3.Connection) -> None:
 REVISION = "SELECT removals, revision FROM state"
 
 # Conversations that changed since a revision.
-CHANGED = f"SELECT {COLUMNS} FROM conversation WHERE revision > ?"
+CHANGED = f"SELECT {_ALL} FROM conversation WHERE revision > ?"
 
-ONE = f"SELECT {COLUMNS} FROM conversation WHERE row = ?"
+ONE = f"SELECT {_ALL} FROM conversation WHERE row = ?"
 
 BY_ROWS = """
     SELECT passage.row, passage.head, wording.packed
@@ -380,12 +376,10 @@ class SqliteHistory:
     def __init__(self, path: Path, *, busy_timeout_ms: int = 10_000, most_pages: int | None = None) -> None:
         self._file = HistoryFile(path, busy_timeout_ms=busy_timeout_ms, most_pages=most_pages)
         self._lock = threading.Lock()
-        self._listed: tuple[int, int, dict[int, IndexedConversation], list[IndexedConversation]] = (
-            0,
-            -1,
-            {},
-            [],
-        )
+        # Removals and revision of the cached conversations, these by row, and the latest first.
+        self._removals, self._revision = 0, -1
+        self._by_row: dict[int, IndexedConversation] = {}
+        self._ordered: list[IndexedConversation] = []
 
     def conversations(self) -> list[IndexedConversation]:
         return self._file.read(self._all)
@@ -414,37 +408,26 @@ class SqliteHistory:
             tuple[IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]
         ],
     ) -> list[IndexedConversation]:
-        pass
-
         pieces = [ConversationPart(*row) for row in found]
         return self._file.write(lambda connection: put(connection, pieces)) if pieces else []
 
     def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
-        pass
-
         if not rows or not self._file.path.exists():
             return 0
         return self._file.write(lambda connection: remove(connection, rows, at_once=at_once))
 
     def tidy(self) -> None:
-        pass
-
         if self._file.read(is_unclean):
             with suppress(StoreBusy, StoreFull, StoreReadOnly):  # it can wait
                 self._file.write(tidy)
 
     def sharing(self, rows: Collection[int]) -> dict[int, int]:
-        pass  # only needed for forgetting
-
         return self._file.read(lambda connection: sharing(connection, rows)) if rows else {}
 
     def leaf_summaries(self) -> dict[int, str]:
-        pass
-
         if self._file.read(is_unsought):
-            with suppress(
-                StoreBusy, StoreFull, StoreReadOnly
-            ):  # the summaries found before are an answer too
+            # If that fails, the summaries found before are an answer too.
+            with suppress(StoreBusy, StoreFull, StoreReadOnly):
                 self._file.write(resolve)
         return self._file.read(summaries)
 
@@ -518,15 +501,14 @@ class SqliteHistory:
         """All conversations, the latest first; unchanged ones come from the cache."""
         removals, revision = connection.execute(REVISION).fetchone()
         with self._lock:
-            before, upto, by_row, ordered = self._listed
-            if removals != before or revision < upto:
-                upto, by_row = -1, {}
-            if revision != upto:
-                changed = [from_row(row) for row in connection.execute(CHANGED, (upto,))]
-                by_row = {**by_row, **{conversation.row: conversation for conversation in changed}}
-                ordered = sorted(by_row.values(), key=_ended, reverse=True)
-                self._listed = removals, revision, by_row, ordered
-            return list(ordered)
+            if removals != self._removals or revision < self._revision:
+                self._revision, self._by_row = -1, {}
+            if revision != self._revision:
+                changed = [from_row(row) for row in connection.execute(CHANGED, (self._revision,))]
+                self._by_row |= {conversation.row: conversation for conversation in changed}
+                self._ordered = sorted(self._by_row.values(), key=_ended, reverse=True)
+                self._removals, self._revision = removals, revision
+            return list(self._ordered)
 
 
 def _passages(
