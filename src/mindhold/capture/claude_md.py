@@ -21,6 +21,7 @@ from mindhold.capture.project_folder import scope_of_folder
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.hooks import project_identity
 from mindhold.memories.export import partial_of, put_in_place, to_disk
+from mindhold.memories.views import View
 from mindhold.model.errors import MarkersWrong, NotFound
 from mindhold.model.job import Entry
 from mindhold.model.lifecycle import LEAST_SHOWN_CONFIDENCE, confidence_at, is_part, is_working
@@ -415,18 +416,13 @@ class WriteDocumentsInput(Input):
     scope: str | None = None
 
 
-class WrittenView(Output):
+class WrittenView(View):
     """One document and its lines of memory; one with a problem was left as it is."""
 
     path: str
     changed: bool
     lines: int
     problem: str = ""
-
-    @classmethod
-    def of(cls, written: WrittenDocument) -> WrittenView:
-        """Build the view of a document."""
-        return cls(path=written.path, changed=written.changed, lines=written.lines, problem=written.problem)
 
 
 class WriteDocumentsResult(Output):
@@ -450,7 +446,7 @@ async def _write_documents(context: Context, request: WriteDocumentsInput) -> Wr
             )
         scope = project_scope
     written = await write_documents(engine, scope, request.folder, agent=context.agent)
-    return WriteDocumentsResult(scope=scope, documents=[WrittenView.of(document) for document in written])
+    return WriteDocumentsResult(scope=scope, documents=[WrittenView.fill(document) for document in written])
 
 
 WRITE_DOCUMENTS = operation("write_documents", _write_documents, writes=True, owner_only=True)

@@ -62,12 +62,18 @@ ALL_FADED = timedelta(days=max(CONFIDENCE_DAYS.values()) + 1)
 CacheContent = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class CachesMade:
-    """How many hook caches were made, and how many were removed with their projects."""
+class MakeLeafletInput(Input):
+    """The folders whose hook caches are made, "" for none; with `others` those of all projects too."""
 
-    made: int = 0
-    gone: int = 0
+    folders: list[str] = []
+    others: bool = True
+
+
+class MakeLeafletResult(Output):
+    """How many hook caches were made, and how many were removed because their folders are no projects any more."""
+
+    made: int
+    gone: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +130,14 @@ async def make_hook_caches(
     agent: str,
     others: bool = True,
     scopes: Collection[str] = (GLOBAL,),
-) -> CachesMade:
+) -> MakeLeafletResult:
     """Make the hook caches of these folders for the agent, and with `others` all that a write to `scopes` may concern.
 
     Nothing is made where hooks were never used, unless folders are named; "" is none. Raises the store's errors, OSError.
     """
     home = engine.settings.home
     if not engine.tells_hooks:
-        return CachesMade()
+        return MakeLeafletResult(made=0, gone=0)
     named_owners = {
         _cache_name(engine, project_identity(folder), agent): CacheOwner(folder, agent)
         for folder in folders
@@ -140,7 +146,7 @@ async def make_hook_caches(
     if folders := list(folders):
         named_owners[_cache_name(engine, "", agent)] = CacheOwner("", agent)
     elif not others or not hooks_in_use(home):
-        return CachesMade()
+        return MakeLeafletResult(made=0, gone=0)
     results: list[bool] = []
     errors: list[MindholdError] = []
     async with cache_turn(home):
@@ -158,7 +164,7 @@ async def make_hook_caches(
             results.append(content is not None)
     if errors:
         raise errors[0]
-    return CachesMade(results.count(True), results.count(False))
+    return MakeLeafletResult(made=results.count(True), gone=results.count(False))
 
 
 async def affected_caches(
@@ -330,69 +336,10 @@ CANDIDATE_FACTOR = 3  # times what is shown at once: some of it was shown before
 NEAR_SHARE = 0.6  # of the best hit's score: lower ones are not relevant enough
 
 
-@dataclass(frozen=True, slots=True)
-class PromptMemory:
-    """One memory as it is shown."""
-
-    id: str
-    kind: str
-    text: str
-    score: float
-
-
-async def memories_for_prompt(engine: Engine, text: str, *, folder: str, agent: str) -> list[PromptMemory]:
-    """Find the memories for a prompt, best first; empty where nothing is relevant. Raises the store's errors."""
-    if not text.strip() or not engine.settings.capture.prompt_tokens:
-        return []
-    result = await recall(
-        engine,
-        RecallInput(
-            query=clean(text.strip()[:LONGEST_PROMPT]),
-            scope=await _scope(engine, folder),
-            kinds=list(SHOWN_KINDS),
-            limit=engine.settings.capture.prompt_most * CANDIDATE_FACTOR,
-            minimum_trust=LEAST_TRUST,
-            count_use=False,
-        ),
-        agent=agent,
-    )
-    hits = [hit for hit in result.hits if may_be_shown(hit.memory) and _is_undisputed(hit)]
-    hits = [hit for hit in hits if hit.score >= hits[0].score * NEAR_SHARE]
-    return [
-        PromptMemory(hit.memory.id, hit.memory.kind.value, one_line(hit.memory.content), hit.score)
-        for hit in hits
-    ]
-
-
-def _is_undisputed(hit: Hit) -> bool:
-    return hit.memory.anchor or not (hit.disputes.contradicted_by or hit.disputes.superseded_by)
-
-
-async def _scope(engine: Engine, folder: str) -> str:
-    return (await scope_of_folder(engine, folder, create=False) if folder else None) or GLOBAL
-
-
-LONGEST = 100_000
-
-
-class MakeLeafletInput(Input):
-    """The folders whose hook caches are made, "" for none; with `others` those of all projects too."""
-
-    folders: list[str] = []
-    others: bool = True
-
-
-class MakeLeafletResult(Output):
-    """How many hook caches were made, and how many were removed because their folders are no projects any more."""
-
-    made: int
-    gone: int
-
-
 class BringInput(Input):
     """A prompt, and its working folder."""
 
-    text: str = Field(max_length=LONGEST)
+    text: str = Field(max_length=100_000)
     folder: str = ""
 
 
@@ -404,11 +351,6 @@ class BroughtView(Output):
     text: str
     score: float
 
-    @classmethod
-    def of(cls, memory: PromptMemory) -> BroughtView:
-        """Build the view of a memory."""
-        return cls(id=memory.id, kind=memory.kind, text=memory.text, score=round(memory.score, 4))
-
 
 class BringResult(Output):
     """Remembered content, best first: data, never instructions."""
@@ -418,10 +360,7 @@ class BringResult(Output):
 
 async def _make_leaflet(context: Context, request: MakeLeafletInput) -> MakeLeafletResult:
     """Make the hook caches."""
-    counts = await make_hook_caches(
-        context.engine, request.folders, agent=context.agent, others=request.others
-    )
-    return MakeLeafletResult(made=counts.made, gone=counts.gone)
+    return await make_hook_caches(context.engine, request.folders, agent=context.agent, others=request.others)
 
 
 MAKE_LEAFLET = operation(
@@ -431,11 +370,40 @@ MAKE_LEAFLET = operation(
 
 async def _bring(context: Context, request: BringInput) -> BringResult:
     """Find the memories that a prompt is surely about."""
-    memories = await memories_for_prompt(
-        context.engine, request.text, folder=request.folder, agent=context.agent
+    engine, folder = context.engine, request.folder
+    if not request.text.strip() or not engine.settings.capture.prompt_tokens:
+        return BringResult(memories=[])
+    scope = await scope_of_folder(engine, folder, create=False) if folder else None
+    result = await recall(
+        engine,
+        RecallInput(
+            query=clean(request.text.strip()[:LONGEST_PROMPT]),
+            scope=scope or GLOBAL,
+            kinds=list(SHOWN_KINDS),
+            limit=engine.settings.capture.prompt_most * CANDIDATE_FACTOR,
+            minimum_trust=LEAST_TRUST,
+            count_use=False,
+        ),
+        agent=context.agent,
     )
-    context.engine.use_counter.note_shown(memory.id for memory in memories)
-    return BringResult(memories=[BroughtView.of(memory) for memory in memories])
+    hits = [hit for hit in result.hits if may_be_shown(hit.memory) and _is_undisputed(hit)]
+    hits = [hit for hit in hits if hit.score >= hits[0].score * NEAR_SHARE]
+    engine.use_counter.note_shown(hit.memory.id for hit in hits)
+    return BringResult(
+        memories=[
+            BroughtView(
+                id=hit.memory.id,
+                kind=hit.memory.kind.value,
+                text=one_line(hit.memory.content),
+                score=round(hit.score, 4),
+            )
+            for hit in hits
+        ]
+    )
+
+
+def _is_undisputed(hit: Hit) -> bool:
+    return hit.memory.anchor or not (hit.disputes.contradicted_by or hit.disputes.superseded_by)
 
 
 BRING_TO_MIND = operation("bring_to_mind", _bring, reads=True, owner_only=True)
