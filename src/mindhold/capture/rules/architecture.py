@@ -23,19 +23,17 @@ from mindhold.capture.rules.sentences import (
 from mindhold.capture.rules.tool_calls import ToolCall, base_name
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 
-_STRUCTURE = LazyPattern(
+_STRUCTURE = any_case(
     r"\b(?:lives? (?:in|at|under)|(?:is|are) (?:defined|located|stored|kept|implemented|declared|registered|configured|written|persisted|handled|loaded|set|managed) (?:in|at|under|by|via|inside|with)|resides? in"
     r"|consists? of|(?:is|are) (?:made up|composed) of|(?:is|are) split into|(?:is|are) responsible for|(?:is|are) the (?:entry ?point|main|single|central|core|only)|is an? (?:[\w-]+ ){0,4}(?:service|module|package|library|wrapper|interface|component|plugin|hook|class|function|helper|endpoint|table|queue|worker|command|script|monorepo|app|application|cli|api|store|cache|struct|type|strategy)"
     r"|stores|persists|reads|writes|loads|merges|delegates to|wraps|implements|extends|inherits from|depends? on|talks? to|connects to|listens on|exposes|handles|dispatches|emits|publishes|subscribes|builds|maps|contains|holds|tracks|uses|use|calls|creates"
     r"|returns|sends|validates|parses|converts|serializes|caches|checks|falls? back to|applies|takes|generates|manages|controls|provides|supports|triggers|receives|fetches|runs (?:on|in|as|before|after|once|every|when|at)|share)\b"
-    r"|(?:에 (?:있습니다|있다|저장|정의)|로 구성|담당(?:합니다|한다)|사용합니다)",
-    re.IGNORECASE,
+    r"|(?:에 (?:있습니다|있다|저장|정의)|로 구성|담당(?:합니다|한다)|사용합니다)"
 )
-_STRONG = LazyPattern(
-    r"\b(?:lives? (?:in|at|under)|(?:is|are) (?:defined|located|stored|kept|implemented|declared|registered|configured|persisted|managed) (?:in|at|under|by|via|inside|with)|consists? of|responsible for|entry ?point|delegates? to|falls? back to|depends? on)\b",
-    re.IGNORECASE,
+_STRONG = any_case(
+    r"\b(?:lives? (?:in|at|under)|(?:is|are) (?:defined|located|stored|kept|implemented|declared|registered|configured|persisted|managed) (?:in|at|under|by|via|inside|with)|consists? of|responsible for|entry ?point|delegates? to|falls? back to|depends? on)\b"
 )
 _SUBJECT = LazyPattern(
     r"^(?:the |an? |each |every |all |our |in )?(?:`[^`]+`|[\w.-]*[/._][\w./-]*\w|[A-Z][a-z]+[A-Z]\w*|[A-Z][\w-]+|[a-z][\w-]*)(?:\(\))?(?:\s+\([^)]{1,60}\))?(?:[ -][\w`./()'’-]+){0,5}?\s+(?:now |also |only |always |then |already |directly |first |currently )?$",
@@ -44,18 +42,14 @@ _NO_SUBJECT = frozenset(
     ("the", "a", "an", "each", "every", "all", "our", "in", "to", "or", "and", "for", "on", "by")
 )
 _FILE = LazyPattern(r"\w/\w|\w\.(?!\()[a-z]{1,5}\b")
-_NOW = LazyPattern(r"\b(?:now|will now|will)\b", re.IGNORECASE)
-_PAST = LazyPattern(
-    r"\b(?:was|were|used to|previously|before|had|no longer|removed|deleted|would)\b", re.IGNORECASE
-)
-_LISTED = LazyPattern(
-    r"^(?:(?:the )?`[^`]+`(?:\s*\([^)]*\))?:\s+(?:An? |The |(?!(?:Pass|Process|Access|Address)\b)[A-Z][a-z]+s\b)|The [\w`./ -]{4,60}:\s+[A-Z][a-z]+s\b.*; )",
-    re.IGNORECASE,
+_NOW = any_case(r"\b(?:now|will now|will)\b")
+_PAST = any_case(r"\b(?:was|were|used to|previously|before|had|no longer|removed|deleted|would)\b")
+_LISTED = any_case(
+    r"^(?:(?:the )?`[^`]+`(?:\s*\([^)]*\))?:\s+(?:An? |The |(?!(?:Pass|Process|Access|Address)\b)[A-Z][a-z]+s\b)|The [\w`./ -]{4,60}:\s+[A-Z][a-z]+s\b.*; )"
 )
 _HANGUL = LazyPattern("[가-힣]")
-_NOT_BUILT = LazyPattern(
-    r"\b(?:test(?:s|ed|ing)? (?:pass|fail|check|verif|cover|don't|never|use)\w*|pr #?\d+|#\d{1,5}\b|commit [0-9a-f]{6,}|reviewer|copilot|linter|lsp|gopls|diagnostics?|you(?:r|'re)?\b|conflict markers?|merge conflict|line \d+|\d+ (?:files?|tests?|lines?) )",
-    re.IGNORECASE,
+_NOT_BUILT = any_case(
+    r"\b(?:test(?:s|ed|ing)? (?:pass|fail|check|verif|cover|don't|never|use)\w*|pr #?\d+|#\d{1,5}\b|commit [0-9a-f]{6,}|reviewer|copilot|linter|lsp|gopls|diagnostics?|you(?:r|'re)?\b|conflict markers?|merge conflict|line \d+|\d+ (?:files?|tests?|lines?) )"
 )
 
 
@@ -91,9 +85,8 @@ def _structure_candidate(sentence: Sentence) -> RuleCandidate | None:
     return RuleCandidate(Kind.ARCHITECTURE, text, sentence.line, 0.75 if _STRONG.search(text) else 0.6)
 
 
-_FRAGMENT = LazyPattern(
-    r"^(?:`test|the tests?\b|(?:the )?users?\b|session [A-Z0-9]\b|someone|developer|reviewer|then|first|next|finally|second|third|lastly|no|same|used|only|just|updates?|adds?|removes?|renames?|fixes|missing|unnecessary|duplicate[ds]?|unused|exported but|add|remove|update|move|rename|refactor|extract|use|make|check|ensure|fix|added|updated|changed|removed|created|fixed|moved|renamed|replaced|with|which|and|or)\b|^`[^`]+`\s+(?:with|which|[-–—])\s",
-    re.IGNORECASE,
+_FRAGMENT = any_case(
+    r"^(?:`test|the tests?\b|(?:the )?users?\b|session [A-Z0-9]\b|someone|developer|reviewer|then|first|next|finally|second|third|lastly|no|same|used|only|just|updates?|adds?|removes?|renames?|fixes|missing|unnecessary|duplicate[ds]?|unused|exported but|add|remove|update|move|rename|refactor|extract|use|make|check|ensure|fix|added|updated|changed|removed|created|fixed|moved|renamed|replaced|with|which|and|or)\b|^`[^`]+`\s+(?:with|which|[-–—])\s"
 )
 
 FEWEST_WORDS = 3
@@ -270,24 +263,21 @@ MAX_CELLS = 4
 
 _ROW = LazyPattern(r"^\s*\|(.+)\|\s*$")
 _RULE = LazyPattern(r"^[\s|:-]+$")
-_COMPONENT_HEADING = LazyPattern(
-    r"mechanism|purpose|location|\bfiles?\b|responsib|used by|description|\brole\b|\breturns?\b|\buses\b|what it does|\bwhere\b|component|module|meaning|stores?\b|\bpath\b|behaviou?r|default|contains|handles|\bowner\b|endpoint|command|runs? on",
-    re.IGNORECASE,
+_COMPONENT_HEADING = any_case(
+    r"mechanism|purpose|location|\bfiles?\b|responsib|used by|description|\brole\b|\breturns?\b|\buses\b|what it does|\bwhere\b|component|module|meaning|stores?\b|\bpath\b|behaviou?r|default|contains|handles|\bowner\b|endpoint|command|runs? on"
 )
-_MOMENTARY_HEADING = LazyPattern(
-    r"status|result|before|after|pass|fail|priority|severity|effort|risk|option|pros|cons|count|time\b|fix|issue|finding|line|change|diff|test|step|phase|task|\bpr\b|score|verdict|impact|old|new|current|proposed|approach|example|scenario|cost|coverage",
-    re.IGNORECASE,
+_MOMENTARY_HEADING = any_case(
+    r"status|result|before|after|pass|fail|priority|severity|effort|risk|option|pros|cons|count|time\b|fix|issue|finding|line|change|diff|test|step|phase|task|\bpr\b|score|verdict|impact|old|new|current|proposed|approach|example|scenario|cost|coverage"
 )
 
-_COMPARISON_CELL = LazyPattern(r"(?:missing|yes|no|n/a|none|\W{0,2})", re.IGNORECASE)
+_COMPARISON_CELL = any_case(r"(?:missing|yes|no|n/a|none|\W{0,2})")
 # A row is a statement if it has a verb: "Serves HTTP", "is read by"; a row of names alone is none.
-_VERB = LazyPattern(
+_VERB = any_case(
     r"^(?:(?:only|also|always|never|first|then) )?(?!(?:files|tests|names|lines|types|commands|bytes|settings|users|options|flags|docs|headers|tokens|events|errors|results|fields|keys|values|less|process|access|class|address|status|https|css|js|os|yes|this|its|as|is|has|was|alias|bus)\b)[a-z]+s\b"
-    r"|\b(?:is|are|has|have|can|must|will|does|uses?|calls?|reads?|writes?|stores?|returns?|sends?|runs?|loads?|holds?|handles?|contains?|needs?|keeps?|used (?:by|for|to|in)|called (?:by|from|in)|stored (?:in|as|at)|read (?:by|from))\b",
-    re.IGNORECASE,
+    r"|\b(?:is|are|has|have|can|must|will|does|uses?|calls?|reads?|writes?|stores?|returns?|sends?|runs?|loads?|holds?|handles?|contains?|needs?|keeps?|used (?:by|for|to|in)|called (?:by|from|in)|stored (?:in|as|at)|read (?:by|from))\b"
 )
 _TEST = LazyPattern(r"_test\.|\.test\.|\.spec\.|\btest_|\btests?\b")
-_EXAMPLE = LazyPattern(r"\b(?:example|e\.g\.|for instance)\b", re.IGNORECASE)
+_EXAMPLE = any_case(r"\b(?:example|e\.g\.|for instance)\b")
 
 
 def table_statements(steps: Sequence[TranscriptStep]) -> Iterator[RuleCandidate]:

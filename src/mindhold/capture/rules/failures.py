@@ -35,7 +35,7 @@ from mindhold.model.error_signs import error_signs, sign_of
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 
 MAX_FILES = 3
 MAX_TRIES = 2
@@ -48,7 +48,7 @@ _WRONG_CALL = LazyPattern(
 _MISSING_THING = LazyPattern(
     r"no module named|cannot find (?:module|package)|not found|not set|not installed|is missing|econnrefused|connection refused|does not exist"
 )
-_EXCEPTION_NAME = LazyPattern(r"[\w.]*\w(?:error|exception)\b", re.IGNORECASE)
+_EXCEPTION_NAME = any_case(r"[\w.]*\w(?:error|exception)\b")
 _COMMAND_SLIP = LazyPattern(
     r"parse error near|no matches found|unexpected eof|syntax error near|unexpected token|unknown (?:file attribute|option|flag)|usage:|no such file or directory|not a directory|is a directory|permission denied|cannot access|nothing to commit"
     r"|pathspec|already exists|did not match any|no such (?:remote|ref)|bad revision|unknown revision|ambiguous argument|not a git repository|no changes added|command not found: (?:timeout|tree|rg|fd|jq|gh|tac|column)"
@@ -157,42 +157,33 @@ LONGEST_CAUSE = 200
 LONGEST_ACCOUNT = 220
 SHORTEST_NAME = 4
 
-_CAUSE = LazyPattern(
+_CAUSE = any_case(
     r"\b(?:(?:root |real |actual |underlying )?(?:cause|culprit) (?:is|was|of|:)|root cause|(?:the |main |real |actual )?(?:issue|problem|bug|reason|error|failure|crash)(?:s)? (?:is|was|were|here is|turned out|came from|comes from|occurs|happens|happened)"
     r"|(?:is|was|were|are) (?:caused by|due to|because)|because|caused by|due to|failed because|fails because|didn't|doesn't|missing|which means|mismatch|conflicts?|expects?|expected|should be|instead of|needs? (?:to|a|the)|must|not (?:defined|found|installed|set|exported|available))\b"
-    r"|(?:원인은|문제는|때문에|때문입니다)",
-    re.IGNORECASE,
+    r"|(?:원인은|문제는|때문에|때문입니다)"
 )
-STRONG_CAUSE = LazyPattern(
-    r"\b(?:root cause|(?:the |main |real |actual )?(?:issue|problem|bug|culprit) (?:is|was|turned out)(?: that)?\b|(?:is|was|were) caused by|failed because|fails because)|(?:원인은|문제는)",
-    re.IGNORECASE,
+STRONG_CAUSE = any_case(
+    r"\b(?:root cause|(?:the |main |real |actual )?(?:issue|problem|bug|culprit) (?:is|was|turned out)(?: that)?\b|(?:is|was|were) caused by|failed because|fails because)|(?:원인은|문제는)"
 )
-LEAD = LazyPattern(
+LEAD = any_case(
     r"^(?:the |main |real |actual |root )*(?:issue|problem|bug|cause|culprit|reason)(?: here)? (?:is|was|turned out to be)"
-    r"(?: that\b| clear:| simple:| straightforward:|:)\s*|^root cause:\s+|^problem(?: found)?:\s+|^issue(?: found)?:\s+",
-    re.IGNORECASE,
+    r"(?: that\b| clear:| simple:| straightforward:|:)\s*|^root cause:\s+|^problem(?: found)?:\s+|^issue(?: found)?:\s+"
 )
 # A report about a fixed failure: why it happened, and what was done.
-_EXPLANATION = LazyPattern(
+_EXPLANATION = any_case(
     r"\b(?:was|were|is) (?:because|caused by|due to|that)\b|\b(?:failed|crashed|broke|hung|timed out|(?:did not|didn't|couldn't|could not|wouldn't) \w+) (?:because|since|due to|as)\b|\bcame from\b|, so (?:i|we) \w+|\bwas (?:missing|in use|unset|expired|outdated|out of date|wrong|not (?:set|installed|running|found|defined|there))\b"
-    r"|^(?:the )?(?:root )?(?:cause|culprit|reason)\b",
-    re.IGNORECASE,
+    r"|^(?:the )?(?:root )?(?:cause|culprit|reason)\b"
 )
-CURE_REPORT = LazyPattern(
-    r"^(?:(?:so )?(?:i|we)(?:'ve| have)? (?:also |now |just |then )?(?:\w+ed|set|made|put|rewrote|ran)\b|(?:it|this|that|\w+) now \w+|(?:fixed|solved|resolved) (?:it )?(?:by|with)\b|now,? (?!i'll|let)\w+|the fix (?:was|is)\b|(?:installing|adding|setting|removing|changing|updating|restarting|starting|running|using|clearing|pinning)\b[^.]{3,120}\b(?:fixed|solved|helped|resolved))",
-    re.IGNORECASE,
+CURE_REPORT = any_case(
+    r"^(?:(?:so )?(?:i|we)(?:'ve| have)? (?:also |now |just |then )?(?:\w+ed|set|made|put|rewrote|ran)\b|(?:it|this|that|\w+) now \w+|(?:fixed|solved|resolved) (?:it )?(?:by|with)\b|now,? (?!i'll|let)\w+|the fix (?:was|is)\b|(?:installing|adding|setting|removing|changing|updating|restarting|starting|running|using|clearing|pinning)\b[^.]{3,120}\b(?:fixed|solved|helped|resolved))"
 )
-_CURE_CLAUSE = LazyPattern(
-    r"[;,] (?:so )?(?:i|we|it|they|that|this) (?:now )?\w+|\bnow\b|\b(?:fixed|solved|resolved)\b",
-    re.IGNORECASE,
+_CURE_CLAUSE = any_case(
+    r"[;,] (?:so )?(?:i|we|it|they|that|this) (?:now )?\w+|\bnow\b|\b(?:fixed|solved|resolved)\b"
 )
-_UNFINISHED = LazyPattern(
-    r"\b(?:let me|i'll|i will|i need|next|still|tests? (?:all )?pass(?:es)?|all tests|i was|my (?:change|edit|mistake|fault)s?|wrong (?:file|path|folder|directory))\b|\?",
-    re.IGNORECASE,
+_UNFINISHED = any_case(
+    r"\b(?:let me|i'll|i will|i need|next|still|tests? (?:all )?pass(?:es)?|all tests|i was|my (?:change|edit|mistake|fault)s?|wrong (?:file|path|folder|directory))\b|\?"
 )
-SAYS_CORRECT = LazyPattern(
-    r"\b(?:is|are|which is|looks?) (?:correct|fine|ok|right|expected|intended)\b", re.IGNORECASE
-)
+SAYS_CORRECT = any_case(r"\b(?:is|are|which is|looks?) (?:correct|fine|ok|right|expected|intended)\b")
 
 _CODE = LazyPattern(r"`([^`]+)`")
 _NAME = LazyPattern(
@@ -292,9 +283,8 @@ def _failure_lexemes() -> frozenset[str]:
 MAX_OPEN_FAILURES = 8
 
 # A test that was written before the code it tests.
-_UNWRITTEN_CODE = LazyPattern(
-    r"^\S*(?:_test|\.test|\.spec|test_\w+)\.\w+:.*\b(?:undefined: \w+$|cannot find name '\w+'|name '\w+' is not defined)",
-    re.IGNORECASE,
+_UNWRITTEN_CODE = any_case(
+    r"^\S*(?:_test|\.test|\.spec|test_\w+)\.\w+:.*\b(?:undefined: \w+$|cannot find name '\w+'|name '\w+' is not defined)"
 )
 
 
@@ -384,19 +374,15 @@ def open_failures(failures: Sequence[OpenFailure]) -> Iterator[tuple[OpenFailure
             )
 
 
-_FIX_REPORT = LazyPattern(
-    r"^(?:fixed|resolved|solved|corrected|repaired)\b(?! in\b)|\b(?:fixed by|resolved by|solved by|the fix (?:is|was)|fix(?:ed)?:|this fixes|now (?:correctly|properly))\b|(?:해결했|수정했|고쳤)",
-    re.IGNORECASE,
+_FIX_REPORT = any_case(
+    r"^(?:fixed|resolved|solved|corrected|repaired)\b(?! in\b)|\b(?:fixed by|resolved by|solved by|the fix (?:is|was)|fix(?:ed)?:|this fixes|now (?:correctly|properly))\b|(?:해결했|수정했|고쳤)"
 )
-_THE_FIX = LazyPattern(r"^the fix (?:is|was) to (?=\w+ .*\.$)", re.IGNORECASE)
-_FIX_START = LazyPattern(
-    r"^(?:fixed|added|changed|increased|reduced|updated|replaced|removed|set|moved|renamed|switched|corrected|installed|upgraded|pinned|enabled|disabled|the fix (?:is|was) to)\b",
-    re.IGNORECASE,
+_THE_FIX = any_case(r"^the fix (?:is|was) to (?=\w+ .*\.$)")
+_FIX_START = any_case(
+    r"^(?:fixed|added|changed|increased|reduced|updated|replaced|removed|set|moved|renamed|switched|corrected|installed|upgraded|pinned|enabled|disabled|the fix (?:is|was) to)\b"
 )
 _CONFLICT = LazyPattern(r"^CONFLICT \([^)]*\): .*?\bin (\S+)", re.MULTILINE)
-_RESOLUTION = LazyPattern(
-    r"\b(?:conflicts?|resolved|resolution|both (?:sides|changes)|kept?|combin\w+)\b", re.IGNORECASE
-)
+_RESOLUTION = any_case(r"\b(?:conflicts?|resolved|resolution|both (?:sides|changes)|kept?|combin\w+)\b")
 
 
 def reported_failures(

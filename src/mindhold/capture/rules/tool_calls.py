@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mindhold.model.error_signs import error_signs
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 
 SHELL_TOOLS = frozenset(("Bash", "PowerShell", "Shell", "bash", "shell"))
 WRITING_TOOLS = frozenset(
@@ -24,10 +24,9 @@ _OUTPUT_FILTER = LazyPattern(
 _MOVING = LazyPattern(
     r"^(?:cd|pushd|popd|set|export|source|\.|sleep|echo|printf|time|true|clear|mkdir|touch|pwd|ls|cat|sudo -v)\b"
 )
-_REFUSAL = LazyPattern(
+_REFUSAL = any_case(
     r"<tool_use_error>|doesn't want to proceed|user rejected|Request interrupted|has not been read yet|modified since read|permission to use|requires approval"
-    r"|was blocked|Cancelled|\[Request interrupted|timed? ?out after \d+|InputValidationError|hook (?:error|blocked)",
-    re.IGNORECASE,
+    r"|was blocked|Cancelled|\[Request interrupted|timed? ?out after \d+|InputValidationError|hook (?:error|blocked)"
 )
 _FAILURE_OUTPUT = LazyPattern(
     r"^(?:FAIL\b|--- FAIL|FAILED |ERROR |error(?:\[\w+\])?: |E  +\w|.*\b\d+ (?:failed|failing)\b|.*\berror TS\d+|✗ |npm ERR!|Traceback |panic: |.*\btask failed"
