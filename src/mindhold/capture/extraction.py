@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mindhold.capture.conversation_text import Chunk, chunks
-from mindhold.capture.items import SIGNS, CapturedItem, ExtractedItems
+from mindhold.capture.items import CapturedItem, ExtractedItems, signs_metadata
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.model_costs import EXTRACT, LedgerEntry, Metered, metered, note_memories
@@ -79,8 +79,9 @@ async def extract_by_model(
     answer = await model.complete(prompt, system=system, most_tokens=MAX_ANSWER_TOKENS)
     items, fault = parse_extraction(answer, lines, kinds)
     if fault and repair:
-        repair_prompt = f"{prompt}\n\n{_repair_request(answer, fault)}"
-        answer = await model.complete(repair_prompt, system=system, most_tokens=MAX_ANSWER_TOKENS)
+        answer = await model.complete(
+            f"{prompt}\n\n{_repair_request(answer, fault)}", system=system, most_tokens=MAX_ANSWER_TOKENS
+        )
         items, fault = parse_extraction(answer, lines, kinds)
     if fault:
         raise ModelBroken(
@@ -149,9 +150,7 @@ def _parse_item(value: Any, lines: Sequence[tuple[int, str]], kinds: Collection[
         return None
     line = _cited_line(value.get("line"), content, lines)
     signs = _failure_signs(content, line, lines) if kind in FAILURE_KINDS else ()
-    return CapturedItem(
-        kind, content, line, tags=tags, supersedes=supersedes, metadata={SIGNS: list(signs)} if signs else {}
-    )
+    return CapturedItem(kind, content, line, tags, supersedes, metadata=signs_metadata(signs))
 
 
 def _parse_text(value: Any, longest: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 SIGNS = "mindhold.signs"  # in the metadata of an error: its signs, in the form of model.error_signs
 CAPTURED = "capture"  # Provenance.source of captured memories
+
+
+def signs_metadata(signs: Sequence[str]) -> dict[str, Any]:
+    """Return the metadata of an error with these signs; empty without any."""
+    return {SIGNS: list(signs)} if signs else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,7 @@ from mindhold.text.similarity import content_words, difference_kinds, jaccard, o
 DIALECT = "capture"
 # Shares of common words: with the text that it supersedes, with another memory of its kind.
 SUPERSEDES_SHARE, REPEATS_SHARE = 0.5, 0.6
-SAME_SUBJECT_SHARE = (
-    0.25  # share of the shorter one's words that it has in common with the text it supersedes
-)
+SAME_SUBJECT_SHARE = 0.25  # of the shorter one's words, which the text that it supersedes has too
 MAX_SIMILAR = 50  # memories with the most common words
 MAX_SEARCH_WORDS = 32  # words of a search
 LONGEST = 2_000
@@ -201,16 +199,12 @@ class _ItemMatcher:
         if superseded_words := content_words(item.supersedes):
             subject = content_words(item.content)
             candidates = [
-                memory
+                (jaccard(superseded_words, content_words(memory.content)), memory)
                 for memory in await self._near(superseded_words, None)
                 if _may_retire(memory) and _same_subject(subject, content_words(memory.content))
             ]
-            best = max(
-                candidates,
-                key=lambda memory: jaccard(superseded_words, content_words(memory.content)),
-                default=None,
-            )
-            if best is not None and jaccard(superseded_words, content_words(best.content)) > SUPERSEDES_SHARE:
+            share, best = max(candidates, key=lambda candidate: candidate[0], default=(0.0, None))
+            if best is not None and share > SUPERSEDES_SHARE:
                 outdated[best.id] = best
         words = content_words(item.content)
         for old in await self._near(words, item.kind):

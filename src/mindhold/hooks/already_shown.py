@@ -64,9 +64,9 @@ def reset_shown(home: str, conversation: str) -> None:
     remove(_path(home, conversation))
 
 
-def remove_old_shown(home: str, seconds: float = 7 * 86_400.0) -> None:
-    """Remove the records of conversations that were shown nothing for so long."""
-    remove_older(hooks_path(home, SHOWN_FOLDER), _ENDING, seconds)
+def remove_old_shown(home: str) -> None:
+    """Remove the records of conversations that were shown nothing for a week."""
+    remove_older(hooks_path(home, SHOWN_FOLDER), _ENDING, 7 * 86_400.0)
 
 
 def _path(home: str, conversation: str) -> str:

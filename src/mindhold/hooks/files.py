@@ -148,14 +148,12 @@ class ExposedPath:
         return f"{self.path} ({self.mode:o})"
 
 
-def exposed_paths(home: str, database: str = "") -> list[ExposedPath]:
-    """All exposed paths of a home and of a database elsewhere; a folder precedes its contents."""
+def exposed_paths(home: str) -> list[ExposedPath]:
+    """All exposed paths of a home; a folder precedes its contents."""
     if sys.platform == "win32":
         return []
     home = os.path.realpath(home)  # a user may have moved it
-    return [
-        exposed for path in _checked_paths(home, database) if (exposed := _find_exposed(path)) is not None
-    ]
+    return [exposed for path in _checked_paths(home, "") if (exposed := _find_exposed(path)) is not None]
 
 
 def restrict_permissions(home: str, database: str = "") -> list[ExposedPath]:
@@ -173,14 +171,14 @@ def restrict_permissions(home: str, database: str = "") -> list[ExposedPath]:
     return restricted
 
 
-def permissions_notice(restricted: Iterable[ExposedPath], *, home: str, most: int = 5) -> str:
+def permissions_notice(restricted: Iterable[ExposedPath], *, home: str) -> str:
     """What was restricted, as a sentence; empty if nothing was."""
     home = os.path.realpath(home) + os.sep
     names = [f"{exposed.path.removeprefix(home)} ({exposed.mode:o})" for exposed in restricted]
     if not names:
         return ""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"Others on this machine could read {', '.join(names[:most])}{more}: now only you can."
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"Others on this machine could read {', '.join(names[:5])}{more}: now only you can."
 
 
 def _checked_paths(home: str, database: str) -> Iterator[str]:

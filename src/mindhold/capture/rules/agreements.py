@@ -65,7 +65,7 @@ class Offer:
     options: tuple[tuple[str, str], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        texts = {"proposal": self.proposal, "question": self.question, "lead": self.lead, "about": self.about}
+        texts = {name: getattr(self, name) for name in _OFFER_TEXTS}
         document: dict[str, Any] = {name: redact(text).text for name, text in texts.items() if text}
         if self.options:
             document["options"] = [[mark, redact(text).text] for mark, text in self.options]
@@ -74,13 +74,12 @@ class Offer:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Offer:
         """Build an offer from JSON. Raises TypeError, ValueError, AttributeError."""
-        return cls(
-            proposal=str(value.get("proposal", "")),
-            question=str(value.get("question", "")),
-            lead=str(value.get("lead", "")),
-            about=str(value.get("about", "")),
-            options=tuple((str(mark), str(text)) for mark, text in value.get("options", ())),
-        )
+        texts = {name: str(value.get(name, "")) for name in _OFFER_TEXTS}
+        options = tuple((str(mark), str(text)) for mark, text in value.get("options", ()))
+        return cls(**texts, options=options)
+
+
+_OFFER_TEXTS = ("proposal", "question", "lead", "about")
 
 
 def offer_of(step: TranscriptStep, asked: str) -> Offer | None:
@@ -106,11 +105,8 @@ def question_in(step: TranscriptStep) -> str:
         text = clean_sentence(part)
         if (part.endswith("?") or _QUESTION_WORD.match(text)) and len(text) <= LONGEST_ABOUT:
             text = f"{text.rstrip('.?! ')}?"
-            return (
-                text
-                if len(text.split()) >= FEWEST_WORDS and not is_dangling(text.replace("Which", "The"))
-                else ""
-            )
+            is_clear = len(text.split()) >= FEWEST_WORDS and not is_dangling(text.replace("Which", "The"))
+            return text if is_clear else ""
     return ""
 
 
@@ -142,11 +138,6 @@ def _options(text: str) -> tuple[tuple[str, str], ...]:
         ):
             options.setdefault(option[1].lower(), description[:LONGEST])
     return tuple(list(options.items())[:MAX_OPTIONS])
-
-
-def agreement_stands_alone(text: str) -> bool:
-    """Whether the text of an agreement stands alone."""
-    return stands_alone(f"Agreed: {text}.", fewest=3) and not is_dangling(text)
 
 
 LONGEST_ANSWER = 160  # characters
@@ -244,7 +235,8 @@ def _agreed_proposal(offer: Offer) -> str:
     if not proposal or _MERE_STEP.match(proposal):
         return ""
     if (
-        agreement_stands_alone(proposal)
+        stands_alone(f"Agreed: {proposal}.", fewest=3)
+        and not is_dangling(proposal)
         and len(proposal.split()) > FEWEST_WORDS
         and not _POINTING.search(_REASON.sub("\n", proposal).split("\n")[0])
     ):

@@ -108,18 +108,20 @@ def preferences(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         if sentence.role != Role.USER or sentence.aside or is_korean(sentence.text):
             continue
         text = clean_sentence(sentence.text)
-        text = statement = (
-            _YOU_SHOULD.sub("", text[:1].lower() + text[1:]) if _YOU_SHOULD.match(text.lower()) else text
-        )
+        if _YOU_SHOULD.match(text.lower()):
+            text = _YOU_SHOULD.sub("", text[:1].lower() + text[1:])
         weight = _preference_weight(text, sentence.text.strip())
-        if weight and SHORTEST <= len(text) <= LONGEST and not is_momentary_order(statement):
-            judgement = rate_worth(text)
-            if not (
-                judgement.chatter
-                or judgement.dangling
-                or (judgement.words < 2 and not is_specific(statement))
-            ):
-                yield RuleCandidate(Kind.PREFERENCE, text, sentence.line, weight)
+        if (
+            not weight
+            or not SHORTEST <= len(text) <= LONGEST
+            or _MOMENTARY_ORDER.search(text)
+            or _POINTING_END.search(text)
+        ):
+            continue
+        judgement = rate_worth(text)
+        is_meaningful = judgement.words >= 2 or is_specific(text)
+        if is_meaningful and not judgement.chatter and not judgement.dangling:
+            yield RuleCandidate(Kind.PREFERENCE, text, sentence.line, weight)
 
 
 def _preference_weight(text: str, raw: str) -> float:
@@ -138,11 +140,6 @@ def _preference_weight(text: str, raw: str) -> float:
     if _HABIT_ORDER.match(text) or _RULE.match(text) or _BAN.match(text) or _LIKING.match(text):
         return 0.85 if not _TASK.match(text) else 0.0
     return 0.8 if _STYLE_ORDER.match(text) and not _TASK.match(text) else 0.0
-
-
-def is_momentary_order(text: str) -> bool:
-    """Whether it only holds for the current step."""
-    return _MOMENTARY_ORDER.search(text) is not None or _POINTING_END.search(text) is not None
 
 
 FEWEST_CORRECTION_WORDS = 4
@@ -184,7 +181,8 @@ def corrections(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         )
         if not states_fact and not _CONTRAST.search(low):
             continue
-        text = user_statement(replace(sentence, text=_without_objection(sentence.text)))
+        own_text = sentence.text[objection.end() :] if objection else sentence.text
+        text = user_statement(replace(sentence, text=own_text))
         if (
             len(text.split()) < FEWEST_CORRECTION_WORDS
             or _EMPTY_CORRECTION.search(low)
@@ -192,11 +190,6 @@ def corrections(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         ):
             continue
         yield RuleCandidate(Kind.DECISION, text, sentence.line, 0.85 if objection else 0.8)
-
-
-def _without_objection(text: str) -> str:
-    objection = _OBJECTION.match(text.lower())
-    return text[objection.end() :] if objection else text
 
 
 ENOUGH_SUCCESSES = 2  # successes, unless a task runner is called
@@ -228,6 +221,8 @@ _CODE_BLOCK = LazyPattern(
 _HOW_TO = any_case(
     r"\b(?:re-?build|build|run|test|start|deploy|install|use|profile|verify|launch|debug|release|publish|generate|update|upgrade|enable|disable|configure|set ?up|try|invoke|execute|reproduce|command|with)\b[^\n]{0,90}:\s*$"
 )
+_NOT_HOW_TO = any_case(r"\b(?:output|result|error|example|before|after|currently|shows?|simplest|or|way)\b")
+_LEAD_OPENING = any_case(r"^(?:done[.!]?|now|then|and|so|you can(?: now)?|to)\s+")
 _ADVICE = any_case(
     r"\b(?:run|running|use|using|execute|invoke)\b[^.`]{0,24}`([^`]{4,120})`[^.]*?\b(?:to|for|before|after|whenever|if|when) \w+"
 )
@@ -322,18 +317,9 @@ def _commands_in(step: TranscriptStep, question: str) -> Iterator[RuleCandidate]
                     Kind.PROCEDURE, _WORDING[purpose].format(f"`{lines[0]}`"), step.line, 0.75
                 )
             continue
-        if not _HOW_TO.search(lead) or re.search(
-            r"\b(?:output|result|error|example|before|after|currently|shows?|simplest|or|way)\b",
-            lead,
-            re.IGNORECASE,
-        ):
+        if not _HOW_TO.search(lead) or _NOT_HOW_TO.search(lead):
             continue
-        lead = re.sub(
-            r"^(?:done[.!]?|now|then|and|so|you can(?: now)?|to)\s+",
-            "",
-            lead.rstrip(": "),
-            flags=re.IGNORECASE,
-        )
+        lead = _LEAD_OPENING.sub("", lead.rstrip(": "))
         lead = re.split(r"(?<=[.!?]) ", lead)[-1]
         if len(lead.split()) < 2:
             continue
@@ -422,12 +408,8 @@ def gotchas(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         elif _PATTERN.search(text):
             yield RuleCandidate(Kind.PATTERN, text, sentence.line, 0.7 if sentence.closing else 0.55)
         elif is_labelled or _CUE.search(sentence.text):
-            yield RuleCandidate(
-                Kind.GOTCHA,
-                text,
-                sentence.line,
-                _gotcha_weight(sentence, is_labelled=is_labelled, is_finding=is_finding),
-            )
+            weight = 0.8 if is_labelled else 0.65 if sentence.closing or is_finding else 0.55
+            yield RuleCandidate(Kind.GOTCHA, text, sentence.line, weight)
 
 
 def _is_warning(text: str, sentence: Sentence, *, is_labelled: bool) -> bool:
@@ -449,9 +431,3 @@ def _is_warning(text: str, sentence: Sentence, *, is_labelled: bool) -> bool:
         and not _PATTERN.search(text)
         and stands_alone_loosely(text)
     )
-
-
-def _gotcha_weight(sentence: Sentence, *, is_labelled: bool, is_finding: bool) -> float:
-    if is_labelled:
-        return 0.8
-    return 0.65 if sentence.closing or is_finding else 0.55

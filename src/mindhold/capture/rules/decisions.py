@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from mindhold.capture.items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
@@ -28,8 +29,11 @@ from mindhold.ports.transcripts import Role, TranscriptStep
 from mindhold.text.pattern import LazyPattern, any_case
 
 SHORTEST = 20  # characters; shorter sentences are steps
+MOST_LISTED = 3  # decisions that a plan lists
 
 _QUESTION_ANSWER = LazyPattern(r"\"([^\"]{5,400}?)\"\s*=\s*\"([^\"]{1,400}?)\"(?=[.,\s]|$)")
+_PREFERRED_MARK = any_case(r"\s*\((?:recommended|default|recomanat|recomendado|empfohlen|권장)\)")
+_BARE_ANSWER = any_case(r"(?:yes|no|ok|skip|other|none)\W*")
 _APPROVAL = any_case(r"user has approved|approved (?:your|the) plan|plan (?:was |has been )?approved")
 _PLAN_REQUEST = any_case(r"^\s*(?:please )?implement the following plan")
 _PLAN_SECTION = any_case(
@@ -38,6 +42,8 @@ _PLAN_SECTION = any_case(
 _TITLE = LazyPattern(
     r"^\s*#{1,3}\s+(?:plan:?\s*|implementation plan:?\s*)?(.+?)\s*$", re.IGNORECASE | re.MULTILINE
 )
+_EMPTY_TITLE = any_case(r"(?:context|overview|summary|plan|goal)\W*")
+_DECISION_SECTION = any_case(r"decision|trade-?off")
 # By either speaker: something was decided.
 _DECISION = any_case(
     r"\b(?:we(?:'ve| have)? decided|i(?:'ve| have)? decided|decided (?:to|on|against)|decision(?: is|:| was)|we (?:chose|picked|settled on|agreed)|chose to|opted (?:for|to)"
@@ -199,18 +205,8 @@ def _user_decision(text: str, sentence: Sentence) -> RuleCandidate | None:
 def _chosen_answers(call: ToolCall) -> Iterator[RuleCandidate]:
     """Yield what the user chose among the offered answers."""
     for match in _QUESTION_ANSWER.finditer(call.output):
-        question, answer = match[1], match[2]
-        choice = re.sub(
-            r"\s*\((?:recommended|default|recomanat|recomendado|empfohlen|권장)\)",
-            "",
-            answer,
-            flags=re.IGNORECASE,
-        ).strip()
-        if (
-            len(choice) < 2
-            or "?" in choice
-            or re.fullmatch(r"(?:yes|no|ok|skip|other|none)\W*", choice, re.IGNORECASE)
-        ):
+        question, choice = match[1], _PREFERRED_MARK.sub("", match[2]).strip()
+        if len(choice) < 2 or "?" in choice or _BARE_ANSWER.fullmatch(choice):
             continue
         text = f"{strip_markdown(question)} Chosen: {strip_markdown(choice)}"[:LONGEST]
         yield RuleCandidate(
@@ -222,39 +218,30 @@ def plan_decisions(text: str, line: int) -> Iterator[RuleCandidate]:
     """Yield the decisions of an approved plan: its title with the beginning of its approach, and its list of decisions."""
     title = _TITLE.search(text)
     plan_title = clean_sentence(strip_markdown(title[1])) if title else ""
-    if len(plan_title) < 8 or re.fullmatch(
-        r"(?:context|overview|summary|plan|goal)\W*", plan_title, re.IGNORECASE
-    ):
+    if len(plan_title) < 8 or _EMPTY_TITLE.fullmatch(plan_title):
         plan_title = ""
-    approach = ""
-    for block in split_blocks(text):
-        if (
-            block.bullet
-            or not _PLAN_SECTION.search(block.section)
-            or block.text.endswith(":")
-            or re.match(r"\w+:", block.text)
-        ):
-            continue
-        approach = split_sentences(block.text)[0]
-        if 30 <= len(approach) <= 240 and not is_dangling(approach):
-            break
-        approach = ""
+    blocks = list(split_blocks(text))
+    beginnings = (
+        split_sentences(block.text)[0]
+        for block in blocks
+        if not block.bullet
+        and _PLAN_SECTION.search(block.section)
+        and not block.text.endswith(":")
+        and not re.match(r"\w+:", block.text)
+    )
+    approach = next((each for each in beginnings if 30 <= len(each) <= 240 and not is_dangling(each)), "")
     if plan_title or approach:
         content = f"Plan agreed: {plan_title} {approach}".strip()
         if len(content) > LONGEST:
             content = f"Plan agreed: {plan_title or approach}"
         yield RuleCandidate(Kind.DECISION, content[:LONGEST], line, 0.9)
-    yield from _plan_decisions(text, line)
-
-
-def _plan_decisions(text: str, line: int) -> Iterator[RuleCandidate]:
-    count = 0
-    for block in split_blocks(text):
-        if count < 3 and block.bullet and re.search(r"decision|trade-?off", block.section, re.IGNORECASE):
-            decision = clean_sentence(block.text)
-            if stands_alone(decision):
-                count += 1
-                yield RuleCandidate(Kind.DECISION, decision, line, 0.8)
+    listed = [
+        clean_sentence(block.text)
+        for block in blocks
+        if block.bullet and _DECISION_SECTION.search(block.section)
+    ]
+    for decision in list(filter(stands_alone, listed))[:MOST_LISTED]:
+        yield RuleCandidate(Kind.DECISION, decision, line, 0.8)
 
 
 FEWEST_WORDS = 3
@@ -318,21 +305,16 @@ def _own_choice(sentence: Sentence) -> RuleCandidate | None:
         or text.count("`") % 2
     ):
         return None
+    candidate = partial(RuleCandidate, Kind.DECISION, line=sentence.line, own=True)
     if sentence.bullet and _SECTION.match(sentence.section):
-        is_complete_item = len(text.split()) >= FEWEST_WORDS and not is_dangling(text)
-        return RuleCandidate(Kind.DECISION, text, sentence.line, 0.85, own=True) if is_complete_item else None
+        return candidate(text, weight=0.85) if _is_complete(text) else None
     if sentence.speculative:
         return None
     if _LABEL.match(text):
         decision = _LABEL.sub("", text)
-        is_complete = len(decision.split()) >= FEWEST_WORDS and not is_dangling(decision)
-        return (
-            RuleCandidate(Kind.DECISION, f"Decision: {decision}", sentence.line, 0.9, own=True)
-            if is_complete
-            else None
-        )
+        return candidate(f"Decision: {decision}", weight=0.9) if _is_complete(decision) else None
     if _LASTING.match(text) and not is_dangling(text) and not _FAULT.search(text) and is_specific(text):
-        return RuleCandidate(Kind.DECISION, text, sentence.line, 0.7, own=True)
+        return candidate(text, weight=0.7)
     match = _CHOSE.match(text)
     if (
         not match
@@ -345,7 +327,11 @@ def _own_choice(sentence: Sentence) -> RuleCandidate | None:
         text = f"{text[: match.start('who')]}{text[match.start('who') + 1 :].lstrip()}"
         text = re.sub(r"^(?:'ve|have) ", "", text)
         text = text[0].upper() + text[1:]
-    return RuleCandidate(Kind.DECISION, text, sentence.line, 0.8, own=True)
+    return candidate(text, weight=0.8)
+
+
+def _is_complete(text: str) -> bool:
+    return len(text.split()) >= FEWEST_WORDS and not is_dangling(text)
 
 
 def _next_of_user(later: Sequence[Sentence], *, first: int = 0) -> Sentence | None:
@@ -368,11 +354,9 @@ def _rejection(claim: str, answer: Sentence, *, asked: bool) -> RuleCandidate | 
         content = f"Rejected: {claim} Instead: {replacement[0].lower()}{replacement[1:]}"
     else:
         return None
-    return (
-        RuleCandidate(Kind.DECISION, content, answer.line, 0.8, supersedes=claim)
-        if len(content) <= LONGEST
-        else None
-    )
+    if len(content) > LONGEST:
+        return None
+    return RuleCandidate(Kind.DECISION, content, answer.line, 0.8, supersedes=claim)
 
 
 def correct_choices(

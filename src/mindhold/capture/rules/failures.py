@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import inf
 from typing import Any
 
-from mindhold.capture.items import LONGEST, SIGNS, RuleCandidate
+from mindhold.capture.items import LONGEST, SIGNS, RuleCandidate, signs_metadata
 from mindhold.capture.rules.sentences import (
     Sentence,
     announces,
@@ -31,6 +32,7 @@ from mindhold.capture.rules.tool_calls import (
     purpose_of,
     without_variables,
 )
+from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.error_signs import error_signs, sign_of
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
@@ -90,10 +92,10 @@ class OpenFailure:
             key=str(value["key"]),
             command=str(value["command"]),
             error_line=str(value["told"]),
-            signs=[str(sign) for sign in value["signs"]],
+            signs=list(map(str, value["signs"])),
             line=int(value["line"]),
-            files=[str(name) for name in value.get("files", ())],
-            tries=[str(name) for name in value.get("tries", ())],
+            files=list(map(str, value.get("files", ()))),
+            tries=list(map(str, value.get("tries", ()))),
             reported=str(value.get("reported", "")),
         )
 
@@ -110,11 +112,9 @@ def error_line_of(answer: str, signs: Sequence[str]) -> str:
             cleaned = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", line).split())
             cleaned = re.sub(r"^.*?\b(?:error|err)=\"?(?=[A-Za-z])", "", cleaned)
             cleaned = re.sub(r"^(?:E\s+|\[\w+\]\s+|[│|>×✖]\s*)+", "", cleaned)
-            return (
-                cleaned
-                if len(cleaned) <= LONGEST_ERROR_LINE
-                else cleaned[:LONGEST_ERROR_LINE].rsplit(" ", 1)[0] + "…"
-            )
+            if len(cleaned) <= LONGEST_ERROR_LINE:
+                return cleaned
+            return cleaned[:LONGEST_ERROR_LINE].rsplit(" ", 1)[0] + "…"
     return signs[0]
 
 
@@ -129,18 +129,11 @@ def describe_how_fixed(failure: OpenFailure, command: str) -> str:
     if failure.files and not was_missing:
         file_names = [f"`{name}`" for name in failure.files[-MAX_FILES:]]
         return f"{_EDITED_PREFIX} {', '.join(file_names)}."
-    if (
-        without_variables(command) != without_variables(failure.command)
-        and purpose_of(command)
-        and _WRONG_CALL.search(" ".join(failure.signs))
-    ):
-        return f"Worked as `{shorten_command(command)}`."
-    if without_variables(command) == without_variables(failure.command) and command_variables(
-        command
-    ) not in (
-        "",
-        command_variables(failure.command),
-    ):
+    if without_variables(command) == without_variables(failure.command):
+        is_other_call = command_variables(command) not in ("", command_variables(failure.command))
+    else:
+        is_other_call = bool(purpose_of(command) and _WRONG_CALL.search(" ".join(failure.signs)))
+    if is_other_call:
         return f"Worked as `{shorten_command(command)}`."
     if failure.tries:
         attempts = " and ".join(f"`{shorten_command(attempt)}`" for attempt in failure.tries[-MAX_TRIES:])
@@ -215,22 +208,23 @@ def report_after_fix(
             or not (alone or _is_about(text, failure))
         ):
             continue
-        text, has_cure = with_cure(text, sentences[number + 1 : number + 2], line=sentence.line)
+        text, has_cure = with_cure(text, _next_in_message(sentences, number))
         return text, has_cure or _CURE_CLAUSE.search(text) is not None
     return "", False
 
 
-def with_cure(text: str, after: Sequence[Sentence], *, line: int) -> tuple[str, bool]:
-    """Add what was done about a cause, if the next sentence says so."""
-    if (
-        not after
-        or after[0].line != line
-        or not CURE_REPORT.match(after[0].text)
-        or _UNFINISHED.search(after[0].text)
-    ):
+def _next_in_message(sentences: Sequence[Sentence], number: int) -> str:
+    """Return the next sentence of the same message; empty where there is none."""
+    after = sentences[number + 1 : number + 2]
+    return after[0].text if after and after[0].line == sentences[number].line else ""
+
+
+def with_cure(text: str, after: str) -> tuple[str, bool]:
+    """Add what was done about a cause, if the next sentence says so; return whether it does."""
+    cure = clean_sentence(after)
+    if not CURE_REPORT.match(after) or _UNFINISHED.search(after) or len(text) + len(cure) >= LONGEST_ACCOUNT:
         return text, False
-    cure = clean_sentence(after[0].text)
-    return (f"{text} {cure}", True) if len(text) + len(cure) < LONGEST_ACCOUNT else (text, False)
+    return f"{text} {cure}", True
 
 
 def cause_of(sentences: Sequence[Sentence], failure: OpenFailure, *, until: int) -> str:
@@ -241,14 +235,14 @@ def cause_of(sentences: Sequence[Sentence], failure: OpenFailure, *, until: int)
             continue
         text = cause_statement(sentence.text)
         if (
-            len(text) > LONGEST_CAUSE
-            or len(text) < 25
+            not 25 <= len(text) <= LONGEST_CAUSE
             or announces(text)
             or text.endswith("?")
             or not count_names(text)
+            or not stands_alone_loosely(text)
+            or not _is_about(text, failure)
+            or SAYS_CORRECT.search(text)
         ):
-            continue
-        if not stands_alone_loosely(text) or not _is_about(text, failure) or SAYS_CORRECT.search(text):
             continue
         score = (
             2 * (STRONG_CAUSE.search(sentence.text) is not None)
@@ -362,16 +356,14 @@ def _describe_fix(failure: OpenFailure, cause: str, *, fix: str) -> str:
     return content[:LONGEST]
 
 
-def open_failures(failures: Sequence[OpenFailure]) -> Iterator[tuple[OpenFailure, str]]:
-    """Yield the failed tests and builds that nothing has fixed yet, with a sentence for each."""
+def unresolved_failures(failures: Sequence[OpenFailure]) -> Iterator[RuleCandidate]:
+    """Yield the failed tests and builds that nothing has fixed yet, each once."""
     for failure in failures:
-        if purpose_of(failure.command) and sign_of(failure.error_line):
-            yield (
-                failure,
-                f"Unresolved: `{shorten_command(failure.command)}` fails: {failure.error_line.rstrip('.')}."[
-                    :LONGEST
-                ],
-            )
+        if not failure.reported and purpose_of(failure.command) and sign_of(failure.error_line):
+            error_line = failure.error_line.rstrip(".")
+            text = f"Unresolved: `{shorten_command(failure.command)}` fails: {error_line}."[:LONGEST]
+            failure.reported = text
+            yield RuleCandidate(Kind.PROGRESS, text, failure.line, 0.8, tags=(OPEN_QUESTION,))
 
 
 _FIX_REPORT = any_case(
@@ -402,7 +394,14 @@ def reported_failures(
             "", "", error_line_of(step.text, signs), signs, step.line, list(dict.fromkeys(files))
         )
         cause = cause_of(sentences, failure, until=last)
-        fix = _reported_fix(sentences, first=step.line, last=last)
+        fix = next(
+            (
+                text
+                for text in _closing_texts(sentences, step.line, last)
+                if _FIX_START.match(text) and len(text) <= 200
+            ),
+            "",
+        )
         if not cause and not fix:
             continue
         content = f"{failure.error_line.rstrip('.')}. {cause}".strip()
@@ -413,14 +412,13 @@ def reported_failures(
         yield RuleCandidate(Kind.ERROR, content[:LONGEST], step.line, 0.85, metadata={SIGNS: signs[:5]})
 
 
-def _reported_fix(sentences: Sequence[Sentence], *, first: int, last: int) -> str:
-    """Return how the report says it was fixed."""
+def _closing_texts(sentences: Sequence[Sentence], first: int, last: float = inf) -> Iterator[str]:
+    """Yield what the assistant reports plainly between two lines."""
     for sentence in sentences:
         if sentence.role == Role.CLAUDE and sentence.closing and first < sentence.line <= last:
             text = clean_sentence(sentence.text)
-            if _FIX_START.match(text) and not is_hedged(text) and 20 <= len(text) <= 200:
-                return text
-    return ""
+            if len(text) >= 20 and not is_hedged(text):
+                yield text
 
 
 def conflicts(calls: Sequence[ToolCall], sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
@@ -436,27 +434,21 @@ def conflicts(calls: Sequence[ToolCall], sentences: Sequence[Sentence]) -> Itera
         if not files:
             continue
         file_list = ", ".join(f"`{name}`" for name in files[:3])
-        content = f"`{shorten_command(parts[-1])}` conflicted in {file_list}. Resolved by editing there."
-        resolution = _resolution(sentences, first=call.line)
+        conflict = f"`{shorten_command(parts[-1])}` conflicted in {file_list}."
+        resolution = next(
+            (
+                text
+                for text in _closing_texts(sentences, call.line)
+                if _RESOLUTION.search(text) and count_names(text) and len(text) <= 220
+            ),
+            "",
+        )
+        content = f"{conflict} Resolved by editing there."
         if resolution and len(content) + len(resolution) < LONGEST:
-            content = f"`{shorten_command(parts[-1])}` conflicted in {file_list}. {resolution}"
+            content = f"{conflict} {resolution}"
         yield RuleCandidate(
             Kind.ERROR, content[:LONGEST], call.line, 0.8, metadata={SIGNS: list(error_signs(call.output))}
         )
-
-
-def _resolution(sentences: Sequence[Sentence], *, first: int) -> str:
-    for sentence in sentences:
-        if sentence.role == Role.CLAUDE and sentence.closing and sentence.line > first:
-            text = clean_sentence(sentence.text)
-            if (
-                _RESOLUTION.search(text)
-                and count_names(text)
-                and not is_hedged(text)
-                and 20 <= len(text) <= 220
-            ):
-                return text
-    return ""
 
 
 def stated_causes(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
@@ -468,7 +460,7 @@ def stated_causes(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         if is_hedged(text) or text.endswith("?"):
             continue
         if STRONG_CAUSE.search(sentence.text) and not reports_work(text) and not sentence.tentative:
-            content = _cause_with_fix(sentences, number)
+            content = _cause_with_fix(sentence.text, _next_in_message(sentences, number))
             weight = 0.75 if sentence.closing else 0.65
         elif _THE_FIX.match(text) and count_names(text) and not announces(text):
             content, weight = f"Fix: {_THE_FIX.sub('', text)}", 0.65
@@ -482,22 +474,18 @@ def stated_causes(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         else:
             continue
         if content:
-            signs = error_signs(content)
-            metadata = {SIGNS: list(signs)} if signs else {}
+            metadata = signs_metadata(error_signs(content))
             yield RuleCandidate(Kind.ERROR, content, sentence.line, weight, metadata=metadata)
 
 
-def _cause_with_fix(sentences: Sequence[Sentence], number: int) -> str:
+def _cause_with_fix(text: str, after: str) -> str:
     """Return a cause, with the fix if that is said next; empty where the cause doesn't stand alone."""
-    sentence, after = sentences[number], sentences[number + 1] if number + 1 < len(sentences) else None
-    cause = cause_statement(sentence.text)
+    cause = cause_statement(text)
     if not count_names(cause) or not stands_alone_loosely(cause) or SAYS_CORRECT.search(cause):
         return ""
-    if after is None or after.line != sentence.line:
-        return cause
-    if not _FIX_REPORT.search(after.text) or announces(after.text):
-        return with_cure(cause, [after], line=sentence.line)[0]
-    fix = clean_sentence(after.text)
+    if not _FIX_REPORT.search(after) or announces(after):
+        return with_cure(cause, after)[0]
+    fix = clean_sentence(after)
     return f"{cause} {fix}" if len(cause) + len(fix) < LONGEST else cause
 
 
@@ -548,24 +536,17 @@ def told_failures(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         ):
             continue
         if not has_cure:
-            text = _with_cure_sentence(text, sentences[number + 1 : number + 2], line=sentence.line)
-        signs = signs_in_words(text)
-        yield RuleCandidate(
-            Kind.ERROR, text, sentence.line, 0.8 if is_user else 0.7, metadata={SIGNS: signs} if signs else {}
-        )
+            text = _with_cure_sentence(text, _next_in_message(sentences, number))
+        metadata = signs_metadata(signs_in_words(text))
+        yield RuleCandidate(Kind.ERROR, text, sentence.line, 0.8 if is_user else 0.7, metadata=metadata)
 
 
-def _with_cure_sentence(text: str, after: Sequence[Sentence], *, line: int) -> str:
+def _with_cure_sentence(text: str, after: str) -> str:
     """Add what helped, which often is a sentence of its own."""
-    if (
-        after
-        and after[0].line == line
-        and _CURE.search(after[0].text.lower())
-        and not is_question(after[0].text)
-    ):
-        cure = clean_sentence(after[0].text)
-        return f"{text} {cure}" if len(text) + len(cure) < LONGEST else text
-    return with_cure(text, after, line=line)[0]
+    if not _CURE.search(after.lower()) or is_question(after):
+        return with_cure(text, after)[0]
+    cure = clean_sentence(after)
+    return f"{text} {cure}" if len(text) + len(cure) < LONGEST else text
 
 
 def signs_in_words(text: str) -> list[str]:

@@ -160,22 +160,15 @@ def _open_end(sentence: Sentence, *, plainly: bool) -> str:
     if says_plainly and len(text.split()) >= FEWEST_OPEN_WORDS:
         return text
     if is_listed and len(text.split()) >= FEWEST_LISTED_WORDS and not _OWN_NEXT_STEP.search(text):
-        return (
-            text
-            if _OPEN_END.search(text)
-            else f"To do: {text[0].lower()}{text[1:]}"
-            if text[1].islower()
-            else f"To do: {text}"
-        )
+        if _OPEN_END.search(text):
+            return text
+        return f"To do: {text[0].lower() if text[1].islower() else text[0]}{text[1:]}"
     if plainly or not (
         _OPEN_END.search(text) or (sentence.bullet and re.search(r"left|open|still", sentence.section))
     ):
         return ""
-    return (
-        text
-        if count_names(text) and len(text.split()) >= FEWEST_OPEN_WORDS and not rate_worth(text).dangling
-        else ""
-    )
+    is_clear = count_names(text) and len(text.split()) >= FEWEST_OPEN_WORDS and not rate_worth(text).dangling
+    return text if is_clear else ""
 
 
 def _is_taken_up(sentence: Sentence, later: Sequence[Sentence]) -> bool:

@@ -103,11 +103,8 @@ def clean_sentence(text: str) -> str:
         text = text[:-1]
     if not text:
         return ""
-    text = (
-        text[0].upper() + text[1:]
-        if text.split(maxsplit=1)[0].rstrip(",:;").islower() and text[0].isalpha()
-        else text
-    )
+    if text.split(maxsplit=1)[0].rstrip(",:;").islower() and text[0].isalpha():
+        text = text[0].upper() + text[1:]
     return text if text[-1] in ".!?…。" else f"{text}."
 
 
@@ -148,11 +145,6 @@ def count_names(text: str) -> int:
 def is_dangling(text: str) -> bool:
     """Whether it begins with a reference into the conversation."""
     return _DANGLING_START.match(text) is not None
-
-
-def is_elliptic(text: str) -> bool:
-    """Whether it has no subject."""
-    return _ELLIPTIC.match(text) is not None
 
 
 def reports_work(text: str) -> bool:
@@ -342,7 +334,6 @@ def _join_leads(parsed: list[_Block]) -> Iterator[_Block]:
     number = 0
     while number < len(parsed):
         block = parsed[number]
-        section = block.section
         number += 1
         if not block.text.endswith(":"):
             yield block
@@ -360,7 +351,7 @@ def _join_leads(parsed: list[_Block]) -> Iterator[_Block]:
         else:
             lead = block.text.rstrip(":").lower()
             for item in parsed[number:end]:
-                if item.section == section and len(lead) < LONGEST_LEAD:
+                if item.section == block.section and len(lead) < LONGEST_LEAD:
                     item.section = lead
             yield block
 
@@ -370,7 +361,7 @@ def _join_items(lead: str, items: Sequence[str]) -> str:
     lead = _ASIDE.sub("", lead)
     words = len(lead.split())
     subject = _SUBJECT.match(lead) is not None or (
-        words > 1 and all(map(is_elliptic, items)) and not is_dangling(lead)
+        words > 1 and all(map(_ELLIPTIC.match, items)) and not is_dangling(lead)
     )
     if not items or not (
         subject or (words >= 4 and count_names(f"{lead} {items[0]}") and _DOING.search(lead))
@@ -387,13 +378,8 @@ def _join_items(lead: str, items: Sequence[str]) -> str:
 
 def strip_markdown(text: str) -> str:
     """Return one line without Markdown; code keeps its backticks."""
-    text = _LINK.sub(r"\1", text)
-    parts: list[str] = []
-    last = 0
-    for code in _CODE.finditer(text):
-        parts += [_strip_marks(text[last : code.start()]), code[0]]
-        last = code.end()
-    parts.append(_strip_marks(text[last:]))
+    parts = re.split(r"(`[^`\n]*`)", _LINK.sub(r"\1", text))
+    parts[::2] = map(_strip_marks, parts[::2])  # between the code
     return re.sub(r"\s+", " ", "".join(parts)).strip()
 
 
@@ -424,16 +410,14 @@ def split_sentences(text: str, *, typed: bool = False) -> list[str]:
 
 def _is_closing(steps: Sequence[TranscriptStep], number: int) -> bool:
     """Whether the step is a report: it says so, it is long, or only the assistant's own words follow until the user speaks."""
-    if len(steps[number].text) >= LONG_MESSAGE or _REPORTS.match(steps[number].text):
+    step = steps[number]
+    if len(step.text) >= LONG_MESSAGE or _REPORTS.match(step.text):
         return True
-    for later in steps[number + 1 :]:
-        if later.aside != steps[number].aside:
-            continue
-        if later.role == Role.USER:
-            return True
-        if later.role != Role.CLAUDE or later.line != steps[number].line:
-            return later.role == Role.CLAUDE and later.line == steps[number].line
-    return True
+    following = (later for later in steps[number + 1 :] if later.aside == step.aside)
+    next_step = next(
+        (later for later in following if later.role != Role.CLAUDE or later.line != step.line), None
+    )
+    return next_step is None or next_step.role == Role.USER
 
 
 SHORTEST_OWNED = 12  # characters
