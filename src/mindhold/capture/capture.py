@@ -23,7 +23,7 @@ from mindhold.capture.items import CapturedItem, ExtractedItems
 from mindhold.capture.journal import PENDING_NAMESPACE, Pending, parse_pending, put_pending
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.capture.status import record_capture, record_problem
-from mindhold.capture.storage import StoredItems, store_items
+from mindhold.capture.storage import store_items
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import Engine
 from mindhold.history.index_guard import is_forgotten
@@ -222,10 +222,13 @@ class _Capture:
         self._scope: str | None = None
         self._agent = agent
         self._key = cursor_key(conversation, event.file, event.subagent)
+        self._cursor = CURSOR_PREFIX + self._key
         self._extractor = Extractor(engine, event.folder, agent)
         self._raw: str | None = None  # the cursor's value in the store
         self._problem = ""
-        self._result = CaptureResult(outcome=CaptureOutcome.NOTHING)
+        self._lines = self._found = self._duplicates = 0
+        self._stored: list[str] = []
+        self._superseded: list[str] = []
 
     async def run(self) -> CaptureResult:
         """Capture the conversation. Raises InvalidInput and the store's errors; a repeated call resumes."""
@@ -233,7 +236,7 @@ class _Capture:
         try:
             scope = self._scope = await scope_of_folder(self._engine, self._event.folder, create=False)
             forgotten = CaptureResult(outcome=CaptureOutcome.FORGOTTEN, scope=scope, notice=FORGOTTEN)
-            async with wait_for_claim(self._engine, CURSOR_PREFIX + self._key) as is_claimed:
+            async with wait_for_claim(self._engine, self._cursor) as is_claimed:
                 if not is_claimed:
                     return CaptureResult(outcome=CaptureOutcome.BUSY, scope=scope)
                 if await self._was_forgotten():
@@ -242,7 +245,7 @@ class _Capture:
                     return await self._run_claimed()
                 except _ForgottenError:  # meanwhile, or the file only has the name of a forgotten one
                     await store.drop_entry(PENDING_NAMESPACE, self._key)
-                    await store.set_cursor(CURSOR_PREFIX + self._key, None)
+                    await store.set_cursor(self._cursor, None)
                     return forgotten
         except NotFound as error:
             return CaptureResult(outcome=CaptureOutcome.GONE, notice=str(error))
@@ -257,35 +260,50 @@ class _Capture:
 
     async def _run_claimed(self) -> CaptureResult:
         scope = self._scope
-        self._raw = await self._engine.store.cursor(CURSOR_PREFIX + self._key)
+        self._raw = await self._engine.store.cursor(self._cursor)
         if not await self._finish_pending():
-            return self._result.model_copy(update={"outcome": CaptureOutcome.BUSY, "scope": scope})
+            return self._result(CaptureOutcome.BUSY, scope=scope)
         state = _ConversationState.of(self._raw)
         if state is None:
             state, self._problem = _ConversationState(), UNREADABLE
         if state.own:
             return CaptureResult(outcome=CaptureOutcome.OWN_CALL, scope=self._scope)
         outcome = await self._read(state)
-        has_taken = self._result.lines > 0 or self._result.found > 0
+        notice = self._problem or self._extractor.notice
+        has_taken = self._lines > 0 or self._found > 0
         if has_taken and self._scope is not None and outcome is not CaptureOutcome.OWN_CALL:
-            await self._record(self._scope)
+            recorded = await record_capture(
+                self._engine,
+                self._scope,
+                conversation=self._event.conversation,
+                event=self._event.event,
+                stored=len(self._stored),
+                rung=self._extractor.rung,
+                problem=notice,
+            )
+            self.captures = recorded.captures
         elif self._problem and self._scope is not None:
             await record_problem(self._engine, self._scope, self._problem)
         if has_taken and outcome is CaptureOutcome.NOTHING:
             outcome = CaptureOutcome.CAPTURED
-        return self._result.model_copy(
-            update={
-                "outcome": outcome,
-                "scope": self._scope,
-                "lags": outcome is CaptureOutcome.LAGS,
-                "rung": self._extractor.rung if has_taken else "",
-                "notice": self._notice,
-            }
-        )
+        rung = self._extractor.rung if has_taken else ""
+        return self._result(outcome, scope=self._scope, rung=rung, notice=notice)
 
-    @property
-    def _notice(self) -> str:
-        return self._problem or self._extractor.notice
+    def _result(
+        self, outcome: CaptureOutcome, *, scope: str | None, rung: str = "", notice: str = ""
+    ) -> CaptureResult:
+        return CaptureResult(
+            outcome=outcome,
+            scope=scope,
+            lags=outcome is CaptureOutcome.LAGS,
+            lines=self._lines,
+            found=self._found,
+            stored=self._stored,
+            superseded=self._superseded,
+            duplicates=self._duplicates,
+            rung=rung,
+            notice=notice,
+        )
 
     async def _read(self, state: _ConversationState) -> CaptureOutcome:
         """Read piece by piece, until nothing is left that can be taken now."""
@@ -315,7 +333,7 @@ class _Capture:
             return CaptureOutcome.LAGS
         if not piece.lines:
             return CaptureOutcome.NOTHING
-        is_few = self._result.lines + piece.lines < MIN_LINES.get(self._event.event, 1)
+        is_few = self._lines + piece.lines < MIN_LINES.get(self._event.event, 1)
         return CaptureOutcome.FEW if is_few else None
 
     def _is_lagging(self, steps: Sequence[TranscriptStep], state: _ConversationState) -> bool:
@@ -351,7 +369,7 @@ class _Capture:
             extraction = await self._extractor.pick(steps, state.carried, scope=self._scope)
             extraction = replace(extraction, items=_add_times(extraction.items, piece.steps))
             next_ = replace(next_, carried=extraction.carried)
-        self._result = self._result.model_copy(update={"lines": self._result.lines + piece.lines})
+        self._lines += piece.lines
         if extraction.items:
             await self._check_forgotten(piece.about)
             self._scope = self._scope or await scope_of_folder(self._engine, self._event.folder, create=True)
@@ -363,10 +381,20 @@ class _Capture:
         """Store the items and move the cursor; False if another process moved it, who then owns the pending note too."""
         if extraction.items and self._scope is not None:
             await self._check_forgotten()
-            stored = await self._store_items(extraction.items, scope=self._scope)
+            stored = await store_items(
+                self._engine,
+                extraction.items,
+                conversation=self._event.conversation,
+                file=self._event.file,
+                scope=self._scope,
+                agent=self._agent,
+            )
+            self._found += len(extraction.items)
+            self._stored += stored.stored
+            self._superseded += stored.superseded
+            self._duplicates += stored.duplicates
             await self._extractor.note(extraction, stored.ids)
-        moved = await self._engine.store.swap_cursor(CURSOR_PREFIX + self._key, old=self._raw, new=next_)
-        if not moved:
+        if not await self._engine.store.swap_cursor(self._cursor, old=self._raw, new=next_):
             return False
         self._raw = next_
         if extraction.items:
@@ -374,35 +402,12 @@ class _Capture:
         return True
 
     async def _check_forgotten(self, about: TranscriptInfo | None = None) -> None:
-        """Raise _Forgotten if the conversation was forgotten meanwhile: extraction takes long, with a model minutes."""
+        """Raise _ForgottenError if the conversation was forgotten meanwhile: extraction takes long, with a model minutes."""
         if await self._was_forgotten(about):
             raise _ForgottenError
 
-    async def _store_items(self, items: Sequence[CapturedItem], *, scope: str) -> StoredItems:
-        stored = await store_items(
-            self._engine,
-            items,
-            conversation=self._event.conversation,
-            file=self._event.file,
-            scope=scope,
-            agent=self._agent,
-        )
-        before = self._result
-        self._result = before.model_copy(
-            update={
-                "found": before.found + len(items),
-                "stored": [*before.stored, *stored.stored],
-                "superseded": [*before.superseded, *stored.superseded],
-                "duplicates": before.duplicates + stored.duplicates,
-            }
-        )
-        return stored
-
     async def _finish_pending(self) -> bool:
-        """Store what a killed run had found, unless its cursor has moved on.
-
-        False where another process is at it.
-        """
+        """Store what a killed run had found, unless its cursor has moved on; False where another process is at it."""
         entry = await self._engine.store.entry(PENDING_NAMESPACE, self._key, now=self._engine.clock())
         if entry is None:
             return True
@@ -422,18 +427,6 @@ class _Capture:
         if pending.scope in {scope.name for scope in await self._engine.store.scopes()}:
             return pending.scope
         return await scope_of_folder(self._engine, self._event.folder, create=True)
-
-    async def _record(self, scope: str) -> None:
-        state = await record_capture(
-            self._engine,
-            scope,
-            conversation=self._event.conversation,
-            event=self._event.event,
-            stored=len(self._result.stored),
-            rung=self._extractor.rung,
-            problem=self._notice,
-        )
-        self.captures = state.captures
 
     async def _was_forgotten(self, about: TranscriptInfo | None = None) -> bool:
         """Whether the conversation was forgotten, or the one of its sub-agent's folder, or the one that the file names."""
