@@ -189,7 +189,8 @@ def memory_of(
             "tags": _texts(entry, "tags"),
             "keywords": _texts(extra, "keywords"),
             "importance": _parse_share(extra.get("importance"), DEFAULT_IMPORTANCE[kind]),
-            "confidence": _confidence(entry, extra, kind),
+            # One that decays is computed from the age, so the file's value is ignored.
+            "confidence": _parse_share((extra if kind in CONFIDENCE_DAYS else entry).get("confidence"), 1.0),
             "tier": extra.get("tier", Tier.WARM),
             "anchor": extra.get("anchor", False),
             "status": status,
@@ -304,11 +305,6 @@ def _status(entry: Mapping[str, Any], *, replaced: bool) -> Status:
     if isinstance(status, str) and status in STATUSES:
         return Status(status)
     return Status.SUPERSEDED if replaced else Status.ACTIVE
-
-
-def _confidence(entry: Mapping[str, Any], extra: Mapping[str, Any], kind: Kind) -> float:
-    """Return the confidence; one that decays is computed from the age, so the file's value is ignored."""
-    return _parse_share((extra if kind in CONFIDENCE_DAYS else entry).get("confidence"), 1.0)
 
 
 def _parse_share(value: Any, otherwise: float) -> float:

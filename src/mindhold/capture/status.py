@@ -110,9 +110,11 @@ def hooks_finding(home: Path, *, now: datetime) -> list[StoreFinding]:
     oldest, problem = event_queue.oldest_event_time(str(home)), _last_problem(folder / WORKER_LOG)
     wait = timedelta(seconds=max(0.0, now.timestamp() - oldest)) if oldest else timedelta()
     caches = hook_cache_writer.all_cache_heads(str(home))
-    blank = sum(not head.get("print") for _, head in caches)
+    blank = sum(not head.get("print") for head in caches.values())
     parts = [f"{waiting} events waiting"]
-    parts += [f"the first for {_format_minutes(wait)}"] if waiting else []
+    minutes = int(wait.total_seconds() // 60)
+    duration = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
+    parts += [f"the first for {duration}"] if waiting else []
     parts += [f"{given_up} given up"] if given_up else []
     parts += [f"{len(caches)} leaflets" + (f", {blank} of them blank" if blank else "")]
     parts += [f"last problem: {problem}"] if problem else []
@@ -121,16 +123,11 @@ def hooks_finding(home: Path, *, now: datetime) -> list[StoreFinding]:
     is_private = os.name == "nt" or not mode & 0o077
     advice = [f"`chmod 700 {folder}` keeps others out."] if not is_private else []
     advice += ["`mindhold status` says more; the next event of Claude Code tries again."] if is_late else []
-    advice += (
-        [f"What was given up is in {folder / event_queue.QUEUE_FOLDER / event_queue.REJECTED_FOLDER}."]
-        if given_up
-        else []
-    )
-    return [
-        StoreFinding(
-            "hooks", is_private and not is_late and not given_up, ", ".join(parts), advice=" ".join(advice)
-        )
-    ]
+    if given_up:
+        rejected = folder / event_queue.QUEUE_FOLDER / event_queue.REJECTED_FOLDER
+        advice.append(f"What was given up is in {rejected}.")
+    is_fine = is_private and not is_late and not given_up
+    return [StoreFinding("hooks", is_fine, ", ".join(parts), advice=" ".join(advice))]
 
 
 def _last_problem(log: Path) -> str:
@@ -139,11 +136,6 @@ def _last_problem(log: Path) -> str:
         lines = log.read_bytes()[-MAX_LOG_BYTES:].decode("utf-8", "replace").splitlines()
         return lines[-1] if lines else ""
     return ""
-
-
-def _format_minutes(time: timedelta) -> str:
-    minutes = int(time.total_seconds() // 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
 
 
 class CaptureStatusInput(Input):

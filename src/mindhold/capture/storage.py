@@ -57,7 +57,8 @@ async def store_items(
     current: list[tuple[CapturedItem, Memory]] = []
     for number, item in enumerate(items):
         digest = content_hash(safe_text(engine, item.content[:LONGEST]))
-        if await matcher.was_erased(item, digest):
+        erased = await erased_at(engine, digest, scope=scope, agent=agent)
+        if erased is not None and (item.said is None or item.said <= erased):
             continue
         if (earlier := await matcher.find_earlier(item, digest, known_by_hash.get(digest, ()))) is not None:
             ids[number] = earlier.id
@@ -132,11 +133,6 @@ class _ItemMatcher:
         self._engine = engine
         self._scope = scope
         self._agent = agent
-
-    async def was_erased(self, item: CapturedItem, digest: str) -> bool:
-        """Whether somebody erased the content since the item was said."""
-        erased = await erased_at(self._engine, digest, scope=self._scope, agent=self._agent)
-        return erased is not None and (item.said is None or item.said <= erased)
 
     async def find_earlier(
         self, item: CapturedItem, digest: str, same_hash: Sequence[Memory]
