@@ -17,7 +17,6 @@ from mindhold.capture.capture import (
     CAPTURE,
     CURSOR_PREFIX,
     UNREADABLE,
-    CaptureEvent,
     CaptureResult,
     cursor_key,
 )
@@ -171,7 +170,7 @@ async def test_a_file_that_is_read_again_turns_nothing_round(app: App, file: Pat
 
 
 def key_of(file: Path) -> str:
-    return cursor_key(CaptureEvent("s", str(file), "SessionEnd", ""))
+    return cursor_key("s", str(file))
 
 
 @pytest.mark.parametrize("noted", ["unknown", "{}", "[1]", '{"offset": "x"}', "no JSON"])

@@ -16,7 +16,7 @@ from talks import append, claude, user, write
 
 from mindhold import locks
 from mindhold.app.application import App
-from mindhold.capture.capture import CURSOR_PREFIX, CaptureEvent, cursor_key
+from mindhold.capture.capture import CURSOR_PREFIX, cursor_key
 from mindhold.history import index_guard
 from mindhold.history.archive_room import archive_name, archive_prefix
 from mindhold.history.index_guard import index_turn, note_forgotten
@@ -99,7 +99,7 @@ async def test_it_waits_for_a_capture_and_says_how_to_finish(
     monkeypatch.setattr(locks, "WAIT_TRIES", 1)
     file = a_talk(shelf)
     await captured(app, file)
-    key = cursor_key(CaptureEvent(FIRST, str(file), "", ""))
+    key = cursor_key(FIRST, str(file))
     async with wait_for_claim(app.engine, CURSOR_PREFIX + key):
         with pytest.raises(StoreBusy) as refused:
             await forget(app, "3f2a")

@@ -89,7 +89,7 @@ async def test_a_folder_that_is_no_project_has_what_holds_everywhere(
     await made(app, str(tmp_path))
     sheet = read(app, str(tmp_path))
     assert texts(sheet) == ["Always use tabs."]
-    names = {name for name, _ in hook_cache_writer.all_cache_heads(str(app.engine.settings.home))}
+    names = set(hook_cache_writer.all_cache_heads(str(app.engine.settings.home)))
     assert names == {hook_cache.GLOBAL, identity_key(project_identity(folder))}
 
 
@@ -386,9 +386,7 @@ async def test_it_goes_with_its_project_and_follows_its_name(app: App, folder: s
     await run(app, DELETE_SCOPE, name="store")
     assert texts(read(app, folder)) == []
     await app.refresh_hook_caches()
-    assert [name for name, _ in hook_cache_writer.all_cache_heads(str(app.engine.settings.home))] == [
-        hook_cache.GLOBAL
-    ]
+    assert list(hook_cache_writer.all_cache_heads(str(app.engine.settings.home))) == [hook_cache.GLOBAL]
 
 
 async def test_one_that_can_not_be_blanked_is_removed(app: App, folder: str) -> None:

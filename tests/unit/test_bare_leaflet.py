@@ -90,17 +90,17 @@ def test_they_are_listed_blanked_and_dropped(tmp_path: Path) -> None:
         )
     broken = tmp_path / "hooks" / "leaflets" / "d.jsonl"
     broken.write_bytes(b"{")
-    assert [(name, head["scope"]) for name, head in hook_cache_writer.all_cache_heads(home)] == [
+    assert [(name, head["scope"]) for name, head in hook_cache_writer.all_cache_heads(home).items()] == [
         ("a", "shop"),
         ("b", "game"),
     ]
     assert hook_cache_writer.blank_caches(home) == 2
     assert not broken.exists()
     assert all(b"cents" not in path.read_bytes() for path in broken.parent.iterdir())
-    assert [head["scope"] for _, head in hook_cache_writer.all_cache_heads(home)] == ["shop", "game"]
+    assert [head["scope"] for head in hook_cache_writer.all_cache_heads(home).values()] == ["shop", "game"]
     hook_cache_writer.remove_cache(home, "a")
     hook_cache_writer.remove_cache(home, "a")
-    assert [name for name, _ in hook_cache_writer.all_cache_heads(home)] == ["b"]
+    assert list(hook_cache_writer.all_cache_heads(home)) == ["b"]
 
 
 def test_texts_can_neither_break_out_nor_fill_the_page(tmp_path: Path) -> None:

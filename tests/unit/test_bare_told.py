@@ -26,7 +26,7 @@ def test_each_is_told_once_in_a_conversation(tmp_path: Path) -> None:
     assert already_shown.claim_shown(home, "another/../s", ["a"]) == ["a"]
     already_shown.reset_shown(home, "s")
     already_shown.reset_shown(home, "s")
-    already_shown.note_shown(home, "s", ["b"])
+    already_shown.claim_shown(home, "s", ["b"])
     assert already_shown.read_shown(home, "s") == {"b"}
 
 
@@ -50,10 +50,10 @@ def test_hooks_at_the_same_time_share_what_is_told(tmp_path: Path) -> None:
 
 def test_notes_are_kept_for_some_days(tmp_path: Path) -> None:
     home = str(tmp_path)
-    already_shown.note_shown(home, "old", ["a"])
+    already_shown.claim_shown(home, "old", ["a"])
     [path] = (tmp_path / "hooks" / "told").iterdir()
     os.utime(path, (1, 1))
-    already_shown.note_shown(home, "new", ["a"])
+    already_shown.claim_shown(home, "new", ["a"])
     already_shown.remove_old_shown(home)
     assert already_shown.read_shown(home, "old") == frozenset()
     assert already_shown.read_shown(home, "new") == {"a"}

@@ -18,12 +18,12 @@ from mindhold.access.secrets import fingerprint
 from mindhold.capture.claude_md import WrittenView, write_documents
 from mindhold.capture.condensation import condensation_reason, condense
 from mindhold.capture.conversation_text import is_excluded, is_own_call, redact_steps, without_skipped_turns
-from mindhold.capture.extraction import ExtractionResult, Extractor
-from mindhold.capture.items import CapturedItem
+from mindhold.capture.extraction import Extractor
+from mindhold.capture.items import CapturedItem, ExtractedItems
 from mindhold.capture.journal import PENDING_NAMESPACE, Pending, parse_pending, put_pending
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.capture.status import record_capture, record_problem
-from mindhold.capture.storage import StoredItems, store_items
+from mindhold.capture.storage import store_items
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import Engine
 from mindhold.history.index_guard import is_forgotten
@@ -35,26 +35,27 @@ from mindhold.ports.llm import FallbackModel, LanguageModel, Meter, RetryingMode
 from mindhold.ports.transcripts import Role, TranscriptCursor, TranscriptInfo, TranscriptRead, TranscriptStep
 
 
-def with_deadline(model: LanguageModel, seconds: float) -> FallbackModel:
-    """Bound the model: all its answers together take at most so many seconds. The caller still closes the model itself."""
+def _with_deadline(engine: Engine, seconds: float | None) -> Engine:
+    """Bound the language model: all its answers together take at most so many seconds."""
+    if seconds is None or engine.llm is None:
+        return engine
     deadline = time.monotonic() + seconds
-    return FallbackModel(
-        [replace(level, model=_with_deadline(level.model, deadline)) for level in levels_of(model)]
-    )
-
-
-def _with_deadline(model: LanguageModel, deadline: float) -> LanguageModel:
-    return (
-        _DeadlineRetryingModel(model, deadline)
-        if isinstance(model, RetryingModel)
-        else _DeadlineModel(model, deadline)
-    )
+    levels = [
+        replace(
+            level,
+            model=_DeadlineRetryingModel(level.model, deadline)
+            if isinstance(level.model, RetryingModel)
+            else _DeadlineModel(level.model, deadline),
+        )
+        for level in levels_of(engine.llm)
+    ]
+    return replace(engine, llm=FallbackModel(levels))
 
 
 class _DeadlineModel:
-    def __init__(self, model: LanguageModel, until: float) -> None:
+    def __init__(self, model: LanguageModel, deadline: float) -> None:
         self._model = model
-        self._deadline = until
+        self._deadline = deadline
 
     @property
     def name(self) -> str:
@@ -104,21 +105,6 @@ FORGOTTEN = "The conversation was forgotten: nothing of it is kept until `mindho
 UNREADABLE = "What was noted of the conversation can't be read here, so that it was read anew."
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureEvent:
-    """A hook event about a conversation. `folder` is its working folder, `subagent` the owner of a sub-agent's file.
-
-    `last_message` is the last message, or its mark (mindhold.hooks.already_shown).
-    """
-
-    conversation: str
-    file: str
-    event: str
-    folder: str
-    last_message: str = ""
-    subagent: str = ""
-
-
 class CaptureOutcome(StrEnum):
     """The outcome of a capture."""
 
@@ -134,59 +120,48 @@ class CaptureOutcome(StrEnum):
     BUSY = "busy"  # another process is at it
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureReceipt:
-    """The result of a capture: `found` items were extracted, of which `stored` are new; `lines` had content."""
+MANUAL = "manual"
+LONGEST = 1_000_000
+HEAD_BYTES = 1 << 20  # bytes of a file that name its working folder
+
+
+class CaptureInput(Input):
+    """A conversation's transcript and the event that happened. `conversation` defaults to the file's name, `folder` to the
+    one that the file names.
+
+    `last_message` is the assistant's last message, or its mark: while the file lacks it, the outcome is `lags`, and the
+    caller asks again in a moment; without it, what is there is taken. `subagent` is the owner of a sub-agent's file.
+    `exclude` has patterns of excluded folders, in addition to the settings. `model_seconds` is how long language models may
+    take in all; then rules do the work.
+    """
+
+    file: str = Field(min_length=1)
+    folder: str = ""
+    event: str = Field(default=MANUAL, max_length=100)
+    conversation: str = ""
+    last_message: str = Field(default="", max_length=LONGEST)
+    subagent: str = ""
+    # Whether captured memories are condensed when due, and documents written.
+    documents: bool = True
+    exclude: list[str] = []
+    model_seconds: float | None = Field(default=None, ge=0)
+
+
+class CaptureResult(Output):
+    """The result of a capture, with memory ids: `stored` are new, `superseded` were replaced by them."""
 
     outcome: CaptureOutcome
     scope: str | None = None
-    lines: int = 0
+    lags: bool = False
+    lines: int = 0  # lines of the file with content
     found: int = 0
-    stored: tuple[str, ...] = ()
-    superseded: tuple[str, ...] = ()
+    stored: list[str] = []
+    superseded: list[str] = []
     duplicates: int = 0
-    captures: int = 0  # of the project, this one included
-    rung: str = ""
+    rung: str = ""  # `rules`, or the name of the model that extracted
+    condensed: str = ""  # the reason, if it was condensed
+    documents: list[WrittenView] = []
     notice: str = ""
-
-    @property
-    def lags(self) -> bool:
-        """Whether to call again in a moment."""
-        return self.outcome is CaptureOutcome.LAGS
-
-
-async def capture(engine: Engine, event: CaptureEvent, *, agent: str) -> CaptureReceipt:
-    """Capture a conversation. Raises InvalidInput and the store's errors; a repeated call resumes."""
-    settings = engine.settings.capture
-    if not settings.enabled or (event.subagent and not settings.subagents):
-        return CaptureReceipt(CaptureOutcome.DISABLED)
-    if is_excluded(event.folder, settings.excluded):
-        return CaptureReceipt(CaptureOutcome.EXCLUDED)
-    event = replace(event, conversation=clean_conversation_name(engine, event.conversation))
-    scope: str | None = None
-    try:
-        scope = await scope_of_folder(engine, event.folder, create=False)
-        async with wait_for_claim(engine, CURSOR_PREFIX + cursor_key(event)) as is_claimed:
-            if not is_claimed:
-                return CaptureReceipt(CaptureOutcome.BUSY, scope=scope)
-            if await _was_forgotten(engine, event):
-                return CaptureReceipt(CaptureOutcome.FORGOTTEN, scope=scope, notice=FORGOTTEN)
-            try:
-                return await _Capture(engine, event, scope, agent=agent).run()
-            except _ForgottenError:  # meanwhile, or the file only has the name of a forgotten one
-                await engine.store.drop_entry(PENDING_NAMESPACE, cursor_key(event))
-                await engine.store.set_cursor(CURSOR_PREFIX + cursor_key(event), None)
-                return CaptureReceipt(CaptureOutcome.FORGOTTEN, scope=scope, notice=FORGOTTEN)
-    except NotFound as error:
-        return CaptureReceipt(CaptureOutcome.GONE, notice=str(error))
-    except Refused as error:
-        return CaptureReceipt(CaptureOutcome.EXCLUDED, notice=str(error))
-    except StoreError:
-        raise
-    except MindholdError as error:
-        if scope is not None:
-            await record_problem(engine, scope, str(error))
-        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,42 +212,98 @@ class _ForgottenError(Exception):
 
 
 class _Capture:
-    """One run, which holds the claim on the conversation."""
+    """One capture of a conversation. `captures` counts those of the project, this one included."""
 
-    def __init__(self, engine: Engine, event: CaptureEvent, scope: str | None, *, agent: str) -> None:
+    def __init__(self, engine: Engine, event: CaptureInput, *, agent: str) -> None:
+        conversation = clean_conversation_name(engine, event.conversation)
+        self.captures = 0
         self._engine = engine
-        self._event = event
-        self._scope = scope
+        self._event = event.model_copy(update={"conversation": conversation})
+        self._scope: str | None = None
         self._agent = agent
-        self._key = cursor_key(event)
+        self._key = cursor_key(conversation, event.file, event.subagent)
+        self._cursor = CURSOR_PREFIX + self._key
         self._extractor = Extractor(engine, event.folder, agent)
         self._raw: str | None = None  # the cursor's value in the store
         self._problem = ""
-        self._receipt = CaptureReceipt(CaptureOutcome.NOTHING, scope=scope)
+        self._lines = self._found = self._duplicates = 0
+        self._stored: list[str] = []
+        self._superseded: list[str] = []
 
-    async def run(self) -> CaptureReceipt:
-        self._raw = await self._engine.store.cursor(CURSOR_PREFIX + self._key)
+    async def run(self) -> CaptureResult:
+        """Capture the conversation. Raises InvalidInput and the store's errors; a repeated call resumes."""
+        store, scope = self._engine.store, None
+        try:
+            scope = self._scope = await scope_of_folder(self._engine, self._event.folder, create=False)
+            forgotten = CaptureResult(outcome=CaptureOutcome.FORGOTTEN, scope=scope, notice=FORGOTTEN)
+            async with wait_for_claim(self._engine, self._cursor) as is_claimed:
+                if not is_claimed:
+                    return CaptureResult(outcome=CaptureOutcome.BUSY, scope=scope)
+                if await self._was_forgotten():
+                    return forgotten
+                try:
+                    return await self._run_claimed()
+                except _ForgottenError:  # meanwhile, or the file only has the name of a forgotten one
+                    await store.drop_entry(PENDING_NAMESPACE, self._key)
+                    await store.set_cursor(self._cursor, None)
+                    return forgotten
+        except NotFound as error:
+            return CaptureResult(outcome=CaptureOutcome.GONE, notice=str(error))
+        except Refused as error:
+            return CaptureResult(outcome=CaptureOutcome.EXCLUDED, notice=str(error))
+        except StoreError:
+            raise
+        except MindholdError as error:
+            if scope is not None:
+                await record_problem(self._engine, scope, str(error))
+            raise
+
+    async def _run_claimed(self) -> CaptureResult:
+        scope = self._scope
+        self._raw = await self._engine.store.cursor(self._cursor)
         if not await self._finish_pending():
-            return replace(self._receipt, outcome=CaptureOutcome.BUSY)
+            return self._result(CaptureOutcome.BUSY, scope=scope)
         state = _ConversationState.of(self._raw)
         if state is None:
             state, self._problem = _ConversationState(), UNREADABLE
         if state.own:
-            return CaptureReceipt(CaptureOutcome.OWN_CALL, scope=self._scope)
+            return CaptureResult(outcome=CaptureOutcome.OWN_CALL, scope=self._scope)
         outcome = await self._read(state)
-        has_taken = self._receipt.lines > 0 or self._receipt.found > 0
+        notice = self._problem or self._extractor.notice
+        has_taken = self._lines > 0 or self._found > 0
         if has_taken and self._scope is not None and outcome is not CaptureOutcome.OWN_CALL:
-            await self._record(self._scope)
+            recorded = await record_capture(
+                self._engine,
+                self._scope,
+                conversation=self._event.conversation,
+                event=self._event.event,
+                stored=len(self._stored),
+                rung=self._extractor.rung,
+                problem=notice,
+            )
+            self.captures = recorded.captures
         elif self._problem and self._scope is not None:
             await record_problem(self._engine, self._scope, self._problem)
         if has_taken and outcome is CaptureOutcome.NOTHING:
             outcome = CaptureOutcome.CAPTURED
         rung = self._extractor.rung if has_taken else ""
-        return replace(self._receipt, outcome=outcome, scope=self._scope, rung=rung, notice=self._notice)
+        return self._result(outcome, scope=self._scope, rung=rung, notice=notice)
 
-    @property
-    def _notice(self) -> str:
-        return self._problem or self._extractor.notice
+    def _result(
+        self, outcome: CaptureOutcome, *, scope: str | None, rung: str = "", notice: str = ""
+    ) -> CaptureResult:
+        return CaptureResult(
+            outcome=outcome,
+            scope=scope,
+            lags=outcome is CaptureOutcome.LAGS,
+            lines=self._lines,
+            found=self._found,
+            stored=self._stored,
+            superseded=self._superseded,
+            duplicates=self._duplicates,
+            rung=rung,
+            notice=notice,
+        )
 
     async def _read(self, state: _ConversationState) -> CaptureOutcome:
         """Read piece by piece, until nothing is left that can be taken now."""
@@ -302,7 +333,7 @@ class _Capture:
             return CaptureOutcome.LAGS
         if not piece.lines:
             return CaptureOutcome.NOTHING
-        is_few = self._receipt.lines + piece.lines < MIN_LINES.get(self._event.event, 1)
+        is_few = self._lines + piece.lines < MIN_LINES.get(self._event.event, 1)
         return CaptureOutcome.FEW if is_few else None
 
     def _is_lagging(self, steps: Sequence[TranscriptStep], state: _ConversationState) -> bool:
@@ -320,9 +351,8 @@ class _Capture:
         """Process one piece, in the order that makes it safe; None if another process did it meanwhile."""
         is_own = False if state.begun else is_own_call(piece.steps)
         last_message = next((step.text for step in reversed(piece.steps) if step.role is Role.CLAUDE), None)
-        steps, skipping = without_skipped_turns(
-            piece.steps, skipping=state.skipping, subagent=self._is_subagent()
-        )
+        is_subagent = bool(self._event.subagent) or Path(self._event.file).name.startswith(SUBAGENTS)
+        steps, skipping = without_skipped_turns(piece.steps, skipping=state.skipping, subagent=is_subagent)
         next_ = replace(
             state,
             cursor=piece.cursor,
@@ -331,7 +361,7 @@ class _Capture:
             skipping=skipping,
             last=state.last if last_message is None else message_mark(last_message),
         )
-        extraction = ExtractionResult((), state.carried)
+        extraction = ExtractedItems((), state.carried)
         if not is_own:
             if not self._engine.settings.capture.subagents:
                 steps = [step for step in steps if not step.aside]
@@ -339,7 +369,7 @@ class _Capture:
             extraction = await self._extractor.pick(steps, state.carried, scope=self._scope)
             extraction = replace(extraction, items=_add_times(extraction.items, piece.steps))
             next_ = replace(next_, carried=extraction.carried)
-        self._receipt = replace(self._receipt, lines=self._receipt.lines + piece.lines)
+        self._lines += piece.lines
         if extraction.items:
             await self._check_forgotten(piece.about)
             self._scope = self._scope or await scope_of_folder(self._engine, self._event.folder, create=True)
@@ -347,14 +377,24 @@ class _Capture:
             await put_pending(self._engine, self._key, pending)
         return next_ if await self._store(extraction, next_.as_json()) else None
 
-    async def _store(self, extraction: ExtractionResult, next_: str) -> bool:
+    async def _store(self, extraction: ExtractedItems, next_: str) -> bool:
         """Store the items and move the cursor; False if another process moved it, who then owns the pending note too."""
         if extraction.items and self._scope is not None:
             await self._check_forgotten()
-            stored = await self._store_items(extraction.items, scope=self._scope)
+            stored = await store_items(
+                self._engine,
+                extraction.items,
+                conversation=self._event.conversation,
+                file=self._event.file,
+                scope=self._scope,
+                agent=self._agent,
+            )
+            self._found += len(extraction.items)
+            self._stored += stored.stored
+            self._superseded += stored.superseded
+            self._duplicates += stored.duplicates
             await self._extractor.note(extraction, stored.ids)
-        moved = await self._engine.store.swap_cursor(CURSOR_PREFIX + self._key, old=self._raw, new=next_)
-        if not moved:
+        if not await self._engine.store.swap_cursor(self._cursor, old=self._raw, new=next_):
             return False
         self._raw = next_
         if extraction.items:
@@ -362,37 +402,12 @@ class _Capture:
         return True
 
     async def _check_forgotten(self, about: TranscriptInfo | None = None) -> None:
-        """Raise _Forgotten if the conversation was forgotten meanwhile: extraction takes long, with a model minutes."""
-        if await _was_forgotten(self._engine, self._event, about):
+        """Raise _ForgottenError if the conversation was forgotten meanwhile: extraction takes long, with a model minutes."""
+        if await self._was_forgotten(about):
             raise _ForgottenError
 
-    def _is_subagent(self) -> bool:
-        return bool(self._event.subagent) or Path(self._event.file).name.startswith(SUBAGENTS)
-
-    async def _store_items(self, items: Sequence[CapturedItem], *, scope: str) -> StoredItems:
-        stored = await store_items(
-            self._engine,
-            items,
-            conversation=self._event.conversation,
-            file=self._event.file,
-            scope=scope,
-            agent=self._agent,
-        )
-        receipt = self._receipt
-        self._receipt = replace(
-            receipt,
-            found=receipt.found + len(items),
-            stored=(*receipt.stored, *stored.stored),
-            superseded=(*receipt.superseded, *stored.superseded),
-            duplicates=receipt.duplicates + stored.duplicates,
-        )
-        return stored
-
     async def _finish_pending(self) -> bool:
-        """Store what a killed run had found, unless its cursor has moved on.
-
-        False where another process is at it.
-        """
+        """Store what a killed run had found, unless its cursor has moved on; False where another process is at it."""
         entry = await self._engine.store.entry(PENDING_NAMESPACE, self._key, now=self._engine.clock())
         if entry is None:
             return True
@@ -403,7 +418,7 @@ class _Capture:
         else:
             if pending.old == self._raw:
                 self._scope = self._scope or await self._scope_of(pending)
-                return await self._store(ExtractionResult(pending.items, {}), pending.next_)
+                return await self._store(ExtractedItems(pending.items), pending.next_)
         await self._engine.store.drop_entry(PENDING_NAMESPACE, self._key)
         return True
 
@@ -413,33 +428,22 @@ class _Capture:
             return pending.scope
         return await scope_of_folder(self._engine, self._event.folder, create=True)
 
-    async def _record(self, scope: str) -> None:
-        state = await record_capture(
-            self._engine,
-            scope,
-            conversation=self._event.conversation,
-            event=self._event.event,
-            stored=len(self._receipt.stored),
-            rung=self._extractor.rung,
-            problem=self._notice,
-        )
-        self._receipt = replace(self._receipt, captures=state.captures)
+    async def _was_forgotten(self, about: TranscriptInfo | None = None) -> bool:
+        """Whether the conversation was forgotten, or the one of its sub-agent's folder, or the one that the file names."""
+        file = Path(self._event.file)
+        parents = [
+            file.parts[index - 1] for index, part in enumerate(file.parts) if part == "subagents" and index
+        ]
+        session_ids = (about.session_id, about.part_of) if about else ()
+        for name in dict.fromkeys((self._event.conversation, file.stem, *parents, *session_ids)):
+            if name and await is_forgotten(self._engine, name):
+                return True
+        return False
 
 
-async def _was_forgotten(engine: Engine, event: CaptureEvent, about: TranscriptInfo | None = None) -> bool:
-    """Whether the conversation was forgotten, or the one of its sub-agent's folder, or the one that the file names."""
-    parts = Path(event.file).parts
-    parents = [parts[index - 1] for index, part in enumerate(parts) if part == "subagents" and index]
-    session_ids = (about.session_id, about.part_of) if about else ()
-    for name in dict.fromkeys((event.conversation, Path(event.file).stem, *parents, *session_ids)):
-        if name and await is_forgotten(engine, name):
-            return True
-    return False
-
-
-def cursor_key(event: CaptureEvent) -> str:
+def cursor_key(conversation: str, file: str, subagent: str = "") -> str:
     """Return the key of a conversation's file, independent of its folder."""
-    return fingerprint(f"{event.conversation}\n{event.subagent}\n{Path(event.file).name}")[:32]
+    return fingerprint(f"{conversation}\n{subagent}\n{Path(file).name}")[:32]
 
 
 def _add_times(items: Sequence[CapturedItem], steps: Sequence[TranscriptStep]) -> tuple[CapturedItem, ...]:
@@ -452,101 +456,44 @@ def _add_times(items: Sequence[CapturedItem], steps: Sequence[TranscriptStep]) -
     return tuple(replace(item, said=moments.get(item.line, first)) for item in items)
 
 
-MANUAL = "manual"
-LONGEST = 1_000_000
-HEAD_BYTES = 1 << 20  # bytes of a file that name its working folder
-
-
-class CaptureInput(Input):
-    """A conversation's transcript and the event that happened. `conversation` defaults to the file's name, `folder` to the
-    one that the file names.
-
-    `last_message` is the assistant's last message, or its mark: while the file lacks it, the outcome is `lags`, and the
-    caller asks again in a moment; without it, what is there is taken. `subagent` is the owner of a sub-agent's file.
-    `exclude` has patterns of excluded folders, in addition to the settings. `model_seconds` is how long language models may
-    take in all; then rules do the work.
-    """
-
-    file: str = Field(min_length=1)
-    folder: str = ""
-    event: str = Field(default=MANUAL, max_length=100)
-    conversation: str = ""
-    last_message: str = Field(default="", max_length=LONGEST)
-    subagent: str = ""
-    # Whether captured memories are condensed when due, and documents written.
-    documents: bool = True
-    exclude: list[str] = []
-    model_seconds: float | None = Field(default=None, ge=0)
-
-
-class CaptureResult(Output):
-    """The result of a capture, with memory ids: `stored` are new, `superseded` were replaced by them."""
-
-    outcome: CaptureOutcome
-    scope: str | None = None
-    lags: bool = False
-    lines: int = 0  # lines of the file with content
-    found: int = 0
-    stored: list[str] = []
-    superseded: list[str] = []
-    duplicates: int = 0
-    rung: str = ""  # `rules`, or the name of the model that extracted
-    condensed: str = ""  # the reason, if it was condensed
-    documents: list[WrittenView] = []
-    notice: str = ""
-
-
 async def _capture(context: Context, request: CaptureInput) -> CaptureResult:
     """Store what is worth storing of a conversation."""
-    folder = request.folder or await _working_folder(context, request.file)
+    engine, agent = _with_deadline(context.engine, request.model_seconds), context.agent
+    settings = engine.settings.capture
+    folder = request.folder or await _working_folder(engine, request.file)
     if is_excluded(folder, request.exclude):
         return CaptureResult(outcome=CaptureOutcome.EXCLUDED)
-    event = CaptureEvent(
-        conversation=request.conversation or Path(request.file).stem,
-        file=request.file,
-        event=request.event,
-        folder=folder,
-        last_message=request.last_message,
-        subagent=request.subagent,
-    )
-    context = _with_model_deadline(context, request.model_seconds)
-    receipt = await capture(context.engine, event, agent=context.agent)
-    reason, notice = "", receipt.notice
-    documents: list[WrittenView] = []
-    if request.documents and receipt.scope is not None and receipt.outcome in _CONTINUED_OUTCOMES:
-        reason, condense_notice = await _condense(context, receipt, scope=receipt.scope, event=request.event)
-        notice = notice or condense_notice
-        written = await write_documents(context.engine, receipt.scope, folder, agent=context.agent)
-        documents = [WrittenView.of(document) for document in written]
-    return CaptureResult(
-        outcome=receipt.outcome,
-        scope=receipt.scope,
-        lags=receipt.lags,
-        lines=receipt.lines,
-        found=receipt.found,
-        stored=list(receipt.stored),
-        superseded=list(receipt.superseded),
-        duplicates=receipt.duplicates,
-        rung=receipt.rung,
-        condensed=reason,
-        documents=documents,
-        notice=notice,
+    if not settings.enabled or (request.subagent and not settings.subagents):
+        return CaptureResult(outcome=CaptureOutcome.DISABLED)
+    if is_excluded(folder, settings.excluded):
+        return CaptureResult(outcome=CaptureOutcome.EXCLUDED)
+    conversation = request.conversation or Path(request.file).stem
+    event = request.model_copy(update={"folder": folder, "conversation": conversation})
+    run = _Capture(engine, event, agent=agent)
+    result = await run.run()
+    scope = result.scope
+    if not request.documents or scope is None or result.outcome not in _CONTINUED_OUTCOMES:
+        return result
+    notice = ""
+    reason = await condensation_reason(engine, scope, event=request.event, captures=run.captures)
+    if reason:
+        notice = (await condense(engine, scope, agent=agent)).notice
+    documents = await write_documents(engine, scope, folder, agent=agent)
+    return result.model_copy(
+        update={
+            "condensed": reason,
+            "documents": [WrittenView.fill(document) for document in documents],
+            "notice": result.notice or notice,
+        }
     )
 
 
 CAPTURE = operation("capture", _capture, writes=True, owner_only=True)
 
 
-def _with_model_deadline(context: Context, seconds: float | None) -> Context:
-    model = context.engine.llm
-    if seconds is None or model is None:
-        return context
-    return replace(context, engine=replace(context.engine, llm=with_deadline(model, seconds)))
-
-
-async def _working_folder(context: Context, file: str) -> str:
+async def _working_folder(engine: Engine, file: str) -> str:
     head = await asyncio.to_thread(
-        context.engine.transcripts.follow, Path(file), TranscriptCursor(), most_bytes=HEAD_BYTES
+        engine.transcripts.follow, Path(file), TranscriptCursor(), most_bytes=HEAD_BYTES
     )
     if head is None:
         raise InvalidInput(
@@ -559,11 +506,3 @@ async def _working_folder(context: Context, file: str) -> str:
 
 # Where nothing is new, a killed run may have left the rest undone.
 _CONTINUED_OUTCOMES = frozenset({CaptureOutcome.CAPTURED, CaptureOutcome.NOTHING})
-
-
-async def _condense(context: Context, receipt: CaptureReceipt, *, scope: str, event: str) -> tuple[str, str]:
-    """Condense if due; return the reason and the notice."""
-    reason = await condensation_reason(context.engine, scope, event=event, captures=receipt.captures)
-    if not reason:
-        return "", ""
-    return reason, (await condense(context.engine, scope, agent=context.agent)).notice

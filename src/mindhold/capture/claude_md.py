@@ -21,6 +21,7 @@ from mindhold.capture.project_folder import scope_of_folder
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.hooks import project_identity
 from mindhold.memories.export import partial_of, put_in_place, to_disk
+from mindhold.memories.views import View
 from mindhold.model.errors import MarkersWrong, NotFound
 from mindhold.model.job import Entry
 from mindhold.model.lifecycle import LEAST_SHOWN_CONFIDENCE, confidence_at, is_part, is_working
@@ -180,7 +181,9 @@ async def write_documents(
         now=engine.clock(),
         unlisted=unlisted,
     )
-    await _note_writer(engine, scope, agent)
+    if await writer_of(engine, scope) != agent:
+        writer = Entry(DOCUMENTS_NAMESPACE, fingerprint(scope), {"agent": agent}, engine.clock())
+        await engine.ledger.put_entry(writer)
     return [
         document
         if document.problem
@@ -193,13 +196,6 @@ async def writer_of(engine: Engine, scope: str) -> str:
     """Return the agent whose view the project's documents show: the one they were last written for."""
     entry = await engine.ledger.entry(DOCUMENTS_NAMESPACE, fingerprint(scope), now=engine.clock())
     return str(entry.value["agent"]) if entry else engine.settings.agent
-
-
-async def _note_writer(engine: Engine, scope: str, agent: str) -> None:
-    if await writer_of(engine, scope) != agent:
-        await engine.ledger.put_entry(
-            Entry(DOCUMENTS_NAMESPACE, fingerprint(scope), {"agent": agent}, engine.clock())
-        )
 
 
 async def _project_folder(engine: Engine, scope: str, root: str | Path) -> Path:
@@ -234,9 +230,7 @@ def marked_documents(folder: Path) -> dict[Path, WrittenDocument]:
         path = folder / name
         try:
             real = path.resolve(strict=True)
-            if real in documents or not real.is_file():
-                continue
-            if real.stat().st_size > MAX_DOCUMENT_BYTES:
+            if real in documents or not real.is_file() or real.stat().st_size > MAX_DOCUMENT_BYTES:
                 continue
             if find_block(real.read_bytes(), name=str(path)) is not None:
                 documents[real] = WrittenDocument(str(path))
@@ -415,18 +409,13 @@ class WriteDocumentsInput(Input):
     scope: str | None = None
 
 
-class WrittenView(Output):
+class WrittenView(View):
     """One document and its lines of memory; one with a problem was left as it is."""
 
     path: str
     changed: bool
     lines: int
     problem: str = ""
-
-    @classmethod
-    def of(cls, written: WrittenDocument) -> WrittenView:
-        """Build the view of a document."""
-        return cls(path=written.path, changed=written.changed, lines=written.lines, problem=written.problem)
 
 
 class WriteDocumentsResult(Output):
@@ -440,17 +429,16 @@ async def _write_documents(context: Context, request: WriteDocumentsInput) -> Wr
     """Update the memory block in a project's documents."""
     engine = context.engine
     if request.scope is not None:
-        scope = (await find_scope(engine, request.scope)).name
+        scope: str | None = (await find_scope(engine, request.scope)).name
     else:
-        project_scope = await scope_of_folder(engine, request.folder, create=False)
-        if project_scope is None:
-            raise NotFound(
-                f"{request.folder} is no project that is known here.",
-                advice="`mindhold init` in that folder makes it one; a first capture does too.",
-            )
-        scope = project_scope
+        scope = await scope_of_folder(engine, request.folder, create=False)
+    if scope is None:
+        raise NotFound(
+            f"{request.folder} is no project that is known here.",
+            advice="`mindhold init` in that folder makes it one; a first capture does too.",
+        )
     written = await write_documents(engine, scope, request.folder, agent=context.agent)
-    return WriteDocumentsResult(scope=scope, documents=[WrittenView.of(document) for document in written])
+    return WriteDocumentsResult(scope=scope, documents=[WrittenView.fill(document) for document in written])
 
 
 WRITE_DOCUMENTS = operation("write_documents", _write_documents, writes=True, owner_only=True)

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,19 +49,39 @@ SESSION_END_EVENT = "SessionEnd"
 _KINDS = tuple(sorted(CAPTURED_KINDS))
 
 
-@dataclass(frozen=True, slots=True)
-class Condensation:
-    """The result, or the preview: `merged` became `made`, `replaced` were denied by newer ones, `pruned` are erased."""
+MAX_LISTED = 50  # memories that an answer lists
 
-    kept: int = 0
-    merged: int = 0
-    made: int = 0
-    dropped: int = 0
-    replaced: int = 0
-    pruned: int = 0
-    by: str = RULES
+
+class CondenseInput(Input):
+    """The active scope unless one is named. A dry run changes nothing and says what rules would do."""
+
+    scope: str | None = None
+    dry_run: bool = False
+    force: bool = True  # ask a model about what it has seen before as well
+
+
+class CondensedView(Output):
+    """A memory that was merged, dropped, replaced or pruned, and why."""
+
+    id: str
+    what: str
+    why: str
+
+
+class CondenseResult(Output):
+    """`merged` memories became `made`; `dropped` are archived, `replaced` were denied by newer ones, `pruned` are erased."""
+
+    scope: str
+    kept: int
+    merged: int
+    made: int
+    dropped: int
+    replaced: int
+    pruned: int
+    by: str
+    dry_run: bool = False
     notice: str = ""
-    told: tuple[StageExample, ...] = ()
+    changes: list[CondensedView] = []  # the first of them
 
 
 async def condensation_reason(engine: Engine, scope: str, *, event: str, captures: int) -> str:
@@ -83,7 +103,7 @@ async def condensation_reason(engine: Engine, scope: str, *, event: str, capture
 
 async def condense(
     engine: Engine, scope: str, *, agent: str, force: bool = False, dry: bool = False
-) -> Condensation:
+) -> CondenseResult:
     """Condense what the agent's conversations left in that scope. Of two processes, one does it and the other says so.
 
     A model is asked about what has changed since the last time, with `force` about everything. `dry` changes nothing, and
@@ -94,9 +114,9 @@ async def condense(
     if dry:
         return await run.run()
     async with claim(engine, f"condense {scope}") as is_claimed:
-        if not is_claimed:
-            return Condensation(notice="Another process is condensing it.")
-        return await run.run()
+        if is_claimed:
+            return await run.run()
+    return run.result(notice="Another process is condensing it.")
 
 
 class _CondensationRun:
@@ -108,7 +128,9 @@ class _CondensationRun:
         self._agent = agent
         self._dry = dry
         self._force = force
-        self._model = _metered_model(engine) if not dry else None
+        self._model: Metered | None = None
+        if not dry and engine.llm is not None and engine.settings.capture.by_model:
+            self._model = metered(engine, engine.llm, purpose=CONDENSE_PURPOSE)
         self._calls = engine.settings.capture.most_calls
         self._by = RULES
         self._notice = ""
@@ -117,7 +139,7 @@ class _CondensationRun:
         self._seen: dict[str, str] = {}
         self._journal = AuditJournal(engine, CONDENSING, who=agent)
 
-    async def run(self) -> Condensation:
+    async def run(self) -> CondenseResult:
         entry = await self._engine.store.entry(CONDENSED_NAMESPACE, self._scope, now=self._engine.clock())
         value: dict[str, Any] = dict(entry.value) if entry else {}
         self._seen = dict(value.get(self._agent_key, {}))
@@ -130,8 +152,13 @@ class _CondensationRun:
             value |= {"active": active, self._agent_key: self._seen}
             now = self._engine.clock()
             await self._engine.store.put_entry(Entry(CONDENSED_NAMESPACE, self._scope, value, now))
+        return self.result(pruned=pruned, notice=self._notice)
+
+    def result(self, *, notice: str, pruned: int = 0) -> CondenseResult:
+        """Return what was done so far."""
         counts = Counter(example.what for example in self._examples)
-        return Condensation(
+        return CondenseResult(
+            scope=self._scope,
             kept=self._kept_count,
             merged=counts["merged"],
             made=self._made_count,
@@ -139,8 +166,12 @@ class _CondensationRun:
             replaced=counts["replaced"],
             pruned=pruned,
             by=self._by,
-            notice=self._notice,
-            told=tuple(self._examples),
+            dry_run=self._dry,
+            notice=notice,
+            changes=[
+                CondensedView(id=example.memory_id, what=example.what, why=example.why)
+                for example in self._examples[:MAX_LISTED]
+            ],
         )
 
     async def _audit(self) -> None:
@@ -314,12 +345,6 @@ def is_condensable(memory: Memory) -> bool:
     )
 
 
-def _metered_model(engine: Engine) -> Metered | None:
-    if engine.llm is None or not engine.settings.capture.by_model:
-        return None
-    return metered(engine, engine.llm, purpose=CONDENSE_PURPOSE)
-
-
 async def _count_active(engine: Engine, scope: str, *, most: int | None = None) -> int:
     return await engine.store.count(Filter(viewer="system", scopes=(scope,), kinds=_KINDS), most=most)
 
@@ -329,65 +354,11 @@ def _digest(group: Sequence[Memory]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-MAX_LISTED = 50  # memories that an answer lists
-
-
-class CondenseInput(Input):
-    """The active scope unless one is named. A dry run changes nothing and says what rules would do."""
-
-    scope: str | None = None
-    dry_run: bool = False
-    force: bool = True  # ask a model about what it has seen before as well
-
-
-class CondensedView(Output):
-    """A memory that was merged, dropped, replaced or pruned, and why."""
-
-    id: str
-    what: str
-    why: str
-
-    @classmethod
-    def of(cls, example: StageExample) -> CondensedView:
-        """Build the view of a change."""
-        return cls(id=example.memory_id, what=example.what, why=example.why)
-
-
-class CondenseResult(Output):
-    """`merged` memories became `made`; `dropped` are archived, `replaced` were denied by newer ones, `pruned` are erased."""
-
-    scope: str
-    kept: int
-    merged: int
-    made: int
-    dropped: int
-    replaced: int
-    pruned: int
-    by: str
-    dry_run: bool = False
-    notice: str = ""
-    changes: list[CondensedView] = []  # the first of them
-
-
 async def _condense(context: Context, request: CondenseInput) -> CondenseResult:
     """Merge duplicates among captured memories, and archive what is over."""
-    engine, scope = context.engine, request.scope or context.engine.settings.scope
-    condensation = await condense(
-        engine, scope, agent=context.agent, force=request.force, dry=request.dry_run
-    )
-    return CondenseResult(
-        scope=scope,
-        kept=condensation.kept,
-        merged=condensation.merged,
-        made=condensation.made,
-        dropped=condensation.dropped,
-        replaced=condensation.replaced,
-        pruned=condensation.pruned,
-        by=condensation.by,
-        dry_run=request.dry_run,
-        notice=condensation.notice,
-        changes=[CondensedView.of(example) for example in condensation.told[:MAX_LISTED]],
-    )
+    engine = context.engine
+    scope = request.scope or engine.settings.scope
+    return await condense(engine, scope, agent=context.agent, force=request.force, dry=request.dry_run)
 
 
 CONDENSE = operation("condense", _condense, writes=True, owner_only=True)

@@ -40,9 +40,8 @@ MAX_NEAREST = 16  # older memories with common words that a memory may deny
 BATCH_MEMORIES = 60  # memories in one call of a model
 MAX_PROMPT_TOKENS = 6_000
 MAX_REMOVED_SHARE = 0.5  # share that a model may drop or merge; one that drops more has misunderstood
-SHARED_WORD_DIVISOR = (
-    3  # one in so many words of a dropped memory is in a later one, which shows that it is over
-)
+# One in so many words of a dropped memory is in a later one, which shows that it is over.
+SHARED_WORD_DIVISOR = 3
 LONGEST_MERGED = 2_000
 SYSTEM = (
     "You tidy the long-term memory of a coding agent. You are shown memories of one kind, oldest first, as JSON, one a "
@@ -262,7 +261,9 @@ def _loses_nothing(merge: Merge) -> bool:
     words = {source.id: content_words(source.content) for source in merge.sources}
     return any(
         same_statement(merge.content, source.content)
-        and all(_covers(source, other, words, _never_alike) for other in merge.sources if other is not source)
+        and all(
+            _covers(source, other, words, lambda *_: False) for other in merge.sources if other is not source
+        )
         for source in merge.sources
     )
 
@@ -277,10 +278,6 @@ def _limit_merges(merges: Sequence[Merge], *, room: int) -> list[Merge]:
             room -= len(merge.sources)
         limited.append(merge)
     return limited
-
-
-def _never_alike(_one: Memory, _other: Memory) -> bool:
-    return False
 
 
 def _are_numbers(lists: Sequence[Any], most: int) -> bool:
@@ -312,20 +309,19 @@ async def apply_plan(
     Memories that somebody changed since the plan was made are left out. Raises Conflict, MemoryNotFound when others keep
     changing them, and the store's errors.
     """
-    last_error: Conflict | MemoryNotFound | None = None
-    for _ in range(MAX_APPLY_TRIES):
+    for tries_left in reversed(range(MAX_APPLY_TRIES)):
         current = await engine.store.get_many(sorted(plan.ids()), viewer=agent)
-        plan = await _storable(engine, _without_changed(plan, current), agent=agent)
+        plan, records = await _storable(engine, _without_changed(plan, current))
         if not plan.ids():
-            return plan, {}
-        changes, made_ids = await _changes(engine, plan)
+            break
+        changes, made_ids = await _changes(engine, plan, records)
         try:
             await engine.store.apply(changes)
             return plan, made_ids
-        except (Conflict, MemoryNotFound) as error:  # somebody was faster
-            last_error = error
-    assert last_error is not None
-    raise last_error
+        except (Conflict, MemoryNotFound):  # somebody was faster
+            if not tries_left:
+                raise
+    return plan, {}
 
 
 def merge_target(merge: Merge) -> Memory:
@@ -357,39 +353,39 @@ def _without_changed(plan: CondensationPlan, current_memories: Mapping[str, Memo
     return CondensationPlan(tuple(merges), tuple(drops), tuple(replaced))
 
 
-async def _storable(engine: Engine, plan: CondensationPlan, *, agent: str) -> CondensationPlan:
-    """Leave out merges that would repeat a memory outside the plan, or can't be stored."""
+async def _storable(engine: Engine, plan: CondensationPlan) -> tuple[CondensationPlan, list[PreparedRecord]]:
+    """Leave out merges that would repeat a memory outside the plan, or can't be stored; return the merged records too."""
     merges: list[Merge] = []
+    records: list[PreparedRecord] = []
     for merge in plan.merges:
-        prepared = _prepare_merged(engine, merge)
-        if prepared is None:
+        record = _prepare_merged(engine, merge)
+        if record is None:
             continue
-        memory = prepared.memory
+        memory = record.memory
         same_content = await engine.store.by_hash(
             [memory.content_hash], scope=memory.scope, agent=memory.agent
         )
         if all(other.id in {source.id for source in merge.sources} for other in same_content.values()):
             merges.append(merge)
-    return replace(plan, merges=tuple(merges))
+            records.append(record)
+    return replace(plan, merges=tuple(merges)), records
 
 
-async def _changes(engine: Engine, plan: CondensationPlan) -> tuple[list[Change], dict[str, str]]:
+async def _changes(
+    engine: Engine, plan: CondensationPlan, records: Sequence[PreparedRecord]
+) -> tuple[list[Change], dict[str, str]]:
     now, model = engine.clock(), engine.vector_source.model
-    retired = [source for merge in plan.merges for source in merge.sources] + [
-        pair.old for pair in plan.replaced
-    ]
+    retired = [source for merge in plan.merges for source in merge.sources]
+    retired += [pair.old for pair in plan.replaced]
     ids = [each.id for each in (*retired, *(drop.memory for drop in plan.drops))]
     vectors = await engine.store.vector_of(ids, model=model) if model is not None else {}
     changes: list[Change] = [_retire_change(engine, each, vectors.get(each.id), now=now) for each in retired]
     changes += [_archive_change(engine, drop, vectors.get(drop.memory.id), now=now) for drop in plan.drops]
     links: list[Link] = []
     made_ids: dict[str, str] = {}
-    records = [
-        (merge, record) for merge in plan.merges if (record := _prepare_merged(engine, merge)) is not None
-    ]
-    contents = [record.memory.content for _, record in records]
+    contents = [record.memory.content for record in records]
     matrix = await engine.vector_source.embed(contents) if records else None
-    for index, (merge, record) in enumerate(records):
+    for index, (merge, record) in enumerate(zip(plan.merges, records, strict=True)):
         memory = _merged_memory(merge, record, now=now)
         vector = None if matrix is None else matrix[index]
         changes.append(replace(record, memory=memory).put(vector, model))

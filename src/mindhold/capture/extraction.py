@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mindhold.capture.conversation_text import Chunk, chunks
-from mindhold.capture.items import SIGNS, CapturedItem
+from mindhold.capture.items import CapturedItem, ExtractedItems, signs_metadata
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.model_costs import EXTRACT, LedgerEntry, Metered, metered, note_memories
@@ -79,8 +79,9 @@ async def extract_by_model(
     answer = await model.complete(prompt, system=system, most_tokens=MAX_ANSWER_TOKENS)
     items, fault = parse_extraction(answer, lines, kinds)
     if fault and repair:
-        repair_prompt = f"{prompt}\n\n{_repair_request(answer, fault)}"
-        answer = await model.complete(repair_prompt, system=system, most_tokens=MAX_ANSWER_TOKENS)
+        answer = await model.complete(
+            f"{prompt}\n\n{_repair_request(answer, fault)}", system=system, most_tokens=MAX_ANSWER_TOKENS
+        )
         items, fault = parse_extraction(answer, lines, kinds)
     if fault:
         raise ModelBroken(
@@ -149,9 +150,7 @@ def _parse_item(value: Any, lines: Sequence[tuple[int, str]], kinds: Collection[
         return None
     line = _cited_line(value.get("line"), content, lines)
     signs = _failure_signs(content, line, lines) if kind in FAILURE_KINDS else ()
-    return CapturedItem(
-        kind, content, line, tags=tags, supersedes=supersedes, metadata={SIGNS: list(signs)} if signs else {}
-    )
+    return CapturedItem(kind, content, line, tags, supersedes, metadata=signs_metadata(signs))
 
 
 def _parse_text(value: Any, longest: int) -> str | None:
@@ -221,18 +220,6 @@ RULES = "rules"
 MAX_EXISTING = 200  # existing memories that a model may be shown
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractionResult:
-    """The items of a piece, and the state for the next call.
-
-    `calls` are the calls of a model, each with the indexes of its items.
-    """
-
-    items: tuple[CapturedItem, ...]
-    carried: Mapping[str, Any]
-    calls: tuple[tuple[LedgerEntry, tuple[int, ...]], ...] = ()
-
-
 @dataclass(slots=True)
 class Extractor:
     """Extracts for one capture. The model is asked a limited number of times, and no more after a failure; then rules do it."""
@@ -257,7 +244,7 @@ class Extractor:
 
     async def pick(
         self, steps: Sequence[TranscriptStep], carried: Mapping[str, Any], *, scope: str | None
-    ) -> ExtractionResult:
+    ) -> ExtractedItems:
         """Extract what is worth storing in these steps, of the captured kinds. Raises the store's errors."""
         if self._model is None:
             return await self._by_rules(steps, carried)
@@ -272,19 +259,17 @@ class Extractor:
             elif self._model.line is not None:
                 calls.append((self._model.line, tuple(range(len(items), len(items) + len(chunk_items)))))
             items += chunk_items
-        return ExtractionResult(tuple(items), carried, tuple(calls))
+        return ExtractedItems(tuple(items), carried, tuple(calls))
 
-    async def note(self, extraction: ExtractionResult, ids: Sequence[str | None]) -> None:
+    async def note(self, extraction: ExtractedItems, ids: Sequence[str | None]) -> None:
         """Record which memories the calls were for."""
         for line, indexes in extraction.calls:
             memory_ids = [memory_id for index in indexes if (memory_id := ids[index]) is not None]
             await note_memories(self.engine, line, memory_ids)
 
-    async def _by_rules(
-        self, steps: Sequence[TranscriptStep], carried: Mapping[str, Any]
-    ) -> ExtractionResult:
+    async def _by_rules(self, steps: Sequence[TranscriptStep], carried: Mapping[str, Any]) -> ExtractedItems:
         extracted = await extract_by_rules(self.engine, steps, carried, folder=self.folder)
-        return ExtractionResult(self._of_captured_kinds(extracted.items), extracted.carried)
+        return replace(extracted, items=self._of_captured_kinds(extracted.items))
 
     async def _by_model(self, chunk: Chunk, existing: Sequence[Memory]) -> tuple[CapturedItem, ...] | None:
         """Extract with the model; None where it isn't asked any more, or fails."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -42,9 +42,11 @@ async def erase_from_hook_caches(engine: Engine, receipt: Receipt) -> Receipt:
     """Add to the receipt of an erasure what the hook caches lost, and what they still hold."""
     if not (engine.settings.home / HOOKS).is_dir():
         return receipt
-    before = await asyncio.to_thread(_count_naming, engine.settings.home, receipt.ids)
+    ids = {memory_id.encode() for memory_id in receipt.ids}
+    folder = engine.settings.home / HOOKS / CACHE_FOLDER
+    before = await asyncio.to_thread(_count_holding, folder, ids)
     await blank_hook_caches(engine)
-    left = await asyncio.to_thread(_count_naming, engine.settings.home, receipt.ids)
+    left = await asyncio.to_thread(_count_holding, folder, ids)
     return replace(
         receipt,
         removed={**receipt.removed, "leaflets": before - left},
@@ -58,7 +60,8 @@ async def scrub_hook_caches(engine: Engine, receipt: Receipt, phrases: Sequence[
     if not (home / HOOKS).is_dir():
         return receipt
     blanked = await blank_hook_caches(engine)
-    left = await asyncio.to_thread(_count_holding, home, phrases)
+    forms = {form.encode() for phrase in phrases for form in (phrase, json.dumps(phrase)[1:-1]) if form}
+    left = await asyncio.to_thread(_count_holding, home / HOOKS, forms)
     return replace(
         receipt,
         removed={**receipt.removed, "leaflets": blanked},
@@ -66,30 +69,15 @@ async def scrub_hook_caches(engine: Engine, receipt: Receipt, phrases: Sequence[
     )
 
 
-def _count_naming(home: Path, ids: Sequence[str]) -> int:
-    """Count the hook caches that name one of the ids."""
-    encoded_ids = [memory_id.encode() for memory_id in ids]
-    return sum(
-        any(encoded_id in content for encoded_id in encoded_ids) for content in _contents(_cache_files(home))
-    )
-
-
-def _count_holding(home: Path, phrases: Sequence[str]) -> int:
-    """Count the files of the hooks that hold one of the phrases, as it is or as JSON."""
-    forms = {form.encode() for phrase in phrases for form in (phrase, json.dumps(phrase)[1:-1]) if form}
-    paths = [path for path in (home / HOOKS).rglob("*") if path.is_file()]
-    return sum(any(form in content for form in forms) for content in _contents(paths))
-
-
-def _cache_files(home: Path) -> list[Path]:
-    folder = home / HOOKS / CACHE_FOLDER
-    return [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
-
-
-def _contents(paths: Iterable[Path]) -> Iterable[bytes]:
-    for path in paths:
+def _count_holding(folder: Path, forms: Collection[bytes]) -> int:
+    """Count the files in the folder, and below it, that hold one of the forms."""
+    count = 0
+    for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # other processes add and remove files
-            yield path.read_bytes()
+            if path.is_file():
+                content = path.read_bytes()
+                count += any(form in content for form in forms)
+    return count
 
 
 @asynccontextmanager

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mindhold.model.memory import Kind
 
+if TYPE_CHECKING:
+    from mindhold.memories.model_costs import LedgerEntry
+
 SIGNS = "mindhold.signs"  # in the metadata of an error: its signs, in the form of model.error_signs
 CAPTURED = "capture"  # Provenance.source of captured memories
+
+
+def signs_metadata(signs: Sequence[str]) -> dict[str, Any]:
+    """Return the metadata of an error with these signs; empty without any."""
+    return {SIGNS: list(signs)} if signs else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +37,14 @@ class CapturedItem:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedItems:
-    """Extracted items, and the state for the next call of the same conversation: plain JSON, at most a few kB."""
+    """Extracted items, and the state for the next call of the same conversation: plain JSON, at most a few kB.
+
+    `calls` are the calls of a model, each with the indexes of its items.
+    """
 
     items: tuple[CapturedItem, ...]
     carried: Mapping[str, Any] = field(default_factory=dict)
+    calls: tuple[tuple[LedgerEntry, tuple[int, ...]], ...] = ()
 
 
 LONGEST = 300  # characters of a memory

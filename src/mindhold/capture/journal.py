@@ -6,16 +6,19 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from mindhold.access.secrets import fingerprint
 from mindhold.capture.items import CAPTURED, CapturedItem
 from mindhold.engine import Engine
 from mindhold.memories.prepare import content_hash
 from mindhold.model.job import Entry
-from mindhold.model.memory import Kind, Memory
+from mindhold.model.memory import Memory
 
-PENDING_NAMESPACE = "capture:pending"  # a namespace
+PENDING_NAMESPACE = "capture:pending"
 PENDING_KEPT = timedelta(days=7)  # after that the file is read again
 MAX_PENDING_NOTES = 10_000
 
@@ -47,46 +50,22 @@ async def put_pending(engine: Engine, key: str, pending: Pending) -> None:
 
 def parse_pending(value: Mapping[str, Any]) -> Pending:
     """Parse pending items. Raises ValueError for what another version wrote and can't be understood."""
-    try:
-        old, next_, scope = value["old"], value["next"], value["scope"]
-        items = tuple(_parse_item(item) for item in value["items"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("no pending note") from error
-    if not isinstance(next_, str) or not isinstance(old, str | None) or not isinstance(scope, str | None):
-        raise ValueError("no pending note")
-    return Pending(old, next_, scope, items)
+    return _pending_adapter().validate_python({**value, "next_": value.get("next")})
+
+
+@cache
+def _pending_adapter() -> TypeAdapter[Pending]:
+    return TypeAdapter(Pending)
 
 
 async def drop_pending_of(engine: Engine, scope: str, hashes: Collection[str] = ()) -> None:
     """Drop the pending items of a scope; with `hashes` only those with one of these contents. They are found again in the file."""
     for entry in await engine.store.entries(PENDING_NAMESPACE, now=engine.clock(), limit=MAX_PENDING_NOTES):
-        pending_hashes = {content_hash(str(item.get("content"))) for item in _dicts(entry.value.get("items"))}
+        items = entry.value.get("items")
+        items = [item for item in items if isinstance(item, dict)] if isinstance(items, list | tuple) else []
+        pending_hashes = {content_hash(str(item.get("content"))) for item in items}
         if entry.value.get("scope") == scope and (not hashes or pending_hashes.intersection(hashes)):
             await engine.store.drop_entry(PENDING_NAMESPACE, entry.key)
-
-
-def _parse_item(value: Mapping[str, Any]) -> CapturedItem:
-    fields = {name: value[name] for name in CapturedItem.__dataclass_fields__ if name in value}
-    said = fields.get("said")
-    item = CapturedItem(
-        **{
-            **fields,
-            "kind": Kind(value["kind"]),
-            "tags": tuple(value.get("tags", ())),
-            "said": datetime.fromisoformat(said) if said else None,
-        }
-    )
-    if (
-        not isinstance(item.content, str)
-        or not isinstance(item.supersedes, str)
-        or type(item.line) is not int
-    ):
-        raise ValueError("no item")
-    return item
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []
 
 
 ERASED_NAMESPACE = "capture:erased"

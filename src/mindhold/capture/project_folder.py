@@ -122,9 +122,7 @@ async def _unbind(
 ) -> None:
     """Unbind the folder's current project, if it is empty, for one that was moved here. Raises Conflict."""
     moved = next((project for project in projects if project.name == name), None)
-    where = Filter(viewer="system", scopes=(current.name,), statuses=ANY_STATUS)
-    empty = await engine.store.count(where, most=1) == 0
-    if moved is None or Path(moved.path).is_dir() or not empty:
+    if moved is None or Path(moved.path).is_dir() or not await _is_empty(engine, current.name):
         advice = f"`mindhold scopes rename {current.name} {name}` renames it."
         if moved is not None:
             advice = f"Forget that project first: `mindhold scopes delete {current.name}`."
@@ -221,5 +219,9 @@ async def _is_unfinished(engine: Engine, name: str) -> bool:
         return False
     if await engine.store.entry(PATHS, name, now=engine.clock()) is not None:
         return False
-    where = Filter(viewer="system", scopes=(name,), statuses=ANY_STATUS)
+    return await _is_empty(engine, name)
+
+
+async def _is_empty(engine: Engine, scope: str) -> bool:
+    where = Filter(viewer="system", scopes=(scope,), statuses=ANY_STATUS)
     return await engine.store.count(where, most=1) == 0

@@ -81,15 +81,6 @@ class StateFile:
     keyed: bool = False  # by id
 
 
-def looks_like_state(head: str) -> bool:
-    """Whether it looks like a state file, by its beginning: a list of objects, or an object with memories that is no export."""
-    start = head.lstrip("\ufeff \t\r\n")
-    if start.startswith("["):
-        return start[1:].lstrip()[:1] in ("{", "]")
-    exported = _EXPORT.search(start.partition("\n")[0])
-    return start.startswith("{") and '"memories"' in start and not exported
-
-
 def parse_state(text: str) -> StateFile:
     """Parse a state file. Raises InvalidInput, with the line where it isn't JSON."""
     try:
@@ -139,11 +130,9 @@ def id_here(file_id: str, *, scope: str, agent: str) -> str:
 def id_there(memory: Memory) -> str:
     """Return the id that it had in the file, or a new one of that form which includes our id."""
     file_id = _file_fields(memory).get("id")
-    return (
-        file_id
-        if isinstance(file_id, str) and file_id
-        else f"mem_{_milliseconds(memory.created)}_{memory.id}"
-    )
+    if isinstance(file_id, str) and file_id:
+        return file_id
+    return f"mem_{max(0, int(memory.created.timestamp() * 1000))}_{memory.id}"
 
 
 def entry_of(memory: Memory, ids: Mapping[str, str], *, now: datetime) -> dict[str, Any]:
@@ -200,7 +189,8 @@ def memory_of(
             "tags": _texts(entry, "tags"),
             "keywords": _texts(extra, "keywords"),
             "importance": _parse_share(extra.get("importance"), DEFAULT_IMPORTANCE[kind]),
-            "confidence": _confidence(entry, extra, kind),
+            # One that decays is computed from the age, so the file's value is ignored.
+            "confidence": _parse_share((extra if kind in CONFIDENCE_DAYS else entry).get("confidence"), 1.0),
             "tier": extra.get("tier", Tier.WARM),
             "anchor": extra.get("anchor", False),
             "status": status,
@@ -219,9 +209,12 @@ def memory_of(
     )
 
 
-def superseded_ids(entry: Mapping[str, Any]) -> list[str]:
-    """Return the ids in the file of the memories that the entry superseded. Raises TypeError."""
-    return list(dict.fromkeys(filter(None, [_text(entry, "supersedes"), *_texts(entry, "mergedFrom")])))
+def _superseded_ids(entry: Mapping[str, Any]) -> list[str]:
+    """Return the ids in the file of the memories that the entry superseded. Raises InvalidInput."""
+    try:
+        return list(dict.fromkeys(filter(None, [_text(entry, "supersedes"), *_texts(entry, "mergedFrom")])))
+    except TypeError as error:
+        raise _refusal(entry, error) from error
 
 
 def _check_entries(entries: Sequence[Any]) -> tuple[Mapping[str, Any], ...]:
@@ -249,30 +242,19 @@ def _file_fields(memory: Memory) -> Mapping[str, Any]:
 def _extra_fields(memory: Memory) -> dict[str, Any]:
     """Return the fields that the format lacks, except default values."""
     metadata = {name: value for name, value in memory.metadata.items() if name != FILE_FIELDS_KEY}
-    usual = {
-        "topic": "",
-        "keywords": [],
-        "importance": DEFAULT_IMPORTANCE[memory.kind],
-        "confidence": 1.0,
-        "occurred": format_time(memory.created),
-        "tier": str(Tier.WARM),
-        "anchor": False,
-        "metadata": {},
-        "cited": {},
-    }
-    actual = {
-        "topic": memory.topic,
-        "keywords": list(memory.keywords),
-        "importance": memory.importance,
-        "confidence": memory.confidence,
-        "occurred": format_time(memory.occurred),
-        "tier": str(memory.tier),
-        "anchor": memory.anchor,
-        "metadata": metadata,
-        "cited": _citation(memory.provenance),
+    values_and_defaults: dict[str, tuple[Any, Any]] = {
+        "topic": (memory.topic, ""),
+        "keywords": (list(memory.keywords), []),
+        "importance": (memory.importance, DEFAULT_IMPORTANCE[memory.kind]),
+        "confidence": (memory.confidence, 1.0),
+        "occurred": (format_time(memory.occurred), format_time(memory.created)),
+        "tier": (str(memory.tier), str(Tier.WARM)),
+        "anchor": (memory.anchor, False),
+        "metadata": (metadata, {}),
+        "cited": (_citation(memory.provenance), {}),
     }
     return {"kind": str(memory.kind)} | {
-        name: value for name, value in actual.items() if value != usual[name]
+        name: value for name, (value, default) in values_and_defaults.items() if value != default
     }
 
 
@@ -280,12 +262,8 @@ def _citation(provenance: Provenance) -> dict[str, Any]:
     """Return where a captured memory was said; empty for others."""
     if provenance.source != CAPTURED:
         return {}
-    citation = {
-        "conversation": provenance.conversation,
-        "file": provenance.file,
-        "line": provenance.line,
-    }
-    return {name: value for name, value in citation.items() if value is not None}
+    fields = ("conversation", "file", "line")
+    return {name: value for name in fields if (value := getattr(provenance, name)) is not None}
 
 
 def _provenance(extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,25 +307,20 @@ def _status(entry: Mapping[str, Any], *, replaced: bool) -> Status:
     return Status.SUPERSEDED if replaced else Status.ACTIVE
 
 
-def _confidence(entry: Mapping[str, Any], extra: Mapping[str, Any], kind: Kind) -> float:
-    """Return the confidence; one that decays is computed from the age, so the file's value is ignored."""
-    return _parse_share((extra if kind in CONFIDENCE_DAYS else entry).get("confidence"), 1.0)
-
-
 def _parse_share(value: Any, otherwise: float) -> float:
-    if value is None:
-        return otherwise
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if value is not None and not _is_number(value):
         raise TypeError(f"{value!r} is no number from 0 to 1")
-    return min(1.0, max(0.0, float(value)))
+    return otherwise if value is None else min(1.0, max(0.0, float(value)))
 
 
 def _parse_count(value: Any) -> int:
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if value is not None and not _is_number(value):
         raise TypeError(f"accessCount is {value!r}")
-    return min(LARGEST_NUMBER, max(0, int(value)))
+    return 0 if value is None else min(LARGEST_NUMBER, max(0, int(value)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def _text(entry: Mapping[str, Any], name: str) -> str:
@@ -387,28 +360,23 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _milliseconds(moment: datetime) -> int:
-    return max(0, int(moment.timestamp() * 1000))
-
-
 STATE_FOLDER, STATE_FILE_NAME = ".memory", "state.json"
 MAX_STATE_BYTES = 128 << 20
 EXCHANGED_NAMESPACE = "capture:exchanged"  # by scope: which memories were in state files
 MAX_EXCHANGED = 20_000  # the newest
 
 
-@dataclass(frozen=True, slots=True)
-class _ParsedState:
-    """The file's content as memories and links."""
-
-    memories: Mapping[str, Memory]  # by their ids in the file
-    links: Sequence[Link]
-
-
 def is_state(path: Path) -> bool:
-    """Whether the file looks like a state file. Raises OSError, UnicodeDecodeError."""
+    """Whether it looks like a state file, by its beginning: a list of objects, or an object with memories that is no export.
+
+    Raises OSError, UnicodeDecodeError.
+    """
     with path.open(encoding="utf-8") as stream:
-        return looks_like_state(stream.read(HEAD_CHARACTERS))
+        start = stream.read(HEAD_CHARACTERS).lstrip("\ufeff \t\r\n")
+    if start.startswith("["):
+        return start[1:].lstrip()[:1] in ("{", "]")
+    is_export = _EXPORT.search(start.partition("\n")[0])
+    return start.startswith("{") and '"memories"' in start and not is_export
 
 
 async def scope_of_state(engine: Engine, path: Path, *, create: bool) -> str:
@@ -436,16 +404,17 @@ async def import_state(
     state = await run_uncancelled(asyncio.to_thread(_state_at, path))
     scope = scope or await scope_of_state(engine, path, create=True)
     await find_scope(engine, scope)
-    ids = await _map_ids(engine, state, scope=scope, agent=agent)
-    parsed = await run_uncancelled(
-        asyncio.to_thread(_to_memories, engine, state, ids, scope=scope, agent=agent)
+    sources = {entry["id"]: _superseded_ids(entry) for entry in state.memories}
+    ids = await _map_ids(engine, sources, scope=scope, agent=agent)
+    memories, links = await run_uncancelled(
+        asyncio.to_thread(_to_memories, engine, state, sources, ids, scope=scope, agent=agent)
     )
-    items = [(f"Memory {file_id}", memory) for file_id, memory in parsed.memories.items()]
+    items = [(f"Memory {file_id}", memory) for file_id, memory in memories.items()]
     imported = await import_items(
-        engine, [*items, *(("A link", link) for link in parsed.links)], agent=agent, progress=progress
+        engine, [*items, *(("A link", link) for link in links)], agent=agent, progress=progress
     )
-    await _retire(engine, parsed.memories.values(), agent=agent)
-    await _note_exchanged(engine, scope, [memory.id for memory in parsed.memories.values()])
+    await _retire(engine, memories.values(), agent=agent)
+    await _note_exchanged(engine, scope, [memory.id for memory in memories.values()])
     return imported
 
 
@@ -477,36 +446,38 @@ def _state_at(path: Path) -> StateFile:
     return parse_state(path.read_text(encoding="utf-8"))
 
 
-async def _map_ids(engine: Engine, state: StateFile, *, scope: str, agent: str) -> dict[str, str]:
-    """Map the file's ids to ours, for what is in the file or here. One of ours in another scope becomes a separate memory."""
-    mentioned = {source for entry in state.memories for source in _sources(entry)}
-    file_ids = list(dict.fromkeys([*(entry["id"] for entry in state.memories), *mentioned]))
+async def _map_ids(
+    engine: Engine, sources: Mapping[str, Sequence[str]], *, scope: str, agent: str
+) -> dict[str, str]:
+    """Map the file's ids to ours, for what is in the file or here. One of ours in another scope becomes a separate memory.
+
+    `sources` has the ids in the file, each with those that it superseded.
+    """
+    file_ids = list(dict.fromkeys([*sources, *(source for each in sources.values() for source in each)]))
     own_ids = {file_id: own for file_id in file_ids if (own := own_id(file_id)) is not None}
     own_memories = await engine.store.get_many(list(own_ids.values()), viewer="system")
     ids = {file_id: id_here(file_id, scope=scope, agent=agent) for file_id in file_ids}
     for file_id, own in own_ids.items():
         if own not in own_memories or own_memories[own].scope == scope:
             ids[file_id] = own
-    in_file = {entry["id"] for entry in state.memories}
     existing = await engine.store.get_many(
-        [ids[file_id] for file_id in file_ids if file_id not in in_file], viewer=agent
+        [ids[file_id] for file_id in file_ids if file_id not in sources], viewer=agent
     )
-    return {file_id: ids[file_id] for file_id in file_ids if file_id in in_file or ids[file_id] in existing}
-
-
-def _sources(entry: Mapping[str, Any]) -> list[str]:
-    try:
-        return superseded_ids(entry)
-    except TypeError as error:
-        raise _refusal(entry, error) from error
+    return {file_id: ids[file_id] for file_id in file_ids if file_id in sources or ids[file_id] in existing}
 
 
 def _to_memories(
-    engine: Engine, state: StateFile, ids: Mapping[str, str], *, scope: str, agent: str
-) -> _ParsedState:
-    """Build memories and links from the file. Raises InvalidInput, naming the memory."""
+    engine: Engine,
+    state: StateFile,
+    sources: Mapping[str, Sequence[str]],
+    ids: Mapping[str, str],
+    *,
+    scope: str,
+    agent: str,
+) -> tuple[dict[str, Memory], list[Link]]:
+    """Build memories, by their ids in the file, and links. Raises InvalidInput, naming the memory."""
     now = engine.clock()
-    replaced = {source for entry in state.memories for source in _sources(entry)}
+    replaced = {source for each in sources.values() for source in each}
     memories: dict[str, Memory] = {}
     links: list[Link] = []
     for entry in state.memories:
@@ -521,10 +492,10 @@ def _to_memories(
         memories[entry["id"]] = memory
         links.extend(
             Link(ids[source], memory.id, Relation.SUPERSEDED_BY, memory.created, automatic=True)
-            for source in superseded_ids(entry)
+            for source in sources[entry["id"]]
             if source in ids and ids[source] != memory.id
         )
-    return _ParsedState(memories, links)
+    return memories, links
 
 
 def _refusal(entry: Mapping[str, Any], why: object) -> InvalidInput:
@@ -594,11 +565,9 @@ async def _only_in_file(
 
     def stays(file_id: str) -> bool:
         current = existing.get(ids_here[file_id])
-        return (
-            _hash_id(ids_here[file_id]) not in exchanged
-            if current is None
-            else current.status is not Status.FORGOTTEN
-        )
+        if current is not None:
+            return current.status is not Status.FORGOTTEN
+        return _hash_id(ids_here[file_id]) not in exchanged
 
     return [entry for entry in others if stays(entry["id"])]
 

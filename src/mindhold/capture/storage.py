@@ -23,9 +23,7 @@ from mindhold.text.similarity import content_words, difference_kinds, jaccard, o
 DIALECT = "capture"
 # Shares of common words: with the text that it supersedes, with another memory of its kind.
 SUPERSEDES_SHARE, REPEATS_SHARE = 0.5, 0.6
-SAME_SUBJECT_SHARE = (
-    0.25  # share of the shorter one's words that it has in common with the text it supersedes
-)
+SAME_SUBJECT_SHARE = 0.25  # of the shorter one's words, which the text that it supersedes has too
 MAX_SIMILAR = 50  # memories with the most common words
 MAX_SEARCH_WORDS = 32  # words of a search
 LONGEST = 2_000
@@ -59,7 +57,8 @@ async def store_items(
     current: list[tuple[CapturedItem, Memory]] = []
     for number, item in enumerate(items):
         digest = content_hash(safe_text(engine, item.content[:LONGEST]))
-        if await matcher.was_erased(item, digest):
+        erased = await erased_at(engine, digest, scope=scope, agent=agent)
+        if erased is not None and (item.said is None or item.said <= erased):
             continue
         if (earlier := await matcher.find_earlier(item, digest, known_by_hash.get(digest, ()))) is not None:
             ids[number] = earlier.id
@@ -135,11 +134,6 @@ class _ItemMatcher:
         self._scope = scope
         self._agent = agent
 
-    async def was_erased(self, item: CapturedItem, digest: str) -> bool:
-        """Whether somebody erased the content since the item was said."""
-        erased = await erased_at(self._engine, digest, scope=self._scope, agent=self._agent)
-        return erased is not None and (item.said is None or item.said <= erased)
-
     async def find_earlier(
         self, item: CapturedItem, digest: str, same_hash: Sequence[Memory]
     ) -> Memory | None:
@@ -201,16 +195,12 @@ class _ItemMatcher:
         if superseded_words := content_words(item.supersedes):
             subject = content_words(item.content)
             candidates = [
-                memory
+                (jaccard(superseded_words, content_words(memory.content)), memory)
                 for memory in await self._near(superseded_words, None)
                 if _may_retire(memory) and _same_subject(subject, content_words(memory.content))
             ]
-            best = max(
-                candidates,
-                key=lambda memory: jaccard(superseded_words, content_words(memory.content)),
-                default=None,
-            )
-            if best is not None and jaccard(superseded_words, content_words(best.content)) > SUPERSEDES_SHARE:
+            share, best = max(candidates, key=lambda candidate: candidate[0], default=(0.0, None))
+            if best is not None and share > SUPERSEDES_SHARE:
                 outdated[best.id] = best
         words = content_words(item.content)
         for old in await self._near(words, item.kind):

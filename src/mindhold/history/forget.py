@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mindhold.capture.capture import CURSOR_PREFIX, CaptureEvent, cursor_key
+from mindhold.capture.capture import CURSOR_PREFIX, cursor_key
 from mindhold.capture.claude_md import erase_from_documents
 from mindhold.capture.journal import PENDING_NAMESPACE, drop_erased_of
 from mindhold.conversations.recap_queue import with_derived
@@ -331,7 +331,7 @@ def _capture_keys(engine: Engine, doomed: ConversationTraces) -> list[str]:
     for name in doomed.captured:
         stem = Path(name).stem
         for conversation, subagent in ((session, ""), (session, stem.removeprefix(AGENT)), (stem, "")):
-            keys[cursor_key(CaptureEvent(conversation, name, "", "", subagent=subagent))] = None
+            keys[cursor_key(conversation, name, subagent)] = None
     return list(keys)
 
 

@@ -8,11 +8,10 @@ import time
 from mindhold.hooks.files import (
     digest,
     hooks_path,
-    is_older_than,
-    list_names,
     make_hooks_folder,
     read_contents,
     remove,
+    remove_older,
     write_all,
 )
 from mindhold.hooks.lease import try_lock
@@ -60,22 +59,14 @@ def claim_shown(home: str, conversation: str, ids: Iterable[str]) -> list[str]:
         os.close(descriptor)
 
 
-def note_shown(home: str, conversation: str, ids: Iterable[str]) -> None:
-    """Record the ids as shown. Raises OSError."""
-    claim_shown(home, conversation, ids)
-
-
 def reset_shown(home: str, conversation: str) -> None:
     """Forget what was shown: the conversation starts anew, or was compacted."""
     remove(_path(home, conversation))
 
 
-def remove_old_shown(home: str, seconds: float = 7 * 86_400.0) -> None:
-    """Remove the records of conversations that were shown nothing for so long."""
-    folder = hooks_path(home, SHOWN_FOLDER)
-    for name in list_names(folder, _ENDING):
-        if is_older_than(os.path.join(folder, name), seconds):
-            remove(os.path.join(folder, name))
+def remove_old_shown(home: str) -> None:
+    """Remove the records of conversations that were shown nothing for a week."""
+    remove_older(hooks_path(home, SHOWN_FOLDER), _ENDING, 7 * 86_400.0)
 
 
 def _path(home: str, conversation: str) -> str:

@@ -15,28 +15,24 @@ _NO = ("false", "0", "no", "off")
 OWN_CALL = ("MINDHOLD_EXTRACTING", "MINDHOLD_SKIP")  # set for programs that Mindhold itself calls
 
 
-def home_folder(environ: Mapping[str, str] | None = None, override: str = "") -> str:
+def home_folder(environ: Mapping[str, str] = os.environ, override: str = "") -> str:
     """The home folder: `override`, else MINDHOLD_HOME, else ~/.mindhold."""
-    environ = os.environ if environ is None else environ
     path = override or environ.get("MINDHOLD_HOME") or os.path.join("~", ".mindhold")
     return os.path.abspath(os.path.expanduser(path))
 
 
-def is_skipped(environ: Mapping[str, str] | None = None) -> bool:
+def is_skipped(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether a hook does nothing: one of our own calls triggered it, or the user said so."""
-    environ = os.environ if environ is None else environ
     return any(environ.get(name) for name in OWN_CALL)
 
 
-def agent_name(environ: Mapping[str, str] | None = None) -> str:
+def agent_name(environ: Mapping[str, str] = os.environ) -> str:
     """The agent that MINDHOLD_AGENT names; empty means the default agent of the home."""
-    environ = os.environ if environ is None else environ
     return environ.get(_AGENT, "")
 
 
-def project_dir(environ: Mapping[str, str] | None = None, cwd: str = "") -> str:
+def project_dir(environ: Mapping[str, str] = os.environ, cwd: str = "") -> str:
     """The folder where the client was started, which a command may have left since; empty if unknown."""
-    environ = os.environ if environ is None else environ
     start_folder = environ.get("CLAUDE_PROJECT_DIR", "")
     if start_folder and os.path.isdir(start_folder):
         return start_folder
@@ -46,15 +42,13 @@ def project_dir(environ: Mapping[str, str] | None = None, cwd: str = "") -> str:
         return ""
 
 
-def capture_enabled(environ: Mapping[str, str] | None = None) -> bool:
+def capture_enabled(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether the environment allows capture; the home's settings may still forbid it."""
-    environ = os.environ if environ is None else environ
     return environ.get(_ENABLED, "").strip().lower() not in _NO
 
 
-def excluded_folders(environ: Mapping[str, str] | None = None) -> str:
+def excluded_folders(environ: Mapping[str, str] = os.environ) -> str:
     """The folders that the environment excludes from capture, in the form of the setting."""
-    environ = os.environ if environ is None else environ
     return environ.get(_EXCLUDE, "")
 
 

@@ -8,11 +8,11 @@ import time
 from mindhold.hooks.fast_json import parse_record, write_json
 from mindhold.hooks.files import (
     hooks_path,
-    is_older_than,
     list_names,
     make_hooks_folder,
     read_contents,
     remove,
+    remove_older,
     write_whole,
 )
 
@@ -54,9 +54,7 @@ def all_events(home: str) -> list[tuple[str, dict[str, Any]]]:
             reject_event(path)
         except OSError:
             continue
-    for name in list_names(folder, ".tmp"):
-        if is_older_than(os.path.join(folder, name), _ABANDONED_SECONDS):
-            remove(os.path.join(folder, name))
+    remove_older(folder, ".tmp", _ABANDONED_SECONDS)
     return events
 
 
@@ -67,7 +65,7 @@ def count_events(home: str) -> int:
 
 def count_rejected_events(home: str) -> int:
     """The number of events that failed too often or could not be read."""
-    return len(list_names(os.path.join(hooks_path(home, QUEUE_FOLDER), REJECTED_FOLDER), ".json"))
+    return len(list_names(hooks_path(home, QUEUE_FOLDER, REJECTED_FOLDER), ".json"))
 
 
 def oldest_event_time(home: str) -> float | None:
@@ -95,10 +93,7 @@ def note_failed_event(path: str, event: dict[str, Any]) -> bool:
 
 def remove_old_events(home: str) -> None:
     """Remove rejected events that nobody will look at any more."""
-    folder = os.path.join(hooks_path(home, QUEUE_FOLDER), REJECTED_FOLDER)
-    for name in list_names(folder, ".json"):
-        if is_older_than(os.path.join(folder, name), REJECTED_DAYS * 86_400.0):
-            remove(os.path.join(folder, name))
+    remove_older(hooks_path(home, QUEUE_FOLDER, REJECTED_FOLDER), ".json", REJECTED_DAYS * 86_400.0)
 
 
 def reject_event(path: str) -> None:

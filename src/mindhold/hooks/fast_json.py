@@ -39,7 +39,9 @@ def parse_json(text: str) -> Any:
     """Parse a JSON text. Raises ValueError, also for nesting that is too deep."""
     try:
         if _make_scanner is None:
-            return _parse_with_library(text)
+            import json
+
+            return json.loads(text, strict=False)
         text = text.strip(_BLANK)
         value, end = _make_scanner(_ScannerOptions)(text, 0)
     except (StopIteration, RecursionError, SystemError) as error:
@@ -75,9 +77,3 @@ def write_json(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(write_json, value)) + "]"
     raise TypeError(f"{type(value).__name__} has no form in JSON")
-
-
-def _parse_with_library(text: str) -> Any:
-    import json
-
-    return json.loads(text, strict=False)

@@ -27,7 +27,9 @@ def make_hooks_folder(home: str, *names: str) -> str:
     """Create the folder if necessary, and restrict it to its owner even if it exists. Raises OSError."""
     path = hooks_path(home, *names)
     if os.path.isdir(path):
-        _make_private(path)
+        # On Windows the permissions of the home folder apply.
+        if sys.platform != "win32" and os.stat(path).st_mode & 0o077:
+            os.chmod(path, 0o700)
     else:
         os.makedirs(home, mode=0o700, exist_ok=True)
         for depth in range(len(names) + 1):
@@ -36,18 +38,6 @@ def make_hooks_folder(home: str, *names: str) -> str:
             except FileExistsError:
                 continue
     return path
-
-
-if sys.platform == "win32":
-
-    def _make_private(path: str) -> None:
-        """On Windows the permissions of the home folder apply."""
-
-else:
-
-    def _make_private(path: str) -> None:
-        if os.stat(path).st_mode & 0o077:
-            os.chmod(path, 0o700)
 
 
 def read_contents(path: str, most: int = 64 << 20) -> bytes:
@@ -101,12 +91,14 @@ def list_names(path: str, ending: str) -> list[str]:
         return []
 
 
-def is_older_than(path: str, seconds: float) -> bool:
-    """Whether the file was last written longer ago than that."""
-    try:
-        return time.time() - os.stat(path).st_mtime > seconds
-    except OSError:
-        return False
+def remove_older(folder: str, ending: str, seconds: float) -> None:
+    """Remove the files with that ending that were last written longer ago than that, if possible."""
+    for name in list_names(folder, ending):
+        try:
+            if time.time() - os.stat(os.path.join(folder, name)).st_mtime > seconds:
+                os.unlink(os.path.join(folder, name))
+        except OSError:
+            continue
 
 
 def _replace(temporary: str, path: str) -> None:
@@ -131,12 +123,10 @@ else:
         except ImportError:
             from hashlib import sha256
 
-DIGEST_LENGTH = 24
-
 
 def digest(text: str) -> str:
     """A short digest of any text, including text that can't be encoded."""
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 OTHERS = 0o077  # the permission bits of everybody but the owner
@@ -158,14 +148,12 @@ class ExposedPath:
         return f"{self.path} ({self.mode:o})"
 
 
-def exposed_paths(home: str, database: str = "") -> list[ExposedPath]:
-    """All exposed paths of a home and of a database elsewhere; a folder precedes its contents."""
+def exposed_paths(home: str) -> list[ExposedPath]:
+    """All exposed paths of a home; a folder precedes its contents."""
     if sys.platform == "win32":
         return []
     home = os.path.realpath(home)  # a user may have moved it
-    return [
-        exposed for path in _checked_paths(home, database) if (exposed := _find_exposed(path)) is not None
-    ]
+    return [exposed for path in _checked_paths(home, "") if (exposed := _find_exposed(path)) is not None]
 
 
 def restrict_permissions(home: str, database: str = "") -> list[ExposedPath]:
@@ -183,18 +171,14 @@ def restrict_permissions(home: str, database: str = "") -> list[ExposedPath]:
     return restricted
 
 
-def permissions_notice(restricted: Iterable[ExposedPath], *, home: str, most: int = 5) -> str:
+def permissions_notice(restricted: Iterable[ExposedPath], *, home: str) -> str:
     """What was restricted, as a sentence; empty if nothing was."""
-    names = [_name(exposed, os.path.realpath(home)) for exposed in restricted]
+    home = os.path.realpath(home) + os.sep
+    names = [f"{exposed.path.removeprefix(home)} ({exposed.mode:o})" for exposed in restricted]
     if not names:
         return ""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"Others on this machine could read {', '.join(names[:most])}{more}: now only you can."
-
-
-def _name(exposed: ExposedPath, home: str) -> str:
-    within = exposed.path.startswith(home + os.sep)
-    return f"{exposed.path[len(home) + 1 :] if within else exposed.path} ({exposed.mode:o})"
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"Others on this machine could read {', '.join(names[:5])}{more}: now only you can."
 
 
 def _checked_paths(home: str, database: str) -> Iterator[str]:
@@ -224,13 +208,11 @@ def _find_exposed(path: str) -> ExposedPath | None:
         state = os.lstat(path)
     except OSError:
         return None
-    if (
-        stat.S_ISLNK(state.st_mode) or not state.st_mode & OTHERS
-    ):  # the target of a link has its own permissions
+    is_file_or_folder = stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)
+    if not is_file_or_folder or not state.st_mode & OTHERS:  # the target of a link has its own permissions
         return None
-    if not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
-        return None
-    return ExposedPath(path, stat.S_IMODE(state.st_mode), ours=state.st_uid == _user())
+    is_ours = sys.platform != "win32" and state.st_uid == os.geteuid()
+    return ExposedPath(path, stat.S_IMODE(state.st_mode), ours=is_ours)
 
 
 def _restrict(exposed: ExposedPath) -> bool:
@@ -240,14 +222,3 @@ def _restrict(exposed: ExposedPath) -> bool:
     except OSError:
         return False
     return _find_exposed(exposed.path) is None
-
-
-if sys.platform == "win32":
-
-    def _user() -> int:
-        return -1
-
-else:
-
-    def _user() -> int:
-        return os.geteuid()

@@ -45,7 +45,7 @@ class HookCache:
         """The numbers of the memories that contain the word."""
         from bisect import bisect_left
 
-        prefix = _line_prefix(word)
+        prefix = f"[{write_json(word)},".encode("ascii")
         index = bisect_left(self._lines, prefix, 1, 1 + self.words)
         if index > self.words or not self._lines[index].startswith(prefix):
             return []
@@ -89,9 +89,9 @@ def read_cache(home: str, identity: str, agent: str | None = None) -> HookCache 
     return None
 
 
-def read_cache_head(home: str, identity: str, agent: str | None = None) -> dict[str, Any] | None:
+def read_cache_head(home: str, identity: str) -> dict[str, Any] | None:
     """Only the first line of the same cache."""
-    for name, owner in _candidates(identity, agent):
+    for name, owner in _candidates(identity, None):
         try:
             head = parse_head(read_contents(cache_path(home, name), LONGEST_HEAD).partition(b"\n")[0])
         except (OSError, ValueError, KeyError, TypeError):
@@ -121,10 +121,6 @@ def _current_head(head: dict[str, Any]) -> dict[str, Any]:
 def cache_path(home: str, name: str) -> str:
     """The file of a cache."""
     return hooks_path(home, CACHE_FOLDER, name + CACHE_SUFFIX)
-
-
-def _line_prefix(word: str) -> bytes:
-    return f"[{write_json(word)},".encode("ascii")
 
 
 def parse_head(line: bytes) -> dict[str, Any]:

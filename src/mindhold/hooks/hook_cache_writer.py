@@ -36,8 +36,9 @@ def cache_lines(content: dict[str, Any]) -> list[str]:
     errors = content.get("errors", [])[:MOST_MEMORIES]
     numbers_by_word: dict[str, list[int]] = {}
     texts = []
+    stop_words = stop_lexemes()
     for number, memory in enumerate(memories):
-        words = search_words(memory["text"])
+        words = [word for word in dict.fromkeys(lexemes(memory["text"])) if word not in stop_words]
         for word in words:
             numbers_by_word.setdefault(word, []).append(number)
         texts.append(encode_json({**memory, "text": one_line(memory["text"]), "telling": len(words)}))
@@ -55,12 +56,6 @@ def cache_lines(content: dict[str, Any]) -> list[str]:
         *texts,
         *(encode_json({**error, "text": one_line(error["text"], LONGEST_ERROR)}) for error in errors),
     ]
-
-
-def search_words(text: str) -> list[str]:
-    """The lexemes that find the text, each once."""
-    stop_words = stop_lexemes()
-    return [word for word in dict.fromkeys(lexemes(text)) if word not in stop_words]
 
 
 def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
@@ -81,16 +76,16 @@ def write_cache(home: str, key: str, content: dict[str, Any]) -> None:
     write_whole(cache_path(home, key), "\n".join([*cache_lines(content), ""]).encode("ascii"))
 
 
-def all_cache_heads(home: str) -> list[tuple[str, dict[str, Any]]]:
+def all_cache_heads(home: str) -> dict[str, dict[str, Any]]:
     """The heads of all caches, by their keys."""
-    heads = []
+    heads = {}
     folder = hooks_path(home, CACHE_FOLDER)
     for name in list_names(folder, CACHE_SUFFIX):
         try:
             head = parse_head(read_contents(os.path.join(folder, name), LONGEST_HEAD).partition(b"\n")[0])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        heads.append((name.removesuffix(CACHE_SUFFIX), head))
+        heads[name.removesuffix(CACHE_SUFFIX)] = head
     return heads
 
 
@@ -99,7 +94,7 @@ def blank_caches(home: str) -> int:
 
     A cache that can't be written is removed, which needs no space; so are broken ones and leftovers of killed writers.
     """
-    heads = dict(all_cache_heads(home))
+    heads = all_cache_heads(home)
     folder = hooks_path(home, CACHE_FOLDER)
     for name in list_names(folder, ""):
         if name.removesuffix(CACHE_SUFFIX) not in heads:

@@ -11,7 +11,7 @@ from mindhold.model.lexemes import STOP_WORDS, fold, lexemes, query_lexemes
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
     from typing import Any
 
     from mindhold.hooks.hook_cache import HookCache
@@ -196,7 +196,10 @@ def match_failure(hook_cache: HookCache, text: str, shown_ids: Collection[str] =
     from mindhold.model.error_signs import error_signs  # compiles a pattern for each form of line
 
     signs = error_signs(_likely_lines(text, [words for _, signs in likely for words in signs]))
-    ranked = [(_similarity(signs, error["signs"]), -index, error) for index, (error, _) in enumerate(likely)]
+    ranked = []
+    for index, (error, _) in enumerate(likely):
+        similarities = (_sign_similarity(sign, other) for sign in signs for other in error["signs"])
+        ranked.append((max(similarities, default=0.0), -index, error))
     ranked.sort(key=lambda row: row[:2], reverse=True)
     return [error for similarity, _, error in ranked if similarity]
 
@@ -227,14 +230,6 @@ def _likely_lines(text: str, signs: Sequence[Sequence[str]]) -> str:
     return "\n".join(likely)
 
 
-def _starts_with(words: Sequence[str], beginning: Sequence[str]) -> bool:
-    return len(beginning) >= FEWEST_BEGINNING and words[: len(beginning)] == beginning
-
-
-def _similarity(signs: Iterable[str], others: Collection[str]) -> float:
-    return max((_sign_similarity(sign, other) for sign in signs for other in others), default=0.0)
-
-
 def _sign_similarity(sign: str, other: str) -> float:
     """1 for equal signs, less for nearly equal ones, else 0.
 
@@ -242,7 +237,8 @@ def _sign_similarity(sign: str, other: str) -> float:
     """
     if sign == other:
         return 1.0
-    if _starts_with(_sign_words(other), _sign_words(sign)):
+    beginning = _sign_words(sign)
+    if len(beginning) >= FEWEST_BEGINNING and _sign_words(other)[: len(beginning)] == beginning:
         return 0.995
     words, others = set(sign.split()), set(other.split())
     if min(len(words), len(others)) < FEWEST_WORDS or sign.split()[0] != other.split()[0]:

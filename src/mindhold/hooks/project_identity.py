@@ -21,7 +21,8 @@ def project_identity(path: str) -> str:
             return marker
         kind, _, target = _read_note(marker).partition(": ")
         if kind == "gitdir":
-            return _common_directory(os.path.normpath(os.path.join(folder, target)))
+            git = os.path.normpath(os.path.join(folder, target))
+            return os.path.realpath(os.path.join(git, _read_note(os.path.join(git, "commondir"))))
         parent = os.path.dirname(folder)
         if parent == folder:
             return real
@@ -50,11 +51,6 @@ def worktrees(identity: str) -> list[str]:
     names = sorted(os.listdir(notes)) if os.path.isdir(notes) else []
     git_files = (_read_note(os.path.join(notes, name, "gitdir")) for name in names)
     return [os.path.dirname(git_file) for git_file in git_files if os.path.isabs(git_file)]
-
-
-def _common_directory(git: str) -> str:
-    shared = _read_note(os.path.join(git, "commondir"))
-    return os.path.realpath(os.path.join(git, shared) if shared else git)
 
 
 def _read_note(path: str) -> str:

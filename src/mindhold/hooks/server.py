@@ -149,30 +149,24 @@ def _start_time(path: str) -> float:
         return 0.0
 
 
-if sys.platform == "win32":
-
-    def _is_ours(status: os.stat_result) -> bool:
-        """On Windows the permissions of the home folder apply."""
+def _is_ours(status: os.stat_result) -> bool:
+    """Whether we wrote the file, and nobody else can; on Windows the permissions of the home folder apply."""
+    if sys.platform == "win32":
         return True
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
-    def _has_ended(name: str) -> bool:
-        """Not checked on Windows: os.kill would end the process. A refused connection shows it."""
+
+def _has_ended(name: str) -> bool:
+    """Whether the process ended. Not checked on Windows: os.kill would end it. A refused connection shows it."""
+    if sys.platform == "win32":
         return False
-
-else:
-
-    def _is_ours(status: os.stat_result) -> bool:
-        """Whether we wrote the file, and nobody else can."""
-        return status.st_uid == os.geteuid() and not status.st_mode & 0o022
-
-    def _has_ended(name: str) -> bool:
-        number = name.partition(".")[0]
-        if not number.isdecimal() or number == "0":
-            return True
-        try:
-            os.kill(int(number), 0)
-        except ProcessLookupError:
-            return True
-        except (OSError, OverflowError):
-            return False
+    number = name.partition(".")[0]
+    if not number.isdecimal() or number == "0":
+        return True
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
         return False
+    return False

@@ -29,3 +29,8 @@ class LazyPattern:
         for method in LazyPattern.__annotations__:
             setattr(self, method, getattr(compiled, method))
         return getattr(compiled, name)
+
+
+def any_case(source: str) -> LazyPattern:
+    """A pattern that ignores case."""
+    return LazyPattern(source, re.IGNORECASE)

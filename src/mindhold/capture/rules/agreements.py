@@ -25,42 +25,33 @@ from mindhold.capture.rules.sentences import (
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 from mindhold.text.redaction import redact
 
 MAX_OPTIONS = 5
 LONGEST_ABOUT = 140
 FEWEST_WORDS = 4  # words: fewer say nothing without the question that they answer
 
-_RECOMMENDS = LazyPattern(
+_RECOMMENDS = any_case(
     r"^(?:(?:so|overall|in short|here|personally),? |(?:for|given) [^,]{2,40}, ){0,2}(?:i(?:'d| would)?(?: strongly| personally)? (?:recommend|suggest|propose|advise|go with|choose|pick|use|lean towards?)"
-    r"|my (?:recommendation|suggestion|proposal|advice|vote|pick|choice)(?: here)?(?: is| would be|:)|(?:recommendation|suggestion|proposal|recommended)\s*:)\s+(?P<what>.+)$",
-    re.IGNORECASE,
+    r"|my (?:recommendation|suggestion|proposal|advice|vote|pick|choice)(?: here)?(?: is| would be|:)|(?:recommendation|suggestion|proposal|recommended)\s*:)\s+(?P<what>.+)$"
 )
-_TO_DO_PREFIX = LazyPattern(r"^(?:that )?(?:we|you)(?: should)? |^to (?=\w)|^that (?=\w)", re.IGNORECASE)
-_ACTION = LazyPattern(
-    r"^(?:not )?\w+ing\b|^(?:use|keep|store|put|move|add|drop|remove|split|write|make|let|have|go|switch|replace|cache|run|build|call|name|start|stick|avoid|leave|set|pin|merge|hash|create|define|expose|return|wrap|extract|rename|migrate|adopt|deploy|host|do|not)\b",
-    re.IGNORECASE,
+_TO_DO_PREFIX = any_case(r"^(?:that )?(?:we|you)(?: should)? |^to (?=\w)|^that (?=\w)")
+_ACTION = any_case(
+    r"^(?:not )?\w+ing\b|^(?:use|keep|store|put|move|add|drop|remove|split|write|make|let|have|go|switch|replace|cache|run|build|call|name|start|stick|avoid|leave|set|pin|merge|hash|create|define|expose|return|wrap|extract|rename|migrate|adopt|deploy|host|do|not)\b"
 )
-_UNNAMED_OPTION = LazyPattern(
-    r"\b(?:option|approach|number|choice) (?:[1-9a-d]|one|two|three)\b", re.IGNORECASE
-)
+_UNNAMED_OPTION = any_case(r"\b(?:option|approach|number|choice) (?:[1-9a-d]|one|two|three)\b")
 # Questions that only ask for permission to do what was recommended.
-_PERMISSION_QUESTION = LazyPattern(
+_PERMISSION_QUESTION = any_case(
     r"^(?:so,? )?(?:(?:shall|should|may|can) (?:i|we)|(?:do you )?want me to|would you like me to|ok(?:ay)? (?:to|if i)) (?:go ahead|proceed|continue|do (?:it|that|this|so)|start|implement (?:it|that|this)|set (?:it|that|this) up|make (?:it|that|this|the) \w+|apply (?:it|that|this)|build (?:it|that)|go with (?:it|that|this))\b[^?]*\?$"
-    r"|^(?:what do you think|does that (?:sound|work|make sense|look)|(?:is|are) (?:that|this|you) (?:ok|fine|good|alright|acceptable)|sounds? (?:good|ok|right)|ok(?:ay)?|agreed?|good|deal|any objections|do you agree|thoughts|what would you (?:like|prefer)|which (?:one )?(?:do|would) you (?:prefer|like))\b[^?]*\?$",
-    re.IGNORECASE,
+    r"|^(?:what do you think|does that (?:sound|work|make sense|look)|(?:is|are) (?:that|this|you) (?:ok|fine|good|alright|acceptable)|sounds? (?:good|ok|right)|ok(?:ay)?|agreed?|good|deal|any objections|do you agree|thoughts|what would you (?:like|prefer)|which (?:one )?(?:do|would) you (?:prefer|like))\b[^?]*\?$"
 )
-_WHICH = LazyPattern(
-    r"\b(?:which|prefer|options?|choose|pick|approach|would you like)\b[^?]*\?", re.IGNORECASE
-)
+_WHICH = any_case(r"\b(?:which|prefer|options?|choose|pick|approach|would you like)\b[^?]*\?")
 _OPTION = LazyPattern(
     r"^\s*(?:[-*]\s*)?(?:\*\*)?(?:option |approach )?([1-9]|[a-dA-D])(?:\*\*)?[.):]\s+(.+)$",
     re.IGNORECASE | re.MULTILINE,
 )
-_QUESTION_WORD = LazyPattern(
-    r"^(?:which|what|where|how|should|shall|do|does|is|can|who|when)\b", re.IGNORECASE
-)
+_QUESTION_WORD = any_case(r"^(?:which|what|where|how|should|shall|do|does|is|can|who|when)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +65,7 @@ class Offer:
     options: tuple[tuple[str, str], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        texts = {"proposal": self.proposal, "question": self.question, "lead": self.lead, "about": self.about}
+        texts = {name: getattr(self, name) for name in _OFFER_TEXTS}
         document: dict[str, Any] = {name: redact(text).text for name, text in texts.items() if text}
         if self.options:
             document["options"] = [[mark, redact(text).text] for mark, text in self.options]
@@ -83,13 +74,12 @@ class Offer:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Offer:
         """Build an offer from JSON. Raises TypeError, ValueError, AttributeError."""
-        return cls(
-            proposal=str(value.get("proposal", "")),
-            question=str(value.get("question", "")),
-            lead=str(value.get("lead", "")),
-            about=str(value.get("about", "")),
-            options=tuple((str(mark), str(text)) for mark, text in value.get("options", ())),
-        )
+        texts = {name: str(value.get(name, "")) for name in _OFFER_TEXTS}
+        options = tuple((str(mark), str(text)) for mark, text in value.get("options", ()))
+        return cls(**texts, options=options)
+
+
+_OFFER_TEXTS = ("proposal", "question", "lead", "about")
 
 
 def offer_of(step: TranscriptStep, asked: str) -> Offer | None:
@@ -115,11 +105,8 @@ def question_in(step: TranscriptStep) -> str:
         text = clean_sentence(part)
         if (part.endswith("?") or _QUESTION_WORD.match(text)) and len(text) <= LONGEST_ABOUT:
             text = f"{text.rstrip('.?! ')}?"
-            return (
-                text
-                if len(text.split()) >= FEWEST_WORDS and not is_dangling(text.replace("Which", "The"))
-                else ""
-            )
+            is_clear = len(text.split()) >= FEWEST_WORDS and not is_dangling(text.replace("Which", "The"))
+            return text if is_clear else ""
     return ""
 
 
@@ -153,55 +140,37 @@ def _options(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(list(options.items())[:MAX_OPTIONS])
 
 
-def agreement_stands_alone(text: str) -> bool:
-    """Whether the text of an agreement stands alone."""
-    return stands_alone(f"Agreed: {text}.", fewest=3) and not is_dangling(text)
-
-
 LONGEST_ANSWER = 160  # characters
 MAX_CHOICE_WORDS = 6  # words that name the choice
 
-_YES = LazyPattern(
+_YES = any_case(
     r"^(?:(?:perfect|great|nice|cool|good|awesome|alright|excellent|right|ah|oh)[\s,.!]+)*(?:yes|yeah|yep|yup|sure|ok(?:ay)?|please(?: do)?|go (?:ahead|for it)|(?:let's |please )?do (?:it|that|this|so)|sounds (?:good|great|right)(?: to me)?|correct|exactly|absolutely|definitely|agreed|i agree|good idea|works for me|that works|makes sense|네|응|좋아요?|그래)"
-    r"(?:[\s,.!]*(?:yes|please|let's|do (?:it|that|this|so)|go (?:ahead|for it)|with (?:it|that)|thanks?|sounds (?:good|great)|agreed|then|i agree))*[\s,.!]*$",
-    re.IGNORECASE,
+    r"(?:[\s,.!]*(?:yes|please|let's|do (?:it|that|this|so)|go (?:ahead|for it)|with (?:it|that)|thanks?|sounds (?:good|great)|agreed|then|i agree))*[\s,.!]*$"
 )
-_BUT = LazyPattern(
-    r"\b(?:but|except|instead|however|only if|rather|not|don't|although)\b|(?:하지만|말고)", re.IGNORECASE
+_BUT = any_case(r"\b(?:but|except|instead|however|only if|rather|not|don't|although)\b|(?:하지만|말고)")
+_PROPOSAL_QUESTION = any_case(
+    r"^(?:should i|shall i|should we|shall we|(?:do you )?want me to|would you like me to|do you want me to) ((?:(?! or )[^?])+)\?$"
 )
-_PROPOSAL_QUESTION = LazyPattern(
-    r"^(?:should i|shall i|should we|shall we|(?:do you )?want me to|would you like me to|do you want me to) ((?:(?! or )[^?])+)\?$",
-    re.IGNORECASE,
+_MERE_STEP = any_case(
+    r"^(?:also )?(?:run|commit|push|merg|check|continu|proceed|review|look|show|explain|start|open|creat(?:e|ing) a (?:pr|commit|branch)|test|verify|investigat|go(?:ing)?\b(?! with)|mov(?:e|ing) on|read|walk|help|try|begin|look|wait|ask)(?:e|ing|ning|ting|ying)?\b"
 )
-_MERE_STEP = LazyPattern(
-    r"^(?:also )?(?:run|commit|push|merg|check|continu|proceed|review|look|show|explain|start|open|creat(?:e|ing) a (?:pr|commit|branch)|test|verify|investigat|go(?:ing)?\b(?! with)|mov(?:e|ing) on|read|walk|help|try|begin|look|wait|ask)(?:e|ing|ning|ting|ying)?\b",
-    re.IGNORECASE,
-)
-_BY = LazyPattern(r"^\w+ (?:this|that|it|these|them)(?: \w+)? by (\w+ing .+)$", re.IGNORECASE)
-_POINTING = LazyPattern(r"\b(?:this|that|these|those|it|them)\b", re.IGNORECASE)
-_REASON = LazyPattern(r"\b(?:because|since|so that|so|which|as)\b|;", re.IGNORECASE)
+_BY = any_case(r"^\w+ (?:this|that|it|these|them)(?: \w+)? by (\w+ing .+)$")
+_POINTING = any_case(r"\b(?:this|that|these|those|it|them)\b")
+_REASON = any_case(r"\b(?:because|since|so that|so|which|as)\b|;")
 _ASSENT = r"(?:(?:ok(?:ay)?|yes|yeah|sure|great|good|perfect|alright|right|fine|agreed|cool|nice|then|please|so)[\s,.!]+)*"
-_GOES_WITH = LazyPattern(
-    rf"^{_ASSENT}(?:(?:let's|we'll|we will|i'll|i'd|i would|i|we)\s+)?(?:(?:go|going|stick|stay) (?:with|for)|use|take|choose|pick|prefer|do)\s+(?P<what>[^,;]+?)(?:\s+(?:then|please|for now))*(?P<why>(?:,| because| since| as)\s.+)?[.!]*$",
-    re.IGNORECASE,
+_GOES_WITH = any_case(
+    rf"^{_ASSENT}(?:(?:let's|we'll|we will|i'll|i'd|i would|i|we)\s+)?(?:(?:go|going|stick|stay) (?:with|for)|use|take|choose|pick|prefer|do)\s+(?P<what>[^,;]+?)(?:\s+(?:then|please|for now))*(?P<why>(?:,| because| since| as)\s.+)?[.!]*$"
 )
-_PICKS = LazyPattern(
-    rf"^{_ASSENT}(?:the\s+)?(?P<what>[^,;.!]+?)(?:\s+(?:please|then|it is|is (?:fine|better|good|enough)))*(?P<why>(?:,| because| since| as)\s.+)?[.!]*$",
-    re.IGNORECASE,
+_PICKS = any_case(
+    rf"^{_ASSENT}(?:the\s+)?(?P<what>[^,;.!]+?)(?:\s+(?:please|then|it is|is (?:fine|better|good|enough)))*(?P<why>(?:,| because| since| as)\s.+)?[.!]*$"
 )
-_BY_POSITION = LazyPattern(
-    r"^(?:the )?(?:first|second|third|former|latter|last)(?: one| option| way)?$", re.IGNORECASE
+_BY_POSITION = any_case(r"^(?:the )?(?:first|second|third|former|latter|last)(?: one| option| way)?$")
+_NUMBERED_CHOICE = any_case(
+    r"^(?:(?:ok(?:ay)?|yes|yeah|sure|i(?:'d| would)? (?:like|prefer|choose|pick|say|want)|let's|go(?:ing)?|with|do|use|try|the|please|i'll take|take|,|\.)\s*)*(?:option |number |choice |approach |#)?([1-9]|[a-d])(?:[).,! ]|$)"
 )
-_NUMBERED_CHOICE = LazyPattern(
-    r"^(?:(?:ok(?:ay)?|yes|yeah|sure|i(?:'d| would)? (?:like|prefer|choose|pick|say|want)|let's|go(?:ing)?|with|do|use|try|the|please|i'll take|take|,|\.)\s*)*(?:option |number |choice |approach |#)?([1-9]|[a-d])(?:[).,! ]|$)",
-    re.IGNORECASE,
-)
-_FACT_QUESTION = LazyPattern(
-    r"^(?:did|is|are|was|were|does|has|have|had|do you (?!want|prefer)\w+|can|could)\b", re.IGNORECASE
-)
-_STEP_QUESTION = LazyPattern(
-    r"\b(?:now|first|later|next|continue|stop|commit|push|wait|start|proceed|again|this|that|these|those|merge|review|yes|no|you)\b",
-    re.IGNORECASE,
+_FACT_QUESTION = any_case(r"^(?:did|is|are|was|were|does|has|have|had|do you (?!want|prefer)\w+|can|could)\b")
+_STEP_QUESTION = any_case(
+    r"\b(?:now|first|later|next|continue|stop|commit|push|wait|start|proceed|again|this|that|these|those|merge|review|yes|no|you)\b"
 )
 
 
@@ -266,7 +235,8 @@ def _agreed_proposal(offer: Offer) -> str:
     if not proposal or _MERE_STEP.match(proposal):
         return ""
     if (
-        agreement_stands_alone(proposal)
+        stands_alone(f"Agreed: {proposal}.", fewest=3)
+        and not is_dangling(proposal)
         and len(proposal.split()) > FEWEST_WORDS
         and not _POINTING.search(_REASON.sub("\n", proposal).split("\n")[0])
     ):

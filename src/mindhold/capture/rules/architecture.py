@@ -13,6 +13,7 @@ from mindhold.capture.rules.sentences import (
     clean_sentence,
     count_names,
     is_hedged,
+    is_korean,
     is_momentary,
     is_specific,
     spoken_text,
@@ -23,19 +24,17 @@ from mindhold.capture.rules.sentences import (
 from mindhold.capture.rules.tool_calls import ToolCall, base_name
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 
-_STRUCTURE = LazyPattern(
+_STRUCTURE = any_case(
     r"\b(?:lives? (?:in|at|under)|(?:is|are) (?:defined|located|stored|kept|implemented|declared|registered|configured|written|persisted|handled|loaded|set|managed) (?:in|at|under|by|via|inside|with)|resides? in"
     r"|consists? of|(?:is|are) (?:made up|composed) of|(?:is|are) split into|(?:is|are) responsible for|(?:is|are) the (?:entry ?point|main|single|central|core|only)|is an? (?:[\w-]+ ){0,4}(?:service|module|package|library|wrapper|interface|component|plugin|hook|class|function|helper|endpoint|table|queue|worker|command|script|monorepo|app|application|cli|api|store|cache|struct|type|strategy)"
     r"|stores|persists|reads|writes|loads|merges|delegates to|wraps|implements|extends|inherits from|depends? on|talks? to|connects to|listens on|exposes|handles|dispatches|emits|publishes|subscribes|builds|maps|contains|holds|tracks|uses|use|calls|creates"
     r"|returns|sends|validates|parses|converts|serializes|caches|checks|falls? back to|applies|takes|generates|manages|controls|provides|supports|triggers|receives|fetches|runs (?:on|in|as|before|after|once|every|when|at)|share)\b"
-    r"|(?:에 (?:있습니다|있다|저장|정의)|로 구성|담당(?:합니다|한다)|사용합니다)",
-    re.IGNORECASE,
+    r"|(?:에 (?:있습니다|있다|저장|정의)|로 구성|담당(?:합니다|한다)|사용합니다)"
 )
-_STRONG = LazyPattern(
-    r"\b(?:lives? (?:in|at|under)|(?:is|are) (?:defined|located|stored|kept|implemented|declared|registered|configured|persisted|managed) (?:in|at|under|by|via|inside|with)|consists? of|responsible for|entry ?point|delegates? to|falls? back to|depends? on)\b",
-    re.IGNORECASE,
+_STRONG = any_case(
+    r"\b(?:lives? (?:in|at|under)|(?:is|are) (?:defined|located|stored|kept|implemented|declared|registered|configured|persisted|managed) (?:in|at|under|by|via|inside|with)|consists? of|responsible for|entry ?point|delegates? to|falls? back to|depends? on)\b"
 )
 _SUBJECT = LazyPattern(
     r"^(?:the |an? |each |every |all |our |in )?(?:`[^`]+`|[\w.-]*[/._][\w./-]*\w|[A-Z][a-z]+[A-Z]\w*|[A-Z][\w-]+|[a-z][\w-]*)(?:\(\))?(?:\s+\([^)]{1,60}\))?(?:[ -][\w`./()'’-]+){0,5}?\s+(?:now |also |only |always |then |already |directly |first |currently )?$",
@@ -44,18 +43,13 @@ _NO_SUBJECT = frozenset(
     ("the", "a", "an", "each", "every", "all", "our", "in", "to", "or", "and", "for", "on", "by")
 )
 _FILE = LazyPattern(r"\w/\w|\w\.(?!\()[a-z]{1,5}\b")
-_NOW = LazyPattern(r"\b(?:now|will now|will)\b", re.IGNORECASE)
-_PAST = LazyPattern(
-    r"\b(?:was|were|used to|previously|before|had|no longer|removed|deleted|would)\b", re.IGNORECASE
+_NOW = any_case(r"\b(?:now|will now|will)\b")
+_PAST = any_case(r"\b(?:was|were|used to|previously|before|had|no longer|removed|deleted|would)\b")
+_LISTED = any_case(
+    r"^(?:(?:the )?`[^`]+`(?:\s*\([^)]*\))?:\s+(?:An? |The |(?!(?:Pass|Process|Access|Address)\b)[A-Z][a-z]+s\b)|The [\w`./ -]{4,60}:\s+[A-Z][a-z]+s\b.*; )"
 )
-_LISTED = LazyPattern(
-    r"^(?:(?:the )?`[^`]+`(?:\s*\([^)]*\))?:\s+(?:An? |The |(?!(?:Pass|Process|Access|Address)\b)[A-Z][a-z]+s\b)|The [\w`./ -]{4,60}:\s+[A-Z][a-z]+s\b.*; )",
-    re.IGNORECASE,
-)
-_HANGUL = LazyPattern("[가-힣]")
-_NOT_BUILT = LazyPattern(
-    r"\b(?:test(?:s|ed|ing)? (?:pass|fail|check|verif|cover|don't|never|use)\w*|pr #?\d+|#\d{1,5}\b|commit [0-9a-f]{6,}|reviewer|copilot|linter|lsp|gopls|diagnostics?|you(?:r|'re)?\b|conflict markers?|merge conflict|line \d+|\d+ (?:files?|tests?|lines?) )",
-    re.IGNORECASE,
+_NOT_BUILT = any_case(
+    r"\b(?:test(?:s|ed|ing)? (?:pass|fail|check|verif|cover|don't|never|use)\w*|pr #?\d+|#\d{1,5}\b|commit [0-9a-f]{6,}|reviewer|copilot|linter|lsp|gopls|diagnostics?|you(?:r|'re)?\b|conflict markers?|merge conflict|line \d+|\d+ (?:files?|tests?|lines?) )"
 )
 
 
@@ -86,14 +80,13 @@ def _structure_candidate(sentence: Sentence) -> RuleCandidate | None:
     if not verb or ("`" not in text and "/" not in text and count_names(text) < 2):
         return None
     subject = text[: verb.start()]
-    if (not _SUBJECT.match(subject) or subject.strip().lower() in _NO_SUBJECT) and not _HANGUL.search(text):
+    if (not _SUBJECT.match(subject) or subject.strip().lower() in _NO_SUBJECT) and not is_korean(text):
         return None
     return RuleCandidate(Kind.ARCHITECTURE, text, sentence.line, 0.75 if _STRONG.search(text) else 0.6)
 
 
-_FRAGMENT = LazyPattern(
-    r"^(?:`test|the tests?\b|(?:the )?users?\b|session [A-Z0-9]\b|someone|developer|reviewer|then|first|next|finally|second|third|lastly|no|same|used|only|just|updates?|adds?|removes?|renames?|fixes|missing|unnecessary|duplicate[ds]?|unused|exported but|add|remove|update|move|rename|refactor|extract|use|make|check|ensure|fix|added|updated|changed|removed|created|fixed|moved|renamed|replaced|with|which|and|or)\b|^`[^`]+`\s+(?:with|which|[-–—])\s",
-    re.IGNORECASE,
+_FRAGMENT = any_case(
+    r"^(?:`test|the tests?\b|(?:the )?users?\b|session [A-Z0-9]\b|someone|developer|reviewer|then|first|next|finally|second|third|lastly|no|same|used|only|just|updates?|adds?|removes?|renames?|fixes|missing|unnecessary|duplicate[ds]?|unused|exported but|add|remove|update|move|rename|refactor|extract|use|make|check|ensure|fix|added|updated|changed|removed|created|fixed|moved|renamed|replaced|with|which|and|or)\b|^`[^`]+`\s+(?:with|which|[-–—])\s"
 )
 
 FEWEST_WORDS = 3
@@ -143,6 +136,7 @@ _NOT_OF_SPEAKER = LazyPattern(
 _OF_PEOPLE = LazyPattern(
     r"\b(?:team|tickets?|customers?|users?|clients?|company|product|designers?|developers?|release (?:every|on)|we are|we're|every (?:second|other)|licen[sc]ed|deadline|legal|hospital|linear|jira|slack|figma|notion|name)\b"
 )
+# Where or by what something is done is no matter of style.
 _LOCATION = LazyPattern(
     r"\b(?:lives?|(?:is|are) (?:in|at|on|under|checked|done|kept|stored|run|hosted|managed)|runs?|goes|go)\b"
 )
@@ -163,7 +157,9 @@ def project_facts(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
 
 def _kind(text: str) -> Kind | None:
     low = text.lower()
-    if len(text.split()) < FEWEST_WORDS or is_momentary(_without_habit(text)):
+    is_word = text[1:2].islower() or text[1:2] == " "  # no abbreviation
+    in_sentence = text[:1].lower() + text[1:] if is_word else text
+    if len(text.split()) < FEWEST_WORDS or is_momentary(text.replace("tonight", "").replace("currently", "")):
         return None
     of_team, of_speaker = _OF_TEAM.match(low), _OF_SPEAKER.match(low)
     if of_team or of_speaker:
@@ -174,26 +170,13 @@ def _kind(text: str) -> Kind | None:
         return Kind.CONTEXT if of_speaker or _OF_PEOPLE.search(low) else Kind.ARCHITECTURE
     if _THERE_IS.match(low) and not _BAD_NEWS.search(low) and not _TROUBLE.search(low):
         return Kind.ARCHITECTURE
-    if _FLEETING.search(low) or _BAD_NEWS.search(low) or not _FACT.match(_lower_first(text)):
+    if _FLEETING.search(low) or _BAD_NEWS.search(low) or not _FACT.match(in_sentence):
         return None
     if not (is_specific(text) or _LASTING_SUBJECT.match(low) or _LASTING_VERB.search(low)):
         return None
-    if _STYLE.search(low) and not says_where(low):
+    if _STYLE.search(low) and not _LOCATION.search(low):
         return Kind.PREFERENCE
     return Kind.CONTEXT if _OF_PEOPLE.search(low) else Kind.ARCHITECTURE
-
-
-def says_where(low: str) -> bool:
-    """Whether it says where or by what something is done, which is no matter of style."""
-    return _LOCATION.search(low) is not None
-
-
-def _without_habit(text: str) -> str:
-    return text.replace("tonight", "").replace("currently", "")
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
 
 MAX_DEPENDENCIES = 8  # dependencies of a manifest that are listed
@@ -224,45 +207,37 @@ def describe_manifest(path: str, text: str) -> str:
     """Describe a project by its manifest; empty when the file is none, or says little."""
     text = _LINE_NUMBER.sub("", text)
     name = base_name(path)
-    description: tuple[str, list[str]] | None = None
+    title = ""
+    dependencies: list[str] = []
     if name == "go.mod" and (module := re.search(r"^module (\S+)", text, re.MULTILINE)):
         version = re.search(r"^go (\S+)", text, re.MULTILINE)
         direct = "\n".join(line for line in text.splitlines() if "// indirect" not in line)
-        description = (
-            f"{module[1]} is a Go {version[1] if version else ''} module",
-            _GO_DEPENDENCY.findall(direct),
-        )
+        title = f"{module[1]} is a Go {version[1]} module" if version else f"{module[1]} is a Go module"
+        dependencies = _GO_DEPENDENCY.findall(direct)
     elif name == "Cargo.toml" and "[dependencies]" in text and (project_name := _TOML_NAME.search(text)):
         section = text.split("[dependencies]", 1)[1].split("\n[", 1)[0]
-        description = (f"{project_name[1]} is a Rust crate", _CARGO_DEPENDENCY.findall(section))
+        title, dependencies = f"{project_name[1]} is a Rust crate", _CARGO_DEPENDENCY.findall(section)
     elif name == "pyproject.toml" and (project_name := _TOML_NAME.search(text)):
-        dependency_list = re.search(r"^dependencies\s*=\s*\[(.*?)^\]", text, re.DOTALL | re.MULTILINE)
-        description = (
-            f"{project_name[1]} is a Python project",
-            _PY_DEPENDENCY.findall(dependency_list[1]) if dependency_list else [],
-        )
+        section_match = re.search(r"^dependencies\s*=\s*\[(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+        title = f"{project_name[1]} is a Python project"
+        dependencies = _PY_DEPENDENCY.findall(section_match[1]) if section_match else []
     elif name == "package.json":
-        description = _node(text)
-    if description is None or len(description[1]) < 2:
+        title, dependencies = _node(text)
+    if len(dependencies) < 2:
         return ""
-    dependencies = list(dict.fromkeys(description[1]))[:MAX_DEPENDENCIES]
-    return f"{' '.join(description[0].split())} that depends on {', '.join(dependencies)} (`{name}`)."[
-        :LONGEST
-    ]
+    listed = ", ".join(list(dict.fromkeys(dependencies))[:MAX_DEPENDENCIES])
+    return f"{' '.join(title.split())} that depends on {listed} (`{name}`)."[:LONGEST]
 
 
-def _node(text: str) -> tuple[str, list[str]] | None:
+def _node(text: str) -> tuple[str, list[str]]:
     try:
         document = json.loads(text[: text.rindex("}") + 1])
     except ValueError:
-        return None
+        return "", []
     dependencies = document.get("dependencies") if isinstance(document, dict) else None
     if not isinstance(dependencies, dict):
-        return None
-    return (
-        f"{document.get('name') or 'The project'} is a Node package",
-        [str(dependency) for dependency in dependencies],
-    )
+        return "", []
+    return f"{document.get('name') or 'The project'} is a Node package", list(map(str, dependencies))
 
 
 MAX_ROWS = 8
@@ -270,24 +245,21 @@ MAX_CELLS = 4
 
 _ROW = LazyPattern(r"^\s*\|(.+)\|\s*$")
 _RULE = LazyPattern(r"^[\s|:-]+$")
-_COMPONENT_HEADING = LazyPattern(
-    r"mechanism|purpose|location|\bfiles?\b|responsib|used by|description|\brole\b|\breturns?\b|\buses\b|what it does|\bwhere\b|component|module|meaning|stores?\b|\bpath\b|behaviou?r|default|contains|handles|\bowner\b|endpoint|command|runs? on",
-    re.IGNORECASE,
+_COMPONENT_HEADING = any_case(
+    r"mechanism|purpose|location|\bfiles?\b|responsib|used by|description|\brole\b|\breturns?\b|\buses\b|what it does|\bwhere\b|component|module|meaning|stores?\b|\bpath\b|behaviou?r|default|contains|handles|\bowner\b|endpoint|command|runs? on"
 )
-_MOMENTARY_HEADING = LazyPattern(
-    r"status|result|before|after|pass|fail|priority|severity|effort|risk|option|pros|cons|count|time\b|fix|issue|finding|line|change|diff|test|step|phase|task|\bpr\b|score|verdict|impact|old|new|current|proposed|approach|example|scenario|cost|coverage",
-    re.IGNORECASE,
+_MOMENTARY_HEADING = any_case(
+    r"status|result|before|after|pass|fail|priority|severity|effort|risk|option|pros|cons|count|time\b|fix|issue|finding|line|change|diff|test|step|phase|task|\bpr\b|score|verdict|impact|old|new|current|proposed|approach|example|scenario|cost|coverage"
 )
 
-_COMPARISON_CELL = LazyPattern(r"(?:missing|yes|no|n/a|none|\W{0,2})", re.IGNORECASE)
+_COMPARISON_CELL = any_case(r"(?:missing|yes|no|n/a|none|\W{0,2})")
 # A row is a statement if it has a verb: "Serves HTTP", "is read by"; a row of names alone is none.
-_VERB = LazyPattern(
+_VERB = any_case(
     r"^(?:(?:only|also|always|never|first|then) )?(?!(?:files|tests|names|lines|types|commands|bytes|settings|users|options|flags|docs|headers|tokens|events|errors|results|fields|keys|values|less|process|access|class|address|status|https|css|js|os|yes|this|its|as|is|has|was|alias|bus)\b)[a-z]+s\b"
-    r"|\b(?:is|are|has|have|can|must|will|does|uses?|calls?|reads?|writes?|stores?|returns?|sends?|runs?|loads?|holds?|handles?|contains?|needs?|keeps?|used (?:by|for|to|in)|called (?:by|from|in)|stored (?:in|as|at)|read (?:by|from))\b",
-    re.IGNORECASE,
+    r"|\b(?:is|are|has|have|can|must|will|does|uses?|calls?|reads?|writes?|stores?|returns?|sends?|runs?|loads?|holds?|handles?|contains?|needs?|keeps?|used (?:by|for|to|in)|called (?:by|from|in)|stored (?:in|as|at)|read (?:by|from))\b"
 )
 _TEST = LazyPattern(r"_test\.|\.test\.|\.spec\.|\btest_|\btests?\b")
-_EXAMPLE = LazyPattern(r"\b(?:example|e\.g\.|for instance)\b", re.IGNORECASE)
+_EXAMPLE = any_case(r"\b(?:example|e\.g\.|for instance)\b")
 
 
 def table_statements(steps: Sequence[TranscriptStep]) -> Iterator[RuleCandidate]:
@@ -296,18 +268,16 @@ def table_statements(steps: Sequence[TranscriptStep]) -> Iterator[RuleCandidate]
         if step.role != Role.CLAUDE or step.aside or "|" not in step.text:
             continue
         for head, rows in _tables(spoken_text(step)):
-            if any(_COMPARISON_CELL.fullmatch(cell) for row in rows for cell in row):
-                continue
-            if (
+            is_described = (
                 len(rows) <= MAX_ROWS
                 and 2 <= len(head) <= MAX_CELLS
                 and _COMPONENT_HEADING.search(" ".join(head))
-            ):
-                yield from (
-                    RuleCandidate(Kind.ARCHITECTURE, text, step.line, 0.62)
-                    for row in rows
-                    if (text := _row_statement(head, row))
-                )
+            )
+            if not is_described or any(_COMPARISON_CELL.fullmatch(cell) for row in rows for cell in row):
+                continue
+            for row in rows:
+                if text := _row_statement(head, row):
+                    yield RuleCandidate(Kind.ARCHITECTURE, text, step.line, 0.62)
 
 
 def _tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
@@ -341,11 +311,8 @@ def _row_statement(head: Sequence[str], row: Sequence[str]) -> str:
         for name, cell in zip(head[1:], row[1:], strict=True)
         if cell and not _MOMENTARY_HEADING.search(name)
     ]
-    text = (
-        f"{row[0]} ({head[0].lower()}) - {'; '.join(columns)}."
-        if head[0]
-        else f"{row[0]} - {'; '.join(columns)}."
-    )
+    subject = f"{row[0]} ({head[0].lower()})" if head[0] else row[0]
+    text = f"{subject} - {'; '.join(columns)}."
     if (
         not columns
         or not any(_VERB.search(cell) for cell in row[1:])

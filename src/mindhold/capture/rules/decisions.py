@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from mindhold.capture.items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
@@ -25,93 +26,80 @@ from mindhold.capture.rules.tool_calls import ToolCall
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 
 SHORTEST = 20  # characters; shorter sentences are steps
+MOST_LISTED = 3  # decisions that a plan lists
 
 _QUESTION_ANSWER = LazyPattern(r"\"([^\"]{5,400}?)\"\s*=\s*\"([^\"]{1,400}?)\"(?=[.,\s]|$)")
-_APPROVAL = LazyPattern(
-    r"user has approved|approved (?:your|the) plan|plan (?:was |has been )?approved", re.IGNORECASE
-)
-_PLAN_REQUEST = LazyPattern(r"^\s*(?:please )?implement the following plan", re.IGNORECASE)
-_PLAN_SECTION = LazyPattern(
-    r"decision|approach|design|strategy|solution|overview|summary|goal|context|problem|background|why|motivation|what we|trade-?off|chosen|architecture",
-    re.IGNORECASE,
+_PREFERRED_MARK = any_case(r"\s*\((?:recommended|default|recomanat|recomendado|empfohlen|권장)\)")
+_BARE_ANSWER = any_case(r"(?:yes|no|ok|skip|other|none)\W*")
+_APPROVAL = any_case(r"user has approved|approved (?:your|the) plan|plan (?:was |has been )?approved")
+_PLAN_REQUEST = any_case(r"^\s*(?:please )?implement the following plan")
+_PLAN_SECTION = any_case(
+    r"decision|approach|design|strategy|solution|overview|summary|goal|context|problem|background|why|motivation|what we|trade-?off|chosen|architecture"
 )
 _TITLE = LazyPattern(
     r"^\s*#{1,3}\s+(?:plan:?\s*|implementation plan:?\s*)?(.+?)\s*$", re.IGNORECASE | re.MULTILINE
 )
+_EMPTY_TITLE = any_case(r"(?:context|overview|summary|plan|goal)\W*")
+_DECISION_SECTION = any_case(r"decision|trade-?off")
 # By either speaker: something was decided.
-_DECISION = LazyPattern(
+_DECISION = any_case(
     r"\b(?:we(?:'ve| have)? decided|i(?:'ve| have)? decided|decided (?:to|on|against)|decision(?: is|:| was)|we (?:chose|picked|settled on|agreed)|chose to|opted (?:for|to)"
     r"|(?:let's|we'll|i'll|we will|we should|we're going to|let us) (?:go|stick|proceed) with|going with|went with|settled on|agreed (?:to|on|that)"
     r"|(?:i|we) (?:will|'ll) use \S+(?: \S+){0,6} (?:instead|rather|because|since|as)\b|(?:use|using|used|uses|switch(?:ed|ing)? to|prefer(?:red)?|keep|kept) [^.]{3,80}\b(?:instead of|rather than|over)\b"
     r"|switch(?:ed|es)? from|migrated from|replaced [^.]{2,60} with|moved from \S+ to|instead of [^.]{3,60}, (?:use|we|i)|we(?:'re| are)? us(?:ing|e) \S+ for [^.]{3,80} (?:because|since)\b|now \w+s\b[^.]{3,120} (?:instead of|rather than)|(?:is|are|was|were) (?:by design|intentional|deliberate)\b|(?:intentionally|deliberately) \w+|- intentional|on purpose)\b"
-    r"|(?:기로 (?:했|결정|합의)|로 결정|(?:으?로) (?:가자|합시다|하자|갑시다)|대신 .{1,30}(?:사용|쓰기|씁니다|쓴다)|를 선택했)",
-    re.IGNORECASE,
+    r"|(?:기로 (?:했|결정|합의)|로 결정|(?:으?로) (?:가자|합시다|하자|갑시다)|대신 .{1,30}(?:사용|쓰기|씁니다|쓴다)|를 선택했)"
 )
 # By the user: how it will be, or no longer is.
-_SETTLED = LazyPattern(
+_SETTLED = any_case(
     r"^(?:(?:in the end|after \w+(?: \w+){0,3}|as (?:agreed|discussed|decided)|for (?:now|v\d|the (?:mvp|first version|prototype))),? )*(?:we(?:'re| are| will|'ll)? (?:not )?(?:going to |gonna )?(?:be )?(?:(?:us|mov|migrat|switch|replac|dropp|adopt|standardi[sz]|ship|build|deploy|support|keep|stick|remov)ing\b|(?:use|move|migrate|switch|replace|drop|adopt|standardi[sz]e|ship|build|deploy|support|name|call|release|store|keep|write|run|host|remove|target)\b)"
     r"|we(?:'re| are) (?:not )?going to (?!see|have|need|be\b|lunch|start|look|wait|try|fix|do\b|talk|discuss)\w+ \w+|(?:the |our )?[\w`./+ -]{2,40}? (?:stays?|remains?) (?:until|as|in|at|on|supported|optional|the)\b|we (?:moved|switched|migrated) (?:away |over )?(?:from|to)\b|we(?:'ve| have) (?:moved|switched|migrated|dropped|replaced|adopted|standardi[sz]ed)\b|we (?:dropped|replaced|adopted|standardi[sz]ed on)\b|i(?:'d| would)? (?:go with|choose|pick)\b|i (?:chose|picked|went with|opted)\b|instead of [^,]{2,60},? (?:we|i) (?:use|will|want)\b"
     r"|(?:the |our |all )?[\w`./+ -]{2,50}? (?:will|won't|will not) (?:not |only |always |never )?(?:be|use|run|live|go|stay|have|support|return|come|talk|send|store|get|become|remain|be\w*)\b)"
     r"|\b(?:out of scope|that'?s decided|that is decided|we agreed|as agreed|is settled|final decision|not (?:part of|in) (?:v\d|the mvp|the first version)|(?:in|for) (?:v\d\S*|the mvp|the first version|version \d\S*))\b|^it'?s (?:settled|decided):"
-    r"|^use [\w`./+-]+(?: [\w`./+-]+)? for [^,]{3,50}, (?!and\b|then\b)\w+|^we go with\b|^let's (?!see|start|look|try|run|fix|do\b|go\b|first|finish|continue|wait|check|test|begin|get|move on|take|have|talk|think|review|commit|push|merge|deploy|debug|write|add|create|update|open|read|make sure|not worry|leave|focus|say|assume|hope|call it|wrap|clean|stop|find|figure|work)(?:not )?\w+ [^.]*(?:\d|(?-i:[A-Z])\w+[^.]*$)|^let's (?:use|switch to|move to|adopt|go for|do it (?:with|in)|build (?:it|this) (?:with|in|on)|write (?:it|this) in)\s",
-    re.IGNORECASE,
+    r"|^use [\w`./+-]+(?: [\w`./+-]+)? for [^,]{3,50}, (?!and\b|then\b)\w+|^we go with\b|^let's (?!see|start|look|try|run|fix|do\b|go\b|first|finish|continue|wait|check|test|begin|get|move on|take|have|talk|think|review|commit|push|merge|deploy|debug|write|add|create|update|open|read|make sure|not worry|leave|focus|say|assume|hope|call it|wrap|clean|stop|find|figure|work)(?:not )?\w+ [^.]*(?:\d|(?-i:[A-Z])\w+[^.]*$)|^let's (?:use|switch to|move to|adopt|go for|do it (?:with|in)|build (?:it|this) (?:with|in|on)|write (?:it|this) in)\s"
 )
-_NOT_SETTLED = LazyPattern(
-    r"\b(?:we'll see|will (?:be (?:back|right|there|fine|ok|great|nice|helpful|late|away|out|in)|have to (?:go|wait|leave))|i will|you will|you'll|it will|that will|this will|they will|what will|will it)\b|^(?:if|when|once|after (?:it|this|that|you)|before (?:it|this|that|you))\b",
-    re.IGNORECASE,
+_NOT_SETTLED = any_case(
+    r"\b(?:we'll see|will (?:be (?:back|right|there|fine|ok|great|nice|helpful|late|away|out|in)|have to (?:go|wait|leave))|i will|you will|you'll|it will|that will|this will|they will|what will|will it)\b|^(?:if|when|once|after (?:it|this|that|you)|before (?:it|this|that|you))\b"
 )
-_OPENING = LazyPattern(
-    r"^(?:it'?s (?:settled|decided)|final decision|decision|decided|agreed|as (?:agreed|discussed|decided)|after (?:some|a long|long|much) discussions?)\s*[:,—–-]\s*(?:that )?",
-    re.IGNORECASE,
+_OPENING = any_case(
+    r"^(?:it'?s (?:settled|decided)|final decision|decision|decided|agreed|as (?:agreed|discussed|decided)|after (?:some|a long|long|much) discussions?)\s*[:,—–-]\s*(?:that )?"
 )
-_CLOSING = LazyPattern(
-    r",? (?:(?:that'?s|that is|it'?s) (?:decided|settled|final)|we(?:'ve)? (?:agreed on|decided|settled) (?:that|it|this)(?: \w+){0,2})(?=\.?$)",
-    re.IGNORECASE,
+_CLOSING = any_case(
+    r",? (?:(?:that'?s|that is|it'?s) (?:decided|settled|final)|we(?:'ve)? (?:agreed on|decided|settled) (?:that|it|this)(?: \w+){0,2})(?=\.?$)"
 )
 # By the user: a wish about the product.
-_WISH = LazyPattern(
+_WISH = any_case(
     r"^(?:so |and |but |ok(?:ay)?,? |yes,? |yeah,? |no,? |hmm,? |also,? )*(?:i (?:do )?(?:also )?(?:want|would (?:like|want|prefer)|'d (?:like|prefer|rather|want))|we (?:want|should|would want|need to|don't want|shouldn't)"
     r"|(?:we'll|we will|we are going to|we're going to) (?:use|store|keep|ship|support|drop|write|deploy|run|build|call|default)|let's (?:use|keep|make|drop|remove|rename|replace|prefix|switch|move|store|call|change|not|just|only|default|support|add|have|put|skip|avoid|limit)|(?:just )?(?:use|keep|make|drop|remove|rename|replace|prefix|switch|call|default|avoid|prefer) "
-    r"|(?:if [^,]{5,80}[, ]+(?:it|we) should\b|(?:the |an? |every |all |each )?(?:`[^`]+`|[\w./-]+)(?: [\w./-]+){0,5} (?:should(?:n't| not)?|must(?:n't| not)?|needs? to|has to|have to) ))",
-    re.IGNORECASE,
+    r"|(?:if [^,]{5,80}[, ]+(?:it|we) should\b|(?:the |an? |every |all |each )?(?:`[^`]+`|[\w./-]+)(?: [\w./-]+){0,5} (?:should(?:n't| not)?|must(?:n't| not)?|needs? to|has to|have to) ))"
 )
 # An announcement that gives its reason is a decision.
-_OWN_CHOICE = LazyPattern(
-    r"^(?:i'll|i will|we'll|we will|we're|i'm|let's)(?: going to)? (?:use|using|go with|going with|stick with|keep|keeping|choose) (?!it\b|this\b|that\b|the same\b)[^.]{3,120} (?:because|since|instead of|rather than|so that)\b",
-    re.IGNORECASE,
+_OWN_CHOICE = any_case(
+    r"^(?:i'll|i will|we'll|we will|we're|i'm|let's)(?: going to)? (?:use|using|go with|going with|stick with|keep|keeping|choose) (?!it\b|this\b|that\b|the same\b)[^.]{3,120} (?:because|since|instead of|rather than|so that)\b"
 )
-_IN_PROJECT = LazyPattern(
-    r"^(?:for|in|on) (?:this|our|the) (?:project|repo|repository|codebase|app|service),?\s+", re.IGNORECASE
+_IN_PROJECT = any_case(
+    r"^(?:for|in|on) (?:this|our|the) (?:project|repo|repository|codebase|app|service),?\s+"
 )
-_UNSURE = LazyPattern(
-    r"\b(?:maybe|perhaps|not sure|wonder\w*|might|could|possibly|i guess)\b|\?", re.IGNORECASE
+_UNSURE = any_case(r"\b(?:maybe|perhaps|not sure|wonder\w*|might|could|possibly|i guess)\b|\?")
+_LETS_CLAUSE = any_case(
+    r"(?:,|\bso|\bthen|\band|\bbut) let's (?:just |also |then )?(?:use|keep|make|drop|remove|rename|replace|prefix|switch|move|store|call|default|skip|avoid|limit|support)\b"
 )
-_LETS_CLAUSE = LazyPattern(
-    r"(?:,|\bso|\bthen|\band|\bbut) let's (?:just |also |then )?(?:use|keep|make|drop|remove|rename|replace|prefix|switch|move|store|call|default|skip|avoid|limit|support)\b",
-    re.IGNORECASE,
+_WEIGHTY = any_case(
+    r"\b(?:instead of|rather than|not|never|only|always|default|should|must|because|so that|since|without|both|every|all|format|prefix|suffix|name[sd]?|want|need|entirely|flag|option)\b"
 )
-_WEIGHTY = LazyPattern(
-    r"\b(?:instead of|rather than|not|never|only|always|default|should|must|because|so that|since|without|both|every|all|format|prefix|suffix|name[sd]?|want|need|entirely|flag|option)\b",
-    re.IGNORECASE,
-)
-_SETTLING = LazyPattern(
-    r"^(?:let's|we'll|we will) (?:use|store|keep|call|default|support|drop|deploy|name)\b", re.IGNORECASE
-)
-_STEP = LazyPattern(
+_SETTLING = any_case(r"^(?:let's|we'll|we will) (?:use|store|keep|call|default|support|drop|deploy|name)\b")
+_STEP = any_case(
     r"\b(?:i want you to|start|begin|continue|commit|push|merge|rebase|check ?out|open a|create a (?:branch|pr|commit)|run|try|test it|look|see|review|explain|show|tell|go ahead|proceed|finish|first|do (?:the|that|this|it)|fix (?:this|that|it|them)"
-    r"|work on|update the (?:doc|pr|branch)|write (?:me|it|this)|give me|summari[sz]e|clean ?up|pull|deploy|wait|stop|undo|revert|again|next|now|today|tomorrow|later|the other|same)\b",
-    re.IGNORECASE,
+    r"|work on|update the (?:doc|pr|branch)|write (?:me|it|this)|give me|summari[sz]e|clean ?up|pull|deploy|wait|stop|undo|revert|again|next|now|today|tomorrow|later|the other|same)\b"
 )
-_POINTING = LazyPattern(r"\b(?:this|that|these|those|it|them|here|there|above|below|you)\b", re.IGNORECASE)
-_JOINING = LazyPattern(r"\b(?:so|decided|agreed|such|means|want|is) that\b", re.IGNORECASE)
-_UNDERSTANDING = LazyPattern(
-    r"^(?:i understand|understood|got it|makes sense|you'?re right|good (?:point|idea|catch)|great idea|clear)\b",
-    re.IGNORECASE,
+_POINTING = any_case(r"\b(?:this|that|these|those|it|them|here|there|above|below|you)\b")
+_JOINING = any_case(r"\b(?:so|decided|agreed|such|means|want|is) that\b")
+_UNDERSTANDING = any_case(
+    r"^(?:i understand|understood|got it|makes sense|you'?re right|good (?:point|idea|catch)|great idea|clear)\b"
 )
-_SHOULD = LazyPattern(r"\b(?:should(?:n't)?|must(?:n't)?|needs? to)\b", re.IGNORECASE)
+_SHOULD = any_case(r"\b(?:should(?:n't)?|must(?:n't)?|needs? to)\b")
 
 
 def decisions(
@@ -217,18 +205,8 @@ def _user_decision(text: str, sentence: Sentence) -> RuleCandidate | None:
 def _chosen_answers(call: ToolCall) -> Iterator[RuleCandidate]:
     """Yield what the user chose among the offered answers."""
     for match in _QUESTION_ANSWER.finditer(call.output):
-        question, answer = match[1], match[2]
-        choice = re.sub(
-            r"\s*\((?:recommended|default|recomanat|recomendado|empfohlen|권장)\)",
-            "",
-            answer,
-            flags=re.IGNORECASE,
-        ).strip()
-        if (
-            len(choice) < 2
-            or "?" in choice
-            or re.fullmatch(r"(?:yes|no|ok|skip|other|none)\W*", choice, re.IGNORECASE)
-        ):
+        question, choice = match[1], _PREFERRED_MARK.sub("", match[2]).strip()
+        if len(choice) < 2 or "?" in choice or _BARE_ANSWER.fullmatch(choice):
             continue
         text = f"{strip_markdown(question)} Chosen: {strip_markdown(choice)}"[:LONGEST]
         yield RuleCandidate(
@@ -240,39 +218,30 @@ def plan_decisions(text: str, line: int) -> Iterator[RuleCandidate]:
     """Yield the decisions of an approved plan: its title with the beginning of its approach, and its list of decisions."""
     title = _TITLE.search(text)
     plan_title = clean_sentence(strip_markdown(title[1])) if title else ""
-    if len(plan_title) < 8 or re.fullmatch(
-        r"(?:context|overview|summary|plan|goal)\W*", plan_title, re.IGNORECASE
-    ):
+    if len(plan_title) < 8 or _EMPTY_TITLE.fullmatch(plan_title):
         plan_title = ""
-    approach = ""
-    for block in split_blocks(text):
-        if (
-            block.bullet
-            or not _PLAN_SECTION.search(block.section)
-            or block.text.endswith(":")
-            or re.match(r"\w+:", block.text)
-        ):
-            continue
-        approach = split_sentences(block.text)[0]
-        if 30 <= len(approach) <= 240 and not is_dangling(approach):
-            break
-        approach = ""
+    blocks = list(split_blocks(text))
+    beginnings = (
+        split_sentences(block.text)[0]
+        for block in blocks
+        if not block.bullet
+        and _PLAN_SECTION.search(block.section)
+        and not block.text.endswith(":")
+        and not re.match(r"\w+:", block.text)
+    )
+    approach = next((each for each in beginnings if 30 <= len(each) <= 240 and not is_dangling(each)), "")
     if plan_title or approach:
         content = f"Plan agreed: {plan_title} {approach}".strip()
         if len(content) > LONGEST:
             content = f"Plan agreed: {plan_title or approach}"
         yield RuleCandidate(Kind.DECISION, content[:LONGEST], line, 0.9)
-    yield from _plan_decisions(text, line)
-
-
-def _plan_decisions(text: str, line: int) -> Iterator[RuleCandidate]:
-    count = 0
-    for block in split_blocks(text):
-        if count < 3 and block.bullet and re.search(r"decision|trade-?off", block.section, re.IGNORECASE):
-            decision = clean_sentence(block.text)
-            if stands_alone(decision):
-                count += 1
-                yield RuleCandidate(Kind.DECISION, decision, line, 0.8)
+    listed = [
+        clean_sentence(block.text)
+        for block in blocks
+        if block.bullet and _DECISION_SECTION.search(block.section)
+    ]
+    for decision in list(filter(stands_alone, listed))[:MOST_LISTED]:
+        yield RuleCandidate(Kind.DECISION, decision, line, 0.8)
 
 
 FEWEST_WORDS = 3
@@ -280,50 +249,37 @@ SHORTEST_OWN_CHOICE = 16  # characters
 MOST_CLAIMS = 3
 LONGEST_INSTEAD = 80
 
-_LABEL = LazyPattern(
-    r"^(?:key |design |main |final |technical |architecture )?decisions?(?: made)?:\s+(?=\S)", re.IGNORECASE
-)
-_SECTION = LazyPattern(
-    r"^(?:\W|\d)*(?:(?:key|design|main|final|technical|architectur\w+|important|implementation|notable|our|my|the) )*(?:decisions?|choices?)(?: (?:made|taken|and (?:trade-?offs|rationale|reasons)))?\W*$",
-    re.IGNORECASE,
+_LABEL = any_case(r"^(?:key |design |main |final |technical |architecture )?decisions?(?: made)?:\s+(?=\S)")
+_SECTION = any_case(
+    r"^(?:\W|\d)*(?:(?:key|design|main|final|technical|architectur\w+|important|implementation|notable|our|my|the) )*(?:decisions?|choices?)(?: (?:made|taken|and (?:trade-?offs|rationale|reasons)))?\W*$"
 )
 _REASON = r"(?:because|since|so that|instead of|rather than|over|in favou?r of|as (?:it|they|the|we)\b)"
-_CHOSE = LazyPattern(
+_CHOSE = any_case(
     r"^(?:for [^,]{3,40}, )?(?P<who>i|we)(?:'ve| have)?(?: deliberately| intentionally| also)? (?:(?:chose|chosen|picked|selected|opted for|went with|settled on|decided on|decided against|decided for|decided that|decided to|chose to|opted to)\b"
-    rf"|(?:used|kept|put|made|stored|placed|implemented|built|left|avoided)\b(?=[^.]{{3,160}}?\b{_REASON}))\s+(?P<what>.+)$",
-    re.IGNORECASE,
+    rf"|(?:used|kept|put|made|stored|placed|implemented|built|left|avoided)\b(?=[^.]{{3,160}}?\b{_REASON}))\s+(?P<what>.+)$"
 )
-_OWN_STEP = LazyPattern(
-    r"^(?:not )?(?:to )?(?:run|look|check|start|test|read|try|begin|wait|stop|go ahead|proceed|continue|investigate|verify|review|ask|commit|push|rerun|re-run|focus|leave (?:it|this|that))\b",
-    re.IGNORECASE,
+_OWN_STEP = any_case(
+    r"^(?:not )?(?:to )?(?:run|look|check|start|test|read|try|begin|wait|stop|go ahead|proceed|continue|investigate|verify|review|ask|commit|push|rerun|re-run|focus|leave (?:it|this|that))\b"
 )
-_POINTING_START = LazyPattern(
-    r"^(?:not to )?(?:\w+ )?(?:it|this|that|these|those|them|one|your|the (?:first|second|third|other|same|latter|former|above|last|next|current|simplest|easiest|previous|\w+ tool))\b",
-    re.IGNORECASE,
+_POINTING_START = any_case(
+    r"^(?:not to )?(?:\w+ )?(?:it|this|that|these|those|them|one|your|the (?:first|second|third|other|same|latter|former|above|last|next|current|simplest|easiest|previous|\w+ tool))\b"
 )
-_ASIDE = LazyPattern(
-    r"\b(?:none|tbd|pending|open|up to you|your call|let me know|for you)\b|\?", re.IGNORECASE
+_ASIDE = any_case(r"\b(?:none|tbd|pending|open|up to you|your call|let me know|for you)\b|\?")
+_LASTING = any_case(
+    r"^(?!the (?:test|bug|error|issue|problem|crash)s?\b)[^.;]{4,100}? (?:is|are|lives?|runs?|uses?) (?:now )?(?!not\b)[^.;]{3,120} (?:rather than|instead of) [^.;]{3,80}?,? (?:so that|so (?:it|they|we)|because|since) \S+"
 )
-_LASTING = LazyPattern(
-    r"^(?!the (?:test|bug|error|issue|problem|crash)s?\b)[^.;]{4,100}? (?:is|are|lives?|runs?|uses?) (?:now )?(?!not\b)[^.;]{3,120} (?:rather than|instead of) [^.;]{3,80}?,? (?:so that|so (?:it|they|we)|because|since) \S+",
-    re.IGNORECASE,
+_FAULT = any_case(
+    r"\b(?:bug|wrong\w*|fail\w*|error\w*|crash\w*|broke\w*|incorrect\w*|should|returns?|returned|panic\w*|missing|stale)\b"
 )
-_FAULT = LazyPattern(
-    r"\b(?:bug|wrong\w*|fail\w*|error\w*|crash\w*|broke\w*|incorrect\w*|should|returns?|returned|panic\w*|missing|stale)\b",
-    re.IGNORECASE,
-)
-_OBJECTION = LazyPattern(
+_OBJECTION = any_case(
     r"^(?:(?:hm+|oh|wait|sorry|but|well|please|ok(?:ay)?|and)[\s,.!]+)*(?:no\b(?! (?:problem|worries|need))|nope|nah|wrong|incorrect|don't|do not|revert|undo|not |stop|why (?:did|do|not|are)|i (?:said|asked|told|meant|don't|didn't|wanted|would rather|prefer|disagree)|i'd (?:rather|prefer)|change (?:it|that|this) (?:back|to)|that'?s (?:wrong|not)|rather|instead|go back|actually|we (?:don't|never|can't|decided|agreed)|아니|되돌)"
-    r"|\binstead\b[.!]?$|\b(?:use|take|prefer) \S+ (?:instead|rather)\b",
-    re.IGNORECASE,
+    r"|\binstead\b[.!]?$|\b(?:use|take|prefer) \S+ (?:instead|rather)\b"
 )
-_TAKES_BACK = LazyPattern(
-    r"^(?:no[\s,.!]+)?(?:please )?(?:revert|undo|take (?:it|that|this) back|go back|don't do (?:it|that|this)|change (?:it|that|this) back|i don't (?:want|like) (?:it|that|this))\b|^(?:no|nope|nah)[\s.!]*$",
-    re.IGNORECASE,
+_TAKES_BACK = any_case(
+    r"^(?:no[\s,.!]+)?(?:please )?(?:revert|undo|take (?:it|that|this) back|go back|don't do (?:it|that|this)|change (?:it|that|this) back|i don't (?:want|like) (?:it|that|this))\b|^(?:no|nope|nah)[\s.!]*$"
 )
-_INSTEAD = LazyPattern(
-    r"^(?:(?:no|nope|nah|wrong|hm+|actually|please)[\s,.!]+)*(?P<what>(?:use|take|go with|keep|make) (?!it\b|this\b|that\b|the (?:other|same)\b)[^?]+)$",
-    re.IGNORECASE,
+_INSTEAD = any_case(
+    r"^(?:(?:no|nope|nah|wrong|hm+|actually|please)[\s,.!]+)*(?P<what>(?:use|take|go with|keep|make) (?!it\b|this\b|that\b|the (?:other|same)\b)[^?]+)$"
 )
 
 
@@ -349,21 +305,16 @@ def _own_choice(sentence: Sentence) -> RuleCandidate | None:
         or text.count("`") % 2
     ):
         return None
+    candidate = partial(RuleCandidate, Kind.DECISION, line=sentence.line, own=True)
     if sentence.bullet and _SECTION.match(sentence.section):
-        is_complete_item = len(text.split()) >= FEWEST_WORDS and not is_dangling(text)
-        return RuleCandidate(Kind.DECISION, text, sentence.line, 0.85, own=True) if is_complete_item else None
+        return candidate(text, weight=0.85) if _is_complete(text) else None
     if sentence.speculative:
         return None
     if _LABEL.match(text):
         decision = _LABEL.sub("", text)
-        is_complete = len(decision.split()) >= FEWEST_WORDS and not is_dangling(decision)
-        return (
-            RuleCandidate(Kind.DECISION, f"Decision: {decision}", sentence.line, 0.9, own=True)
-            if is_complete
-            else None
-        )
+        return candidate(f"Decision: {decision}", weight=0.9) if _is_complete(decision) else None
     if _LASTING.match(text) and not is_dangling(text) and not _FAULT.search(text) and is_specific(text):
-        return RuleCandidate(Kind.DECISION, text, sentence.line, 0.7, own=True)
+        return candidate(text, weight=0.7)
     match = _CHOSE.match(text)
     if (
         not match
@@ -376,7 +327,11 @@ def _own_choice(sentence: Sentence) -> RuleCandidate | None:
         text = f"{text[: match.start('who')]}{text[match.start('who') + 1 :].lstrip()}"
         text = re.sub(r"^(?:'ve|have) ", "", text)
         text = text[0].upper() + text[1:]
-    return RuleCandidate(Kind.DECISION, text, sentence.line, 0.8, own=True)
+    return candidate(text, weight=0.8)
+
+
+def _is_complete(text: str) -> bool:
+    return len(text.split()) >= FEWEST_WORDS and not is_dangling(text)
 
 
 def _next_of_user(later: Sequence[Sentence], *, first: int = 0) -> Sentence | None:
@@ -399,11 +354,9 @@ def _rejection(claim: str, answer: Sentence, *, asked: bool) -> RuleCandidate | 
         content = f"Rejected: {claim} Instead: {replacement[0].lower()}{replacement[1:]}"
     else:
         return None
-    return (
-        RuleCandidate(Kind.DECISION, content, answer.line, 0.8, supersedes=claim)
-        if len(content) <= LONGEST
-        else None
-    )
+    if len(content) > LONGEST:
+        return None
+    return RuleCandidate(Kind.DECISION, content, answer.line, 0.8, supersedes=claim)
 
 
 def correct_choices(

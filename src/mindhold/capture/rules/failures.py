@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import inf
 from typing import Any
 
-from mindhold.capture.items import LONGEST, SIGNS, RuleCandidate
+from mindhold.capture.items import LONGEST, SIGNS, RuleCandidate, signs_metadata
 from mindhold.capture.rules.sentences import (
     Sentence,
     announces,
@@ -31,11 +32,12 @@ from mindhold.capture.rules.tool_calls import (
     purpose_of,
     without_variables,
 )
+from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.error_signs import error_signs, sign_of
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 
 MAX_FILES = 3
 MAX_TRIES = 2
@@ -48,7 +50,7 @@ _WRONG_CALL = LazyPattern(
 _MISSING_THING = LazyPattern(
     r"no module named|cannot find (?:module|package)|not found|not set|not installed|is missing|econnrefused|connection refused|does not exist"
 )
-_EXCEPTION_NAME = LazyPattern(r"[\w.]*\w(?:error|exception)\b", re.IGNORECASE)
+_EXCEPTION_NAME = any_case(r"[\w.]*\w(?:error|exception)\b")
 _COMMAND_SLIP = LazyPattern(
     r"parse error near|no matches found|unexpected eof|syntax error near|unexpected token|unknown (?:file attribute|option|flag)|usage:|no such file or directory|not a directory|is a directory|permission denied|cannot access|nothing to commit"
     r"|pathspec|already exists|did not match any|no such (?:remote|ref)|bad revision|unknown revision|ambiguous argument|not a git repository|no changes added|command not found: (?:timeout|tree|rg|fd|jq|gh|tac|column)"
@@ -90,10 +92,10 @@ class OpenFailure:
             key=str(value["key"]),
             command=str(value["command"]),
             error_line=str(value["told"]),
-            signs=[str(sign) for sign in value["signs"]],
+            signs=list(map(str, value["signs"])),
             line=int(value["line"]),
-            files=[str(name) for name in value.get("files", ())],
-            tries=[str(name) for name in value.get("tries", ())],
+            files=list(map(str, value.get("files", ()))),
+            tries=list(map(str, value.get("tries", ()))),
             reported=str(value.get("reported", "")),
         )
 
@@ -110,11 +112,9 @@ def error_line_of(answer: str, signs: Sequence[str]) -> str:
             cleaned = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", line).split())
             cleaned = re.sub(r"^.*?\b(?:error|err)=\"?(?=[A-Za-z])", "", cleaned)
             cleaned = re.sub(r"^(?:E\s+|\[\w+\]\s+|[│|>×✖]\s*)+", "", cleaned)
-            return (
-                cleaned
-                if len(cleaned) <= LONGEST_ERROR_LINE
-                else cleaned[:LONGEST_ERROR_LINE].rsplit(" ", 1)[0] + "…"
-            )
+            if len(cleaned) <= LONGEST_ERROR_LINE:
+                return cleaned
+            return cleaned[:LONGEST_ERROR_LINE].rsplit(" ", 1)[0] + "…"
     return signs[0]
 
 
@@ -129,18 +129,11 @@ def describe_how_fixed(failure: OpenFailure, command: str) -> str:
     if failure.files and not was_missing:
         file_names = [f"`{name}`" for name in failure.files[-MAX_FILES:]]
         return f"{_EDITED_PREFIX} {', '.join(file_names)}."
-    if (
-        without_variables(command) != without_variables(failure.command)
-        and purpose_of(command)
-        and _WRONG_CALL.search(" ".join(failure.signs))
-    ):
-        return f"Worked as `{shorten_command(command)}`."
-    if without_variables(command) == without_variables(failure.command) and command_variables(
-        command
-    ) not in (
-        "",
-        command_variables(failure.command),
-    ):
+    if without_variables(command) == without_variables(failure.command):
+        is_other_call = command_variables(command) not in ("", command_variables(failure.command))
+    else:
+        is_other_call = bool(purpose_of(command) and _WRONG_CALL.search(" ".join(failure.signs)))
+    if is_other_call:
         return f"Worked as `{shorten_command(command)}`."
     if failure.tries:
         attempts = " and ".join(f"`{shorten_command(attempt)}`" for attempt in failure.tries[-MAX_TRIES:])
@@ -157,42 +150,33 @@ LONGEST_CAUSE = 200
 LONGEST_ACCOUNT = 220
 SHORTEST_NAME = 4
 
-_CAUSE = LazyPattern(
+_CAUSE = any_case(
     r"\b(?:(?:root |real |actual |underlying )?(?:cause|culprit) (?:is|was|of|:)|root cause|(?:the |main |real |actual )?(?:issue|problem|bug|reason|error|failure|crash)(?:s)? (?:is|was|were|here is|turned out|came from|comes from|occurs|happens|happened)"
     r"|(?:is|was|were|are) (?:caused by|due to|because)|because|caused by|due to|failed because|fails because|didn't|doesn't|missing|which means|mismatch|conflicts?|expects?|expected|should be|instead of|needs? (?:to|a|the)|must|not (?:defined|found|installed|set|exported|available))\b"
-    r"|(?:원인은|문제는|때문에|때문입니다)",
-    re.IGNORECASE,
+    r"|(?:원인은|문제는|때문에|때문입니다)"
 )
-STRONG_CAUSE = LazyPattern(
-    r"\b(?:root cause|(?:the |main |real |actual )?(?:issue|problem|bug|culprit) (?:is|was|turned out)(?: that)?\b|(?:is|was|were) caused by|failed because|fails because)|(?:원인은|문제는)",
-    re.IGNORECASE,
+STRONG_CAUSE = any_case(
+    r"\b(?:root cause|(?:the |main |real |actual )?(?:issue|problem|bug|culprit) (?:is|was|turned out)(?: that)?\b|(?:is|was|were) caused by|failed because|fails because)|(?:원인은|문제는)"
 )
-LEAD = LazyPattern(
+LEAD = any_case(
     r"^(?:the |main |real |actual |root )*(?:issue|problem|bug|cause|culprit|reason)(?: here)? (?:is|was|turned out to be)"
-    r"(?: that\b| clear:| simple:| straightforward:|:)\s*|^root cause:\s+|^problem(?: found)?:\s+|^issue(?: found)?:\s+",
-    re.IGNORECASE,
+    r"(?: that\b| clear:| simple:| straightforward:|:)\s*|^root cause:\s+|^problem(?: found)?:\s+|^issue(?: found)?:\s+"
 )
 # A report about a fixed failure: why it happened, and what was done.
-_EXPLANATION = LazyPattern(
+_EXPLANATION = any_case(
     r"\b(?:was|were|is) (?:because|caused by|due to|that)\b|\b(?:failed|crashed|broke|hung|timed out|(?:did not|didn't|couldn't|could not|wouldn't) \w+) (?:because|since|due to|as)\b|\bcame from\b|, so (?:i|we) \w+|\bwas (?:missing|in use|unset|expired|outdated|out of date|wrong|not (?:set|installed|running|found|defined|there))\b"
-    r"|^(?:the )?(?:root )?(?:cause|culprit|reason)\b",
-    re.IGNORECASE,
+    r"|^(?:the )?(?:root )?(?:cause|culprit|reason)\b"
 )
-CURE_REPORT = LazyPattern(
-    r"^(?:(?:so )?(?:i|we)(?:'ve| have)? (?:also |now |just |then )?(?:\w+ed|set|made|put|rewrote|ran)\b|(?:it|this|that|\w+) now \w+|(?:fixed|solved|resolved) (?:it )?(?:by|with)\b|now,? (?!i'll|let)\w+|the fix (?:was|is)\b|(?:installing|adding|setting|removing|changing|updating|restarting|starting|running|using|clearing|pinning)\b[^.]{3,120}\b(?:fixed|solved|helped|resolved))",
-    re.IGNORECASE,
+CURE_REPORT = any_case(
+    r"^(?:(?:so )?(?:i|we)(?:'ve| have)? (?:also |now |just |then )?(?:\w+ed|set|made|put|rewrote|ran)\b|(?:it|this|that|\w+) now \w+|(?:fixed|solved|resolved) (?:it )?(?:by|with)\b|now,? (?!i'll|let)\w+|the fix (?:was|is)\b|(?:installing|adding|setting|removing|changing|updating|restarting|starting|running|using|clearing|pinning)\b[^.]{3,120}\b(?:fixed|solved|helped|resolved))"
 )
-_CURE_CLAUSE = LazyPattern(
-    r"[;,] (?:so )?(?:i|we|it|they|that|this) (?:now )?\w+|\bnow\b|\b(?:fixed|solved|resolved)\b",
-    re.IGNORECASE,
+_CURE_CLAUSE = any_case(
+    r"[;,] (?:so )?(?:i|we|it|they|that|this) (?:now )?\w+|\bnow\b|\b(?:fixed|solved|resolved)\b"
 )
-_UNFINISHED = LazyPattern(
-    r"\b(?:let me|i'll|i will|i need|next|still|tests? (?:all )?pass(?:es)?|all tests|i was|my (?:change|edit|mistake|fault)s?|wrong (?:file|path|folder|directory))\b|\?",
-    re.IGNORECASE,
+_UNFINISHED = any_case(
+    r"\b(?:let me|i'll|i will|i need|next|still|tests? (?:all )?pass(?:es)?|all tests|i was|my (?:change|edit|mistake|fault)s?|wrong (?:file|path|folder|directory))\b|\?"
 )
-SAYS_CORRECT = LazyPattern(
-    r"\b(?:is|are|which is|looks?) (?:correct|fine|ok|right|expected|intended)\b", re.IGNORECASE
-)
+SAYS_CORRECT = any_case(r"\b(?:is|are|which is|looks?) (?:correct|fine|ok|right|expected|intended)\b")
 
 _CODE = LazyPattern(r"`([^`]+)`")
 _NAME = LazyPattern(
@@ -224,22 +208,23 @@ def report_after_fix(
             or not (alone or _is_about(text, failure))
         ):
             continue
-        text, has_cure = with_cure(text, sentences[number + 1 : number + 2], line=sentence.line)
+        text, has_cure = with_cure(text, _next_in_message(sentences, number))
         return text, has_cure or _CURE_CLAUSE.search(text) is not None
     return "", False
 
 
-def with_cure(text: str, after: Sequence[Sentence], *, line: int) -> tuple[str, bool]:
-    """Add what was done about a cause, if the next sentence says so."""
-    if (
-        not after
-        or after[0].line != line
-        or not CURE_REPORT.match(after[0].text)
-        or _UNFINISHED.search(after[0].text)
-    ):
+def _next_in_message(sentences: Sequence[Sentence], number: int) -> str:
+    """Return the next sentence of the same message; empty where there is none."""
+    after = sentences[number + 1 : number + 2]
+    return after[0].text if after and after[0].line == sentences[number].line else ""
+
+
+def with_cure(text: str, after: str) -> tuple[str, bool]:
+    """Add what was done about a cause, if the next sentence says so; return whether it does."""
+    cure = clean_sentence(after)
+    if not CURE_REPORT.match(after) or _UNFINISHED.search(after) or len(text) + len(cure) >= LONGEST_ACCOUNT:
         return text, False
-    cure = clean_sentence(after[0].text)
-    return (f"{text} {cure}", True) if len(text) + len(cure) < LONGEST_ACCOUNT else (text, False)
+    return f"{text} {cure}", True
 
 
 def cause_of(sentences: Sequence[Sentence], failure: OpenFailure, *, until: int) -> str:
@@ -250,14 +235,14 @@ def cause_of(sentences: Sequence[Sentence], failure: OpenFailure, *, until: int)
             continue
         text = cause_statement(sentence.text)
         if (
-            len(text) > LONGEST_CAUSE
-            or len(text) < 25
+            not 25 <= len(text) <= LONGEST_CAUSE
             or announces(text)
             or text.endswith("?")
             or not count_names(text)
+            or not stands_alone_loosely(text)
+            or not _is_about(text, failure)
+            or SAYS_CORRECT.search(text)
         ):
-            continue
-        if not stands_alone_loosely(text) or not _is_about(text, failure) or SAYS_CORRECT.search(text):
             continue
         score = (
             2 * (STRONG_CAUSE.search(sentence.text) is not None)
@@ -292,9 +277,8 @@ def _failure_lexemes() -> frozenset[str]:
 MAX_OPEN_FAILURES = 8
 
 # A test that was written before the code it tests.
-_UNWRITTEN_CODE = LazyPattern(
-    r"^\S*(?:_test|\.test|\.spec|test_\w+)\.\w+:.*\b(?:undefined: \w+$|cannot find name '\w+'|name '\w+' is not defined)",
-    re.IGNORECASE,
+_UNWRITTEN_CODE = any_case(
+    r"^\S*(?:_test|\.test|\.spec|test_\w+)\.\w+:.*\b(?:undefined: \w+$|cannot find name '\w+'|name '\w+' is not defined)"
 )
 
 
@@ -372,31 +356,25 @@ def _describe_fix(failure: OpenFailure, cause: str, *, fix: str) -> str:
     return content[:LONGEST]
 
 
-def open_failures(failures: Sequence[OpenFailure]) -> Iterator[tuple[OpenFailure, str]]:
-    """Yield the failed tests and builds that nothing has fixed yet, with a sentence for each."""
+def unresolved_failures(failures: Sequence[OpenFailure]) -> Iterator[RuleCandidate]:
+    """Yield the failed tests and builds that nothing has fixed yet, each once."""
     for failure in failures:
-        if purpose_of(failure.command) and sign_of(failure.error_line):
-            yield (
-                failure,
-                f"Unresolved: `{shorten_command(failure.command)}` fails: {failure.error_line.rstrip('.')}."[
-                    :LONGEST
-                ],
-            )
+        if not failure.reported and purpose_of(failure.command) and sign_of(failure.error_line):
+            error_line = failure.error_line.rstrip(".")
+            text = f"Unresolved: `{shorten_command(failure.command)}` fails: {error_line}."[:LONGEST]
+            failure.reported = text
+            yield RuleCandidate(Kind.PROGRESS, text, failure.line, 0.8, tags=(OPEN_QUESTION,))
 
 
-_FIX_REPORT = LazyPattern(
-    r"^(?:fixed|resolved|solved|corrected|repaired)\b(?! in\b)|\b(?:fixed by|resolved by|solved by|the fix (?:is|was)|fix(?:ed)?:|this fixes|now (?:correctly|properly))\b|(?:해결했|수정했|고쳤)",
-    re.IGNORECASE,
+_FIX_REPORT = any_case(
+    r"^(?:fixed|resolved|solved|corrected|repaired)\b(?! in\b)|\b(?:fixed by|resolved by|solved by|the fix (?:is|was)|fix(?:ed)?:|this fixes|now (?:correctly|properly))\b|(?:해결했|수정했|고쳤)"
 )
-_THE_FIX = LazyPattern(r"^the fix (?:is|was) to (?=\w+ .*\.$)", re.IGNORECASE)
-_FIX_START = LazyPattern(
-    r"^(?:fixed|added|changed|increased|reduced|updated|replaced|removed|set|moved|renamed|switched|corrected|installed|upgraded|pinned|enabled|disabled|the fix (?:is|was) to)\b",
-    re.IGNORECASE,
+_THE_FIX = any_case(r"^the fix (?:is|was) to (?=\w+ .*\.$)")
+_FIX_START = any_case(
+    r"^(?:fixed|added|changed|increased|reduced|updated|replaced|removed|set|moved|renamed|switched|corrected|installed|upgraded|pinned|enabled|disabled|the fix (?:is|was) to)\b"
 )
 _CONFLICT = LazyPattern(r"^CONFLICT \([^)]*\): .*?\bin (\S+)", re.MULTILINE)
-_RESOLUTION = LazyPattern(
-    r"\b(?:conflicts?|resolved|resolution|both (?:sides|changes)|kept?|combin\w+)\b", re.IGNORECASE
-)
+_RESOLUTION = any_case(r"\b(?:conflicts?|resolved|resolution|both (?:sides|changes)|kept?|combin\w+)\b")
 
 
 def reported_failures(
@@ -416,7 +394,14 @@ def reported_failures(
             "", "", error_line_of(step.text, signs), signs, step.line, list(dict.fromkeys(files))
         )
         cause = cause_of(sentences, failure, until=last)
-        fix = _reported_fix(sentences, first=step.line, last=last)
+        fix = next(
+            (
+                text
+                for text in _closing_texts(sentences, step.line, last)
+                if _FIX_START.match(text) and len(text) <= 200
+            ),
+            "",
+        )
         if not cause and not fix:
             continue
         content = f"{failure.error_line.rstrip('.')}. {cause}".strip()
@@ -427,14 +412,13 @@ def reported_failures(
         yield RuleCandidate(Kind.ERROR, content[:LONGEST], step.line, 0.85, metadata={SIGNS: signs[:5]})
 
 
-def _reported_fix(sentences: Sequence[Sentence], *, first: int, last: int) -> str:
-    """Return how the report says it was fixed."""
+def _closing_texts(sentences: Sequence[Sentence], first: int, last: float = inf) -> Iterator[str]:
+    """Yield what the assistant reports plainly between two lines."""
     for sentence in sentences:
         if sentence.role == Role.CLAUDE and sentence.closing and first < sentence.line <= last:
             text = clean_sentence(sentence.text)
-            if _FIX_START.match(text) and not is_hedged(text) and 20 <= len(text) <= 200:
-                return text
-    return ""
+            if len(text) >= 20 and not is_hedged(text):
+                yield text
 
 
 def conflicts(calls: Sequence[ToolCall], sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
@@ -450,27 +434,21 @@ def conflicts(calls: Sequence[ToolCall], sentences: Sequence[Sentence]) -> Itera
         if not files:
             continue
         file_list = ", ".join(f"`{name}`" for name in files[:3])
-        content = f"`{shorten_command(parts[-1])}` conflicted in {file_list}. Resolved by editing there."
-        resolution = _resolution(sentences, first=call.line)
+        conflict = f"`{shorten_command(parts[-1])}` conflicted in {file_list}."
+        resolution = next(
+            (
+                text
+                for text in _closing_texts(sentences, call.line)
+                if _RESOLUTION.search(text) and count_names(text) and len(text) <= 220
+            ),
+            "",
+        )
+        content = f"{conflict} Resolved by editing there."
         if resolution and len(content) + len(resolution) < LONGEST:
-            content = f"`{shorten_command(parts[-1])}` conflicted in {file_list}. {resolution}"
+            content = f"{conflict} {resolution}"
         yield RuleCandidate(
             Kind.ERROR, content[:LONGEST], call.line, 0.8, metadata={SIGNS: list(error_signs(call.output))}
         )
-
-
-def _resolution(sentences: Sequence[Sentence], *, first: int) -> str:
-    for sentence in sentences:
-        if sentence.role == Role.CLAUDE and sentence.closing and sentence.line > first:
-            text = clean_sentence(sentence.text)
-            if (
-                _RESOLUTION.search(text)
-                and count_names(text)
-                and not is_hedged(text)
-                and 20 <= len(text) <= 220
-            ):
-                return text
-    return ""
 
 
 def stated_causes(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
@@ -482,7 +460,7 @@ def stated_causes(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         if is_hedged(text) or text.endswith("?"):
             continue
         if STRONG_CAUSE.search(sentence.text) and not reports_work(text) and not sentence.tentative:
-            content = _cause_with_fix(sentences, number)
+            content = _cause_with_fix(sentence.text, _next_in_message(sentences, number))
             weight = 0.75 if sentence.closing else 0.65
         elif _THE_FIX.match(text) and count_names(text) and not announces(text):
             content, weight = f"Fix: {_THE_FIX.sub('', text)}", 0.65
@@ -496,22 +474,18 @@ def stated_causes(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         else:
             continue
         if content:
-            signs = error_signs(content)
-            metadata = {SIGNS: list(signs)} if signs else {}
+            metadata = signs_metadata(error_signs(content))
             yield RuleCandidate(Kind.ERROR, content, sentence.line, weight, metadata=metadata)
 
 
-def _cause_with_fix(sentences: Sequence[Sentence], number: int) -> str:
+def _cause_with_fix(text: str, after: str) -> str:
     """Return a cause, with the fix if that is said next; empty where the cause doesn't stand alone."""
-    sentence, after = sentences[number], sentences[number + 1] if number + 1 < len(sentences) else None
-    cause = cause_statement(sentence.text)
+    cause = cause_statement(text)
     if not count_names(cause) or not stands_alone_loosely(cause) or SAYS_CORRECT.search(cause):
         return ""
-    if after is None or after.line != sentence.line:
-        return cause
-    if not _FIX_REPORT.search(after.text) or announces(after.text):
-        return with_cure(cause, [after], line=sentence.line)[0]
-    fix = clean_sentence(after.text)
+    if not _FIX_REPORT.search(after) or announces(after):
+        return with_cure(cause, after)[0]
+    fix = clean_sentence(after)
     return f"{cause} {fix}" if len(cause) + len(fix) < LONGEST else cause
 
 
@@ -562,24 +536,17 @@ def told_failures(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         ):
             continue
         if not has_cure:
-            text = _with_cure_sentence(text, sentences[number + 1 : number + 2], line=sentence.line)
-        signs = signs_in_words(text)
-        yield RuleCandidate(
-            Kind.ERROR, text, sentence.line, 0.8 if is_user else 0.7, metadata={SIGNS: signs} if signs else {}
-        )
+            text = _with_cure_sentence(text, _next_in_message(sentences, number))
+        metadata = signs_metadata(signs_in_words(text))
+        yield RuleCandidate(Kind.ERROR, text, sentence.line, 0.8 if is_user else 0.7, metadata=metadata)
 
 
-def _with_cure_sentence(text: str, after: Sequence[Sentence], *, line: int) -> str:
+def _with_cure_sentence(text: str, after: str) -> str:
     """Add what helped, which often is a sentence of its own."""
-    if (
-        after
-        and after[0].line == line
-        and _CURE.search(after[0].text.lower())
-        and not is_question(after[0].text)
-    ):
-        cure = clean_sentence(after[0].text)
-        return f"{text} {cure}" if len(text) + len(cure) < LONGEST else text
-    return with_cure(text, after, line=line)[0]
+    if not _CURE.search(after.lower()) or is_question(after):
+        return with_cure(text, after)[0]
+    cure = clean_sentence(after)
+    return f"{text} {cure}" if len(text) + len(cure) < LONGEST else text
 
 
 def signs_in_words(text: str) -> list[str]:

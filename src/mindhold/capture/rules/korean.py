@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mindhold.capture.items import LONGEST, SIGNS, RuleCandidate
+from mindhold.capture.items import LONGEST, RuleCandidate, signs_metadata
 from mindhold.capture.rules.sentences import Sentence, clean_sentence, is_korean, is_momentary, is_question
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.error_signs import error_signs
@@ -95,7 +95,8 @@ def _user_candidate(text: str, line: int) -> RuleCandidate | None:
     if is_momentary(text) and not _EVER.search(text):
         return None
     if _FORBIDDEN.search(text) or _LIKING.search(text) or _INSTEAD.search(text) or _PERMANENT.search(text):
-        return RuleCandidate(Kind.PREFERENCE, text, line, 0.9) if not _is_step(text) else None
+        is_step = _STEP.search(text) and not _INSTEAD.search(text) and not _PERMANENT.search(text)
+        return None if is_step else RuleCandidate(Kind.PREFERENCE, text, line, 0.9)
     if "아니라 " in text:
         return RuleCandidate(Kind.DECISION, text, line, 0.8)
     if _STYLE.search(text) and not _STEP.search(text):
@@ -104,10 +105,6 @@ def _user_candidate(text: str, line: int) -> RuleCandidate | None:
         kind = Kind.CONTEXT if _OF_PEOPLE.search(text) else Kind.ARCHITECTURE
         return RuleCandidate(kind, text, line, 0.8)
     return None
-
-
-def _is_step(text: str) -> bool:
-    return _STEP.search(text) is not None and not (_INSTEAD.search(text) or _PERMANENT.search(text))
 
 
 def _assistant_candidate(text: str, sentence: Sentence, *, last: int) -> RuleCandidate | None:
@@ -127,5 +124,4 @@ def _assistant_candidate(text: str, sentence: Sentence, *, last: int) -> RuleCan
 def _cause_candidate(text: str, line: int) -> RuleCandidate | None:
     if not _CAUSE.search(text) or len(text.split()) < 4:
         return None
-    signs = error_signs(text)
-    return RuleCandidate(Kind.ERROR, text, line, 0.8, metadata={SIGNS: list(signs)} if signs else {})
+    return RuleCandidate(Kind.ERROR, text, line, 0.8, metadata=signs_metadata(error_signs(text)))

@@ -13,7 +13,7 @@ from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role
 from mindhold.text.noise import rate_worth
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 
 WORDS_ABOUT_TESTS = 12  # words from which a report on tests is specific enough
 FEWEST_OPEN_WORDS = 5  # words of an open end
@@ -30,63 +30,53 @@ _PULL_REQUEST_URL = LazyPattern(r"https?://\S+/(?:pull|merge_requests)/(\d+)")
 _RELEASE = LazyPattern(
     r"\b(?:gh release create|git tag(?: -a)?|npm publish|cargo publish|twine upload|goreleaser release)\s+(v?\d[\w.-]*)"
 )
-_EMPTY_SUBJECT = LazyPattern(
-    r"^(?:wip|fix(?:es|ed)?|update[sd]?|changes?|temp|tmp|test|commit|save|stuff|misc|cleanup|lint|format(?:ting)?)\W*$",
-    re.IGNORECASE,
+_EMPTY_SUBJECT = any_case(
+    r"^(?:wip|fix(?:es|ed)?|update[sd]?|changes?|temp|tmp|test|commit|save|stuff|misc|cleanup|lint|format(?:ting)?)\W*$"
 )
 
 _VERBS = (
     "added|updated|fixed|removed|created|implemented|refactored|replaced|renamed|moved|changed|increased|decreased|reduced|switched|extracted|migrated|converted|introduced|configured|enabled|disabled|wired|rewrote"
     "|bumped|upgraded|downgraded|deleted|merged|split|hoisted|consolidated|simplified|registered|documented|deprecated|integrated|pinned|set up|improved|restructured|centralized|unified|dropped|swapped|restored|hardened|resolved|made"
 )
-_FINISHED = LazyPattern(
+_FINISHED = any_case(
     rf"^(?:(?:`[^`]+`|[\w./ -]{{2,40}}?)\s*(?:\([^)]*\))?\s*[-–—:]+\s*)?(?:now )?(?:{_VERBS})\b"
-    rf"|^(?!(?:the|an?|no|only|since|each|every|if|when|exported|this|that)\b)(?:[\w`()./-]+\s+){{1,3}}(?:is |are |was |were |has been |have been )?(?:now )?(?:{_VERBS})(?:\s*$|\s+[-–—]|\s+(?:at|to|in|from|with|instead|once)\b)",
-    re.IGNORECASE,
+    rf"|^(?!(?:the|an?|no|only|since|each|every|if|when|exported|this|that)\b)(?:[\w`()./-]+\s+){{1,3}}(?:is |are |was |were |has been |have been )?(?:now )?(?:{_VERBS})(?:\s*$|\s+[-–—]|\s+(?:at|to|in|from|with|instead|once)\b)"
 )
-_TRIFLE = LazyPattern(
-    r"\b(?:added|removed|updated|fixed|cleaned up)\b(?: \w+){0,2} (?:now-)?(?:unused )?(?:`[^`]+` )?(?:imports?|docstrings?|doc comments?|comments?|typos?|whitespace|formatting)\b",
-    re.IGNORECASE,
+_TRIFLE = any_case(
+    r"\b(?:added|removed|updated|fixed|cleaned up)\b(?: \w+){0,2} (?:now-)?(?:unused )?(?:`[^`]+` )?(?:imports?|docstrings?|doc comments?|comments?|typos?|whitespace|formatting)\b"
 )
-_ABOUT_TESTS = LazyPattern(
+_ABOUT_TESTS = any_case(
     r"^[^.]{0,60}\b(?:added|updated|created|wrote|fixed|extended)\b(?: \w+){0,3}? ?(?:[\"`][^\"`]*[\"`] )?(?:(?:unit|integration|regression|new|existing|more|the|a|e2e|failing) )*(?:sub)?(?:tests?|test cases?|cases?|coverage|assertions?|fixtures?)\b"
-    r"|`Test\w+`|^`?[\w./-]*(?:_test|\.test|\.spec|test_)[\w.]*`?\s*[-–—:]",
-    re.IGNORECASE,
+    r"|`Test\w+`|^`?[\w./-]*(?:_test|\.test|\.spec|test_)[\w.]*`?\s*[-–—:]"
 )
-_NOT_DONE = LazyPattern(
-    r"\b(?:not (?:yet )?|needs? to be|should be|must be|to be|can be|could be|would be|will be|isn't|wasn't|haven't|hasn't|never|if)\b",
-    re.IGNORECASE,
+_NOT_DONE = any_case(
+    r"\b(?:not (?:yet )?|needs? to be|should be|must be|to be|can be|could be|would be|will be|isn't|wasn't|haven't|hasn't|never|if)\b"
 )
-_OPEN_END = LazyPattern(
+_OPEN_END = any_case(
     r"\b(?:still (?:need|needs|have|has|to do|open|missing|fail|broken|unresolved)|next steps?\b|todo\b|to-do|remaining (?:work|item|issue|task|step)s?|left to do|follow-?up|not yet (?:implemented|done|supported|wired|tested|covered|handled)|hasn't been|haven't been"
     r"|needs? to be (?:done|implemented|added|fixed|updated|tested|wired|run|set|configured|merged|rebased|migrated|removed)|you(?:'ll| will)? (?:(?:still )?need to|may want to|might want to|should (?:also )?|want to|must|have to)|(?:one|a) thing (?:left|remaining)|pending\b|remains? (?:to|open|unresolved|undone)|for (?:a )?later|in a future (?:pr|change|release)|future (?:work|improvement)|out of scope)"
-    r"|(?:남은 (?:작업|일)|다음 단계|아직 .{2,}(?:않|못|안)|해야 (?:합니다|한다|할))",
-    re.IGNORECASE,
+    r"|(?:남은 (?:작업|일)|다음 단계|아직 .{2,}(?:않|못|안)|해야 (?:합니다|한다|할))"
 )
 # These say plainly that something is left, so they need no name.
-_PLAINLY_OPEN = LazyPattern(
+_PLAINLY_OPEN = any_case(
     r"^(?:next(?: steps?| up)?|(?:still )?(?:open|missing|remaining|pending|to ?do|left(?: to do)?|outstanding)|what(?:'s| is) (?:left|missing|next|still open)|not (?:yet )?done(?: yet)?|remaining work|follow-?ups?|open (?:question|issue|point|task|item)s?|not (?:covered|implemented|handled|tested|started|included|migrated|wired)(?: up| in)?(?: yet)?|blocked|blocker)\s*[:—–-]\s*\S"
     r"|^(?:the )?(?:next|remaining|last|only remaining) (?:steps?|tasks?|pieces?|parts?|things?|work)(?: left)? (?:is|are|would be|will be)\b|^what (?:remains|is left|is missing|is still (?:open|missing))\b.* (?:is|are)\b|^next,? (?!i\b|i'll|let|we'll check)[^.]*\b(?:has to|have to|needs? to|must|should)\b"
     r"|\b(?:we|you|it|they|\w+s?) (?:should )?still (?:need|needs|have|has|must|lacks?|requires?|add|want)\b|\b(?:is|are) still (?:broken|open|missing|failing|unresolved|disabled|blocked|pending|undocumented|untested|not \w+|to be \w+|hard-?coded|a stub|only \w+)\b|\b(?:has|have) (?:not|yet to)(?: been)? \w+[^.]* yet\b|\b(?:has|have)n't (?:been )?\w+[^.]* yet\b|\b(?:is|are)(?:n't| not)(?: yet)? \w+[^.]* yet\b|\b(?:is|are) not yet \w+"
     r"|\bhas yet to\b|\bi (?:haven't|have not|did not|didn't) (?:yet )?(?:get to|got to|update|updated|write|written|touch|touched|implement|implemented|add|added|migrate|migrated|test|tested|finish|finished|cover|covered|handle|port|ported|document|documented|do|done|run|deploy|deployed|remove|removed)\b|\btomorrow (?:we|you|i) (?:need|have|must|should)\b|\b(?:is|are|remains?) blocked (?:until|by|on)\b|\b(?:only )?half[- ](?:done|finished)\b|\b(?:things?|parts?|pieces?|steps?) (?:are|is) (?:missing|left|open)\b"
     r"|^what(?:'s| is) (?:still )?(?:missing|left|open)\b|^before (?:the |a |any |we )?(?:next )?(?:release|launch|merg\w+|deploy\w*|shipping|ship|going live|go-live|production)[^,]*, [^.]*\b(?:has to|have to|needs? to|must|should)\b|\b(?:is|are) (?:skipped|disabled|commented out|mocked|stubbed|hard-?coded|blocked|on hold) until\b"
-    r"|\bbehind a flag until\b|^to finish\b[^,]*, |\b(?:we|you)(?:'ll| will)? still (?:need|have) to\b|\b(?:remains?|left) to be \w+ed\b|\bneeds? to be \w+ed before\b|\bcan't be (?:merged|released|deployed|shipped) (?:until|before)\b|\b(?:once|after|when) [^,]{5,60}, (?:we|you) (?:need|have) to\b",
-    re.IGNORECASE,
+    r"|\bbehind a flag until\b|^to finish\b[^,]*, |\b(?:we|you)(?:'ll| will)? still (?:need|have) to\b|\b(?:remains?|left) to be \w+ed\b|\bneeds? to be \w+ed before\b|\bcan't be (?:merged|released|deployed|shipped) (?:until|before)\b|\b(?:once|after|when) [^,]{5,60}, (?:we|you) (?:need|have) to\b"
 )
 _UP_NEXT = LazyPattern(
     r"next steps?|to-?dos?\b|remaining|follow-?ups?|left to do|still (?:open|to do|missing)|what(?:'s| is) (?:left|missing|next)|not (?:yet )?done|open (?:items|points|tasks|issues|questions)|outstanding|남은|다음 단계|할 일"
 )
-_OWN_NEXT_STEP = LazyPattern(
-    r"\bi(?:'ll| will| still need| need| am| can|'m)\b|\blet me\b|^next,? (?:i|let)\b|\bone more (?:file|thing|look|check)\b",
-    re.IGNORECASE,
+_OWN_NEXT_STEP = any_case(
+    r"\bi(?:'ll| will| still need| need| am| can|'m)\b|\blet me\b|^next,? (?:i|let)\b|\bone more (?:file|thing|look|check)\b"
 )
-_OFFER = LazyPattern(
-    r"^(?:want|would you|should i|shall|do you|let me know|ready|if you|i can|feel free|happy to|just|you can)\b|\b(?:want me to|let me know|would you like|if you(?:'d| would)? (?:like|want|prefer)|i'd suggest|i recommend)\b",
-    re.IGNORECASE,
+_OFFER = any_case(
+    r"^(?:want|would you|should i|shall|do you|let me know|ready|if you|i can|feel free|happy to|just|you can)\b|\b(?:want me to|let me know|would you like|if you(?:'d| would)? (?:like|want|prefer)|i'd suggest|i recommend)\b"
 )
-_GO_ON = LazyPattern(
-    r"^(?:ok(?:ay)?|yes|yeah|yep|sure|please|pls|do|go|continue|proceed|sounds|great|good|perfect|let's|next|now|and|then|네|응|예|좋|그래|진행|계속)\b",
-    re.IGNORECASE,
+_GO_ON = any_case(
+    r"^(?:ok(?:ay)?|yes|yeah|yep|sure|please|pls|do|go|continue|proceed|sounds|great|good|perfect|let's|next|now|and|then|네|응|예|좋|그래|진행|계속)\b"
 )
 
 
@@ -170,22 +160,15 @@ def _open_end(sentence: Sentence, *, plainly: bool) -> str:
     if says_plainly and len(text.split()) >= FEWEST_OPEN_WORDS:
         return text
     if is_listed and len(text.split()) >= FEWEST_LISTED_WORDS and not _OWN_NEXT_STEP.search(text):
-        return (
-            text
-            if _OPEN_END.search(text)
-            else f"To do: {text[0].lower()}{text[1:]}"
-            if text[1].islower()
-            else f"To do: {text}"
-        )
+        if _OPEN_END.search(text):
+            return text
+        return f"To do: {text[0].lower() if text[1].islower() else text[0]}{text[1:]}"
     if plainly or not (
         _OPEN_END.search(text) or (sentence.bullet and re.search(r"left|open|still", sentence.section))
     ):
         return ""
-    return (
-        text
-        if count_names(text) and len(text.split()) >= FEWEST_OPEN_WORDS and not rate_worth(text).dangling
-        else ""
-    )
+    is_clear = count_names(text) and len(text.split()) >= FEWEST_OPEN_WORDS and not rate_worth(text).dangling
+    return text if is_clear else ""
 
 
 def _is_taken_up(sentence: Sentence, later: Sequence[Sentence]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -26,17 +26,16 @@ from mindhold.capture.rules.failures import (
     OpenFailure,
     conflicts,
     fixed_failures,
-    open_failures,
     reported_failures,
     stated_causes,
     told_failures,
+    unresolved_failures,
 )
 from mindhold.capture.rules.korean import korean_statements
 from mindhold.capture.rules.progress import commits, open_ends, reported_work
 from mindhold.capture.rules.sentences import Sentence, conversation_sentences
 from mindhold.capture.rules.tool_calls import deleted_files, tool_calls
 from mindhold.engine import Engine
-from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
 from mindhold.ports.embedder import Matrix
@@ -45,48 +44,37 @@ from mindhold.text.keywords import extract_keywords
 from mindhold.text.pattern import LazyPattern
 from mindhold.text.redaction import redact
 
-PROTOTYPES: Mapping[Kind, tuple[str, ...]] = {
-    Kind.DECISION: (
-        "We use PostgreSQL instead of MongoDB because we need transactions.",
-        "The retry logic was moved from the client to the queue worker.",
-        "The endpoint should return 404 rather than an empty list.",
-        "Let's keep the old flag as an alias and drop it in version 3.",
-        "Caching is deliberately left out of the first version.",
-    ),
-    Kind.ERROR: (
-        "The build failed because the lock file was out of date; running npm install fixed it.",
-        "The crash was caused by a nil pointer when the config file is missing.",
-        "Fixed the race condition by locking the session map.",
-        "The test failed since the mock returned a string instead of bytes.",
-    ),
-    Kind.GOTCHA: (
-        "The client must be closed before exit, otherwise events are lost.",
-        "The parser returns None when the header is missing.",
-        "The default timeout is 0, which means it waits forever.",
-        "File names are compared case-sensitively on Linux only.",
-    ),
-    Kind.PATTERN: (
-        "All handlers return a result type instead of throwing.",
-        "Test files live next to the code they test and end in _test.go.",
-        "The codebase uses factory functions named new_something.",
-    ),
-    Kind.ARCHITECTURE: (
-        "The settings loader lives in src/config.py and merges project and user files.",
-        "The API server consists of a router, a service layer and a repository layer.",
-        "Sessions are stored in Redis under the key session:<id>.",
-        "parse_args reads the command line and calls run.",
-        "The frontend uses React with TanStack Query.",
-    ),
-    Kind.PROGRESS: (
-        "Added a --json flag to the export command.",
-        "Updated the CI workflow to run on pull requests.",
-        "Refactored the session store into its own package.",
-        "The migration of the remaining tables still needs to be done.",
-        "Removed the unused helper functions from utils.ts.",
-    ),
-}
+# Sentences that are worth storing, of each kind.
+STATEMENTS = (
+    "We use PostgreSQL instead of MongoDB because we need transactions.",
+    "The retry logic was moved from the client to the queue worker.",
+    "The endpoint should return 404 rather than an empty list.",
+    "Let's keep the old flag as an alias and drop it in version 3.",
+    "Caching is deliberately left out of the first version.",
+    "The build failed because the lock file was out of date; running npm install fixed it.",
+    "The crash was caused by a nil pointer when the config file is missing.",
+    "Fixed the race condition by locking the session map.",
+    "The test failed since the mock returned a string instead of bytes.",
+    "The client must be closed before exit, otherwise events are lost.",
+    "The parser returns None when the header is missing.",
+    "The default timeout is 0, which means it waits forever.",
+    "File names are compared case-sensitively on Linux only.",
+    "All handlers return a result type instead of throwing.",
+    "Test files live next to the code they test and end in _test.go.",
+    "The codebase uses factory functions named new_something.",
+    "The settings loader lives in src/config.py and merges project and user files.",
+    "The API server consists of a router, a service layer and a repository layer.",
+    "Sessions are stored in Redis under the key session:<id>.",
+    "parse_args reads the command line and calls run.",
+    "The frontend uses React with TanStack Query.",
+    "Added a --json flag to the export command.",
+    "Updated the CI workflow to run on pull requests.",
+    "Refactored the session store into its own package.",
+    "The migration of the remaining tables still needs to be done.",
+    "Removed the unused helper functions from utils.ts.",
+)
 
-CHATTER: tuple[str, ...] = (
+CHATTER = (
     "Let me check the current state of the file.",
     "Now I'll run the tests to verify the changes.",
     "All tests pass and the linter is clean.",
@@ -136,65 +124,43 @@ async def select_candidates(engine: Engine, candidates: Sequence[RuleCandidate])
     if not ranked:
         return []
     vectors = await engine.vector_source.embed([candidate.content for candidate in ranked])
-    bank = await _prototype_vectors(engine) if vectors is not None else None
-    if vectors is None or bank is None:
-        selected = _drop_repeated(
-            [candidate for candidate in ranked if candidate.weight >= MIN_WEIGHT], _same_words
-        )
+    examples = await engine.vector_source.embed([*STATEMENTS, *CHATTER]) if vectors is not None else None
+    cosines: Matrix | None = None
+    if vectors is None or examples is None:
+        worthy = [candidate for candidate in ranked if candidate.weight >= MIN_WEIGHT]
     else:
         indexes = [
             index
             for index, candidate in enumerate(ranked)
-            if _is_worth_storing(candidate, vectors[index], bank)
+            if _is_worth_storing(candidate, examples @ vectors[index])
         ]
+        worthy = [ranked[index] for index in indexes]
         cosines = vectors[indexes] @ vectors[indexes].T
 
-        def same(row: int, column: int, new: RuleCandidate, old: RuleCandidate) -> bool:
-            if _same_words(row, column, new, old):
-                return True
-            is_stated = {new.kind, old.kind}.isdisjoint(_UNSTATED_KINDS)
-            return is_stated and engine.vector_source.similarity(float(cosines[row, column])) >= SAME_MEANING
+    def says_same(row: int, column: int) -> bool:
+        new, old = worthy[row], worthy[column]
+        if _same_words(new, old):
+            return True
+        if cosines is None or not {new.kind, old.kind}.isdisjoint(_UNSTATED_KINDS):
+            return False
+        return engine.vector_source.similarity(float(cosines[row, column])) >= SAME_MEANING
 
-        selected = _drop_repeated([ranked[index] for index in indexes], same)
-    return sorted(_limit(selected), key=lambda candidate: candidate.line)
+    unique: list[int] = []
+    for index in range(len(worthy)):
+        if not any(says_same(index, other) for other in unique):
+            unique.append(index)
+    return sorted(_limit([worthy[index] for index in unique]), key=lambda candidate: candidate.line)
 
 
-def _is_worth_storing(candidate: RuleCandidate, vector: Matrix, bank: dict[Kind | None, Matrix]) -> bool:
-    """Whether it is sure, or closer to a sentence of any kind than to chatter."""
+def _is_worth_storing(candidate: RuleCandidate, cosines: Matrix) -> bool:
+    """Whether it is sure, or closer to a statement than to chatter; `cosines` are those with both."""
     if candidate.weight >= SURE_WEIGHT or candidate.kind in _UNSTATED_KINDS:
         return True
-    chatter = float(np.max(bank[None] @ vector))
-    closest = max(float(np.max(rows @ vector)) for kind, rows in bank.items() if kind is not None)
-    return closest + CHATTER_MARGIN > chatter or chatter < CHATTER_COSINE
+    statement, chatter = float(np.max(cosines[: len(STATEMENTS)])), float(np.max(cosines[len(STATEMENTS) :]))
+    return statement + CHATTER_MARGIN > chatter or chatter < CHATTER_COSINE
 
 
-async def _prototype_vectors(engine: Engine) -> dict[Kind | None, Matrix] | None:
-    matrix = await engine.vector_source.embed(
-        [text for texts in PROTOTYPES.values() for text in texts] + list(CHATTER)
-    )
-    if matrix is None:
-        return None
-    bank: dict[Kind | None, Matrix] = {}
-    start = 0
-    for kind, texts in PROTOTYPES.items():
-        bank[kind] = matrix[start : start + len(texts)]
-        start += len(texts)
-    bank[None] = matrix[start:]
-    return bank
-
-
-Same = Callable[[int, int, RuleCandidate, RuleCandidate], bool]
-
-
-def _drop_repeated(ranked: Sequence[RuleCandidate], same: Same) -> list[RuleCandidate]:
-    unique: list[tuple[int, RuleCandidate]] = []
-    for index, candidate in enumerate(ranked):
-        if not any(same(index, other_index, candidate, other) for other_index, other in unique):
-            unique.append((index, candidate))
-    return [candidate for _, candidate in unique]
-
-
-def _same_words(_row: int, _column: int, new: RuleCandidate, old: RuleCandidate) -> bool:
+def _same_words(new: RuleCandidate, old: RuleCandidate) -> bool:
     if new.kind == Kind.PROCEDURE or old.kind == Kind.PROCEDURE:
         return new.kind == old.kind and _COMMAND.findall(new.content) == _COMMAND.findall(old.content)
     if not set(new.metadata.get(SIGNS, ())).isdisjoint(old.metadata.get(SIGNS, ())):
@@ -326,10 +292,7 @@ def _candidates(
     yield from commits(calls)
     yield from reported_work(sentences)
     yield from open_ends(sentences)
-    for failure, text in open_failures(state.failures):
-        if not failure.reported:
-            failure.reported = text
-            yield RuleCandidate(Kind.PROGRESS, text, failure.line, 0.8, tags=(OPEN_QUESTION,))
+    yield from unresolved_failures(state.failures)
 
 
 def _clean_candidate(candidate: RuleCandidate, folder: str) -> RuleCandidate:

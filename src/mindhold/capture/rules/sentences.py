@@ -10,40 +10,35 @@ from functools import lru_cache
 from mindhold.capture.items import LONGEST
 from mindhold.ports.transcripts import Role, TranscriptStep
 from mindhold.text.noise import rate_worth
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 
 SHORTEST = 24  # characters
 
 # What comes before the statement: agreement, praise, a report that something is done.
-_OPENING = LazyPattern(
+_OPENING = any_case(
     r"^(?:(?:ok(?:ay)?|yes|yeah|yep|no|nope|sure|right|great|good|perfect|excellent|nice|alright|done|fixed(?!:)|found it|found the (?:issue|problem|bug)"
     r"|found|interesting|confirmed|correct|exactly|hmm?|ah|oh|well|wait|hey|hi|thanks|thank you|sorry|actually|understood|got it|i see"
     r"|you'?re (?:absolutely )?right|good (?:catch|point|news|question|idea)|fair (?:point|enough)|valid (?:point|feedback)|much (?:cleaner|better)"
     r"|that makes sense|makes sense|sounds good|all (?:good|set|done)|success|complete[d]?|in summary|summary|in short|bottom line|tl;?dr"
     r"|great question|to summarize|overall|(?:it )?turns out(?: that)?|it turned out(?: that)?|note that|keep in mind that|so|and|but|also|then|now|plus|however|still|instead|additionally|furthermore|similarly)"
-    r"(?:\s*[!,.:;—–-]+\s+|\s*[!.:]+$|(?<=so)\s+|(?<=out)\s+|(?<=that)\s+|(?<=and)\s+|(?<=but)\s+|(?<=also)\s+|(?<=now)\s+(?=[`\w]+ (?:is|are|uses?|will|has|have)\b|`)))+",
-    re.IGNORECASE,
+    r"(?:\s*[!,.:;—–-]+\s+|\s*[!.:]+$|(?<=so)\s+|(?<=out)\s+|(?<=that)\s+|(?<=and)\s+|(?<=but)\s+|(?<=also)\s+|(?<=now)\s+(?=[`\w]+ (?:is|are|uses?|will|has|have)\b|`)))+"
 )
 # Polite words and calls for attention.
-_FILLER = LazyPattern(
-    r"^(?:(?:please|pls|plz|btw|fyi|by the way|just so you know|for your information|quick note|side note|ok(?:ay)? so|hey|hm+|um+|reminder|(?:please )?(?:remember|don't forget|do not forget|note)(?= that\b|:)|also(?=,))(?:\s*[,:;—–-]+\s*|\s+that\s+|\s+)(?:also,?\s+)?)+(?=\S)",
-    re.IGNORECASE,
+_FILLER = any_case(
+    r"^(?:(?:please|pls|plz|btw|fyi|by the way|just so you know|for your information|quick note|side note|ok(?:ay)? so|hey|hm+|um+|reminder|(?:please )?(?:remember|don't forget|do not forget|note)(?= that\b|:)|also(?=,))(?:\s*[,:;—–-]+\s*|\s+that\s+|\s+)(?:also,?\s+)?)+(?=\S)"
 )
-_TRAILER = LazyPattern(
-    r"[,;]?\s+(?:please|pls|plz|thanks|thank you|thx|okay|ok|btw|fyi)(?=[.!]*$)", re.IGNORECASE
-)
-_LABELLED = LazyPattern(
-    r"^(?:before|after|clear|result|conclusion|verdict|fix|finding|status|impact|context|observation|clarification|question)\s*:\s+",
-    re.IGNORECASE,
+_TRAILER = any_case(r"[,;]?\s+(?:please|pls|plz|thanks|thank you|thx|okay|ok|btw|fyi)(?=[.!]*$)")
+_LABELLED = any_case(
+    r"^(?:before|after|clear|result|conclusion|verdict|fix|finding|status|impact|context|observation|clarification|question)\s*:\s+"
 )
 _TAIL = LazyPattern(r"\s[-–—]\s(`[^`]+`.*)$")
 _LINE_NUMBERS = LazyPattern(
     r"\s*\((?:[^()`]*\s)?(?:lines?|L)\s?~?\d+[^()]*\)|\s(?:at|on|in|around|from|see|to) lines? ~?\d+(?:\s?[-–&,]\s?\d+|\sand \d+)*\b|:\d+(?:-\d+)?(?=`|\b)(?<=\.\w{2}:\d)"
 )
-_LINE_LABEL = LazyPattern(r"^lines? \d+(?:[-–,] ?\d+)*\s*[-–—:]\s+", re.IGNORECASE)
+_LINE_LABEL = any_case(r"^lines? \d+(?:[-–,] ?\d+)*\s*[-–—:]\s+")
 _FILE_POSITION = LazyPattern(r"(?<=[\w/]\.)(\w{1,5}):\d+(?:[-:]\d+)?\b")  # explain.go:515
 _BLANKS = LazyPattern(r"\s+")
-_DANGLING_START = LazyPattern(
+_DANGLING_START = any_case(
     r"^(?:it|its|it's|it'll|they|them|their|he|she|this|that|these|those|here|there|both|neither|either|each|one|ones|same|such|the (?!\w+(?: \w+)? (?:in |of |for |from |to |on |at )?`)(?:above|former|latter"
     r"|other|first|second|third|last|next|new|old|current|previous|following|remaining|rest|same|change|changes|fix|code|test|tests|function|file|files|issue|error"
     r"|problem|plan|result|results|output|diff|feedback|bug|script|command|method|class|step|branch|pr|commit|approach|logic|updated?|key|main|real|actual"
@@ -51,56 +46,47 @@ _DANGLING_START = LazyPattern(
     r"|my|your|his|her|what|which|who|where|when i|why|how|if you|if so|as (?:you|i|mentioned|discussed|above|for)"
     r"|similar|another|also|too|because|since then|like|otherwise|not|no more|nothing|everything|anything|all (?:of|three|four|five|tests?|set|done|good|other|the)"
     r"|two|three|four|five|several|some|most|many|everyone|someone)\b"
-    r"|^(?:그거|이거|저거|그것|이것|저것|그건|이건|저건|그게|이게|저게|그걸|이걸|여기|거기|위의|아래)",
-    re.IGNORECASE,
+    r"|^(?:그거|이거|저거|그것|이것|저것|그건|이건|저건|그게|이게|저게|그걸|이걸|여기|거기|위의|아래)"
 )
-_LOOKS_BACK = LazyPattern(
+_LOOKS_BACK = any_case(
     r"\b(?:as (?:mentioned|discussed|described|shown|noted|requested|above|below)|mentioned above|see (?:above|below)|the above|listed above|above\b(?= \w*$)"
     r"|you (?:asked|mentioned|said|requested|want(?:ed)?|described|pointed)|as you|your (?:concern|question|request|feedback|point|suggestion)"
     r"|earlier|previously mentioned|i (?:mentioned|said|noted|showed|read|saw|see|was|am|think|believe|guess|found|need|have|had|can|could|don't|didn't|would"
     r"|should|might|notice|noticed|understand|want|suspect|tried|made|removed|added|just|also|should)|i'm|i've|i'd|we've just|let me|let's|shall i|should i|want me"
-    r"|would you|do you|can you|could you|please (?:let|confirm|check|review)|which (?:one|option|would)|for you\b|same pattern\b|\byou(?:'ll| will| should| can)? (?:now )?see\b|already fixed|in all the|more fundamental|your note|\bat all\b|\b\d\d:\d\d:\d\d\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b|\bwe just\b|just fixed| · |the same (?:fix|change|way|pattern|thing|treatment|issue|problem)|(?:in|from|of) the (?:diff|pr|branch)\b|last turn|pre-existing)",
-    re.IGNORECASE,
+    r"|would you|do you|can you|could you|please (?:let|confirm|check|review)|which (?:one|option|would)|for you\b|same pattern\b|\byou(?:'ll| will| should| can)? (?:now )?see\b|already fixed|in all the|more fundamental|your note|\bat all\b|\b\d\d:\d\d:\d\d\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b|\bwe just\b|just fixed| · |the same (?:fix|change|way|pattern|thing|treatment|issue|problem)|(?:in|from|of) the (?:diff|pr|branch)\b|last turn|pre-existing)"
 )
 _FIRST_PERSON = LazyPattern(r"\b(?:I|I'\w+|[Mm]y|[Mm]e|[Mm]yself)\b")
 # A report without its subject: "Prevents panic", "Cleaner to consume".
-_ELLIPTIC = LazyPattern(
+_ELLIPTIC = any_case(
     r"^(?:prevents|fixes|adds|ensures|makes|allows|avoids|keeps|handles|returns|uses|provides|supports|creates|removes|updates|reads|writes|loads|stores|scans|checks|gets|sets|shows|works|covers|matches|getting|looking|have|means|gives|takes|needs|runs"
-    r"|calls|includes|contains|follows|replaces|wraps|tests|verifies|validates|cleaner|better|simpler|faster|easier|slower|worse|consider|then|first|next|finally|second|third|lastly|used|which|with|same|before|after|now|pre-existing|done|example|let|line \d+|re:|if we|at all)\b",
-    re.IGNORECASE,
+    r"|calls|includes|contains|follows|replaces|wraps|tests|verifies|validates|cleaner|better|simpler|faster|easier|slower|worse|consider|then|first|next|finally|second|third|lastly|used|which|with|same|before|after|now|pre-existing|done|example|let|line \d+|re:|if we|at all)\b"
 )
-_CUT_OFF = LazyPattern(r"\b(?:or|and|but|the|an?|to|with|of|for|which|that)[.:,]*$", re.IGNORECASE)
-_HEDGE = LazyPattern(
+_CUT_OFF = any_case(r"\b(?:or|and|but|the|an?|to|with|of|for|which|that)[.:,]*$")
+_HEDGE = any_case(
     r"\b(?:maybe|perhaps|probably|possibly|likely|might|may(?! \d)|seems?|seemed|appears?|appeared|apparently|presumably|i think|i guess|not sure|unclear|could be|may be"
-    r"|could|would|looks like|looks as|suspect|wonder\w*|hopefully|guess|assum\w+|potentially|theoretically|supposedly)\b|\?",
-    re.IGNORECASE,
+    r"|could|would|looks like|looks as|suspect|wonder\w*|hopefully|guess|assum\w+|potentially|theoretically|supposedly)\b|\?"
 )
-_ANNOUNCEMENT = LazyPattern(
+_ANNOUNCEMENT = any_case(
     r"^(?:(?:now|first|next|then|ok(?:ay)?|great|good|so|alright|perfect|and)[,:]?\s+)*(?:let me|let's|i'?ll|i will|i'm going|i am|i'm|i need|i should|i can|i want|i see"
     r"|i have|i've|i found|i understand|i notice|we need to|we'll|time to|going to|checking|looking|reading|running|verifying|trying|starting|updating|adding (?:the|a|an)\b"
-    r"|fixing|creating|writing|investigating|exploring|searching|continuing|proceeding|moving on|ready|want me|would you|should i|shall|do you|can you|could you)\b",
-    re.IGNORECASE,
+    r"|fixing|creating|writing|investigating|exploring|searching|continuing|proceeding|moving on|ready|want me|would you|should i|shall|do you|can you|could you)\b"
 )
 _NAME = LazyPattern(
     r"`[^`\s][^`]*`|\b\w+\.(?:py|go|rs|ts|tsx|js|jsx|json|ya?ml|toml|md|sh|rb|java|kt|swift|c|cc|cpp|h|cs|php|sql|html|css|lock|cfg|ini|env|txt)\b"
     r"|\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[A-Z]{2,}[a-z]+\w*|\b\w+_\w+|(?<![\w.])/[\w.-]+/[\w./-]+|\b[\w-]+/[\w./-]+|--[a-z][\w-]+|\b[A-Z]{2,}[A-Z0-9]*\b|\b(?:[A-Z][a-z]+){2,}\b|\bv?\d+\.\d+|\bfrom \S+ to \S+|^[A-Z][a-z]+'s\b"
 )
-_COMMON_SUBJECT = LazyPattern(
-    r"^the (?:(?:root |real |actual |main )?(?:cause|reason|problem|issue|bug|error|crash|failure|culprit|hang|leak)(?= (?:of|for|with|behind|when|in|on|is|was|were|turned|came) )|(?:unit |integration |e2e |flaky )?tests?|build|script|command|linter|user|users|code|page|login|current|new|old|first|main|only|key|test suite|last)\b ?|^fixed: ",
-    re.IGNORECASE,
+_COMMON_SUBJECT = any_case(
+    r"^the (?:(?:root |real |actual |main )?(?:cause|reason|problem|issue|bug|error|crash|failure|culprit|hang|leak)(?= (?:of|for|with|behind|when|in|on|is|was|were|turned|came) )|(?:unit |integration |e2e |flaky )?tests?|build|script|command|linter|user|users|code|page|login|current|new|old|first|main|only|key|test suite|last)\b ?|^fixed: "
 )
-_LEAD = LazyPattern(
-    r"^(?:if|when|unless|without|because|since|once|after|before) (?:you |we |your |the |your )?(?:don't |do not |never )?|^(?:you|we) (?:must(?:n't)?|have to|need to|can't|cannot|should(?:n't)?|only|got|get|had) |^there(?:'s| is| are) (?:an? )?|^(?:never|don't|do not|always|make sure|both) (?:that )?",
-    re.IGNORECASE,
+_LEAD = any_case(
+    r"^(?:if|when|unless|without|because|since|once|after|before) (?:you |we |your |the |your )?(?:don't |do not |never )?|^(?:you|we) (?:must(?:n't)?|have to|need to|can't|cannot|should(?:n't)?|only|got|get|had) |^there(?:'s| is| are) (?:an? )?|^(?:never|don't|do not|always|make sure|both) (?:that )?"
 )
-_REPORT = LazyPattern(
-    r"^(?:`[^`]+`\s*[-–—:]\s*)?(?:added|updated|fixed|removed|created|implemented|refactored|replaced|renamed|moved|changed|switched|extracted|restructured|wrote|rewrote|converted|introduced|deleted|merged|bumped)\b",
-    re.IGNORECASE,
+_REPORT = any_case(
+    r"^(?:`[^`]+`\s*[-–—:]\s*)?(?:added|updated|fixed|removed|created|implemented|refactored|replaced|renamed|moved|changed|switched|extracted|restructured|wrote|rewrote|converted|introduced|deleted|merged|bumped)\b"
 )
-_STATUS = LazyPattern(
+_STATUS = any_case(
     r"^(?:all |the |unit |integration |both |build |full |every(?:thing)? |\d+ )*(?:tests?|builds?|lint(?:er|ing)?|checks?|suites?|compil\w+|type ?checks?|ci|code|changes?|working tree|it|everything)\b[^.;]{0,40}"
-    r"\b(?:pass(?:es|ed|ing)?|succeed(?:s|ed)?|green|clean(?:ly)?|compil\w+|works?|fine|good|ok|up to date|unchanged|0 (?:issues|errors|failures))\b[^.]{0,60}\.?$",
-    re.IGNORECASE,
+    r"\b(?:pass(?:es|ed|ing)?|succeed(?:s|ed)?|green|clean(?:ly)?|compil\w+|works?|fine|good|ok|up to date|unchanged|0 (?:issues|errors|failures))\b[^.]{0,60}\.?$"
 )
 
 
@@ -117,11 +103,8 @@ def clean_sentence(text: str) -> str:
         text = text[:-1]
     if not text:
         return ""
-    text = (
-        text[0].upper() + text[1:]
-        if text.split(maxsplit=1)[0].rstrip(",:;").islower() and text[0].isalpha()
-        else text
-    )
+    if text.split(maxsplit=1)[0].rstrip(",:;").islower() and text[0].isalpha():
+        text = text[0].upper() + text[1:]
     return text if text[-1] in ".!?…。" else f"{text}."
 
 
@@ -164,11 +147,6 @@ def is_dangling(text: str) -> bool:
     return _DANGLING_START.match(text) is not None
 
 
-def is_elliptic(text: str) -> bool:
-    """Whether it has no subject."""
-    return _ELLIPTIC.match(text) is not None
-
-
 def reports_work(text: str) -> bool:
     """Whether it says what was done, not how something is."""
     return _REPORT.match(text) is not None
@@ -203,25 +181,20 @@ _SENTENCE_END = LazyPattern(
 )
 # Users also begin a sentence with a small letter.
 _TYPED_END = LazyPattern(r"(?<=[a-z0-9)`\"'][.!?])\s+(?=[a-z])")
-_ABBREVIATION = LazyPattern(
-    r"(?:\b(?:e\.g|i\.e|vs|etc|cf|approx|incl|resp|no|fig|Mr|Dr|St|a\.k\.a)|(?:^|\s)\d{1,2}|\b[A-Z])\.$",
-    re.IGNORECASE,
+_ABBREVIATION = any_case(
+    r"(?:\b(?:e\.g|i\.e|vs|etc|cf|approx|incl|resp|no|fig|Mr|Dr|St|a\.k\.a)|(?:^|\s)\d{1,2}|\b[A-Z])\.$"
 )
 # A number that ends a sentence, where others number an item.
 _COUNTED = LazyPattern(
     r"(?:[A-Z]\w+|node|python|version|to|of|is|are|was|port|level|than|under|below|least|most|at|over|only|from|until)\s\d{1,2}\.$"
 )
-_SUBJECT = LazyPattern(r"^(?:the )?`[^`]+`(?:\s*\([^)]*\))?:$", re.IGNORECASE)
-_ASIDE = LazyPattern(
-    r"^(?:looking at|based on|according to|in|from) [^,]{3,80}, (?=the |an? |`)", re.IGNORECASE
+_SUBJECT = any_case(r"^(?:the )?`[^`]+`(?:\s*\([^)]*\))?:$")
+_ASIDE = any_case(r"^(?:looking at|based on|according to|in|from) [^,]{3,80}, (?=the |an? |`)")
+_DOING = any_case(
+    r"^(?:\w+ed|\w+ is|set|made|rewrote|split)\b|^[\w ]{3,30} (?:resolved|fixed|added|removed|combined|updated|implemented)\b"
 )
-_DOING = LazyPattern(
-    r"^(?:\w+ed|\w+ is|set|made|rewrote|split)\b|^[\w ]{3,30} (?:resolved|fixed|added|removed|combined|updated|implemented)\b",
-    re.IGNORECASE,
-)
-_REPORTS = LazyPattern(
-    r"^\W*(?:done|fixed|complete[d]?|all (?:set|done)|implemented|finished|added|updated|removed|created|summary|review)\b",
-    re.IGNORECASE,
+_REPORTS = any_case(
+    r"^\W*(?:done|fixed|complete[d]?|all (?:set|done)|implemented|finished|added|updated|removed|created|summary|review)\b"
 )
 _PASTED = LazyPattern(
     r"^(?:@@ |\+\+\+ |diff --git|=== )|implement the following plan", re.MULTILINE | re.IGNORECASE
@@ -231,13 +204,11 @@ _SPECULATIVE = LazyPattern(
     r"\\boptions?\\b|alternative|workaround|idea|possib|could|pros\b|cons\b|recommend|suggest|consider|scenario|example|\\bquestions?\\b|what if|proposal|potential|improvement|"
     r"comparison|risk|before\b|old (?:behavio|flow|way)|current (?:behavio|state|flow)|how to (?:test|verify|reproduce)|feedback|nitpick|minor|concern"
 )
-_NEXT_TRY = LazyPattern(
-    r"\b(?:let me|let's|i'll|i need to) (?:also |first |now |just |quickly )*(?:try|check|look|see|verify|test|add some|measure|investigate|confirm|run|set|suppress)\b",
-    re.IGNORECASE,
+_NEXT_TRY = any_case(
+    r"\b(?:let me|let's|i'll|i need to) (?:also |first |now |just |quickly )*(?:try|check|look|see|verify|test|add some|measure|investigate|confirm|run|set|suppress)\b"
 )
-_CONTINUATION = LazyPattern(
-    r"^(?:this|these|it|they) (?!one\b|is (?:the|a) (?:good|great)|looks?\b)[a-z]|^otherwise\b|^or else\b|^(?:그렇지 않으면|안 그러면)",
-    re.IGNORECASE,
+_CONTINUATION = any_case(
+    r"^(?:this|these|it|they) (?!one\b|is (?:the|a) (?:good|great)|looks?\b)[a-z]|^otherwise\b|^or else\b|^(?:그렇지 않으면|안 그러면)"
 )
 _CODE = LazyPattern(r"`[^`\n]*`")
 
@@ -363,7 +334,6 @@ def _join_leads(parsed: list[_Block]) -> Iterator[_Block]:
     number = 0
     while number < len(parsed):
         block = parsed[number]
-        section = block.section
         number += 1
         if not block.text.endswith(":"):
             yield block
@@ -381,7 +351,7 @@ def _join_leads(parsed: list[_Block]) -> Iterator[_Block]:
         else:
             lead = block.text.rstrip(":").lower()
             for item in parsed[number:end]:
-                if item.section == section and len(lead) < LONGEST_LEAD:
+                if item.section == block.section and len(lead) < LONGEST_LEAD:
                     item.section = lead
             yield block
 
@@ -391,7 +361,7 @@ def _join_items(lead: str, items: Sequence[str]) -> str:
     lead = _ASIDE.sub("", lead)
     words = len(lead.split())
     subject = _SUBJECT.match(lead) is not None or (
-        words > 1 and all(map(is_elliptic, items)) and not is_dangling(lead)
+        words > 1 and all(map(_ELLIPTIC.match, items)) and not is_dangling(lead)
     )
     if not items or not (
         subject or (words >= 4 and count_names(f"{lead} {items[0]}") and _DOING.search(lead))
@@ -408,13 +378,8 @@ def _join_items(lead: str, items: Sequence[str]) -> str:
 
 def strip_markdown(text: str) -> str:
     """Return one line without Markdown; code keeps its backticks."""
-    text = _LINK.sub(r"\1", text)
-    parts: list[str] = []
-    last = 0
-    for code in _CODE.finditer(text):
-        parts += [_strip_marks(text[last : code.start()]), code[0]]
-        last = code.end()
-    parts.append(_strip_marks(text[last:]))
+    parts = re.split(r"(`[^`\n]*`)", _LINK.sub(r"\1", text))
+    parts[::2] = map(_strip_marks, parts[::2])  # between the code
     return re.sub(r"\s+", " ", "".join(parts)).strip()
 
 
@@ -445,16 +410,14 @@ def split_sentences(text: str, *, typed: bool = False) -> list[str]:
 
 def _is_closing(steps: Sequence[TranscriptStep], number: int) -> bool:
     """Whether the step is a report: it says so, it is long, or only the assistant's own words follow until the user speaks."""
-    if len(steps[number].text) >= LONG_MESSAGE or _REPORTS.match(steps[number].text):
+    step = steps[number]
+    if len(step.text) >= LONG_MESSAGE or _REPORTS.match(step.text):
         return True
-    for later in steps[number + 1 :]:
-        if later.aside != steps[number].aside:
-            continue
-        if later.role == Role.USER:
-            return True
-        if later.role != Role.CLAUDE or later.line != steps[number].line:
-            return later.role == Role.CLAUDE and later.line == steps[number].line
-    return True
+    following = (later for later in steps[number + 1 :] if later.aside == step.aside)
+    next_step = next(
+        (later for later in following if later.role != Role.CLAUDE or later.line != step.line), None
+    )
+    return next_step is None or next_step.role == Role.USER
 
 
 SHORTEST_OWNED = 12  # characters

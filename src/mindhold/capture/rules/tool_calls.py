@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mindhold.model.error_signs import error_signs
 from mindhold.ports.transcripts import Role, TranscriptStep
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 
 SHELL_TOOLS = frozenset(("Bash", "PowerShell", "Shell", "bash", "shell"))
 WRITING_TOOLS = frozenset(
@@ -24,10 +24,9 @@ _OUTPUT_FILTER = LazyPattern(
 _MOVING = LazyPattern(
     r"^(?:cd|pushd|popd|set|export|source|\.|sleep|echo|printf|time|true|clear|mkdir|touch|pwd|ls|cat|sudo -v)\b"
 )
-_REFUSAL = LazyPattern(
+_REFUSAL = any_case(
     r"<tool_use_error>|doesn't want to proceed|user rejected|Request interrupted|has not been read yet|modified since read|permission to use|requires approval"
-    r"|was blocked|Cancelled|\[Request interrupted|timed? ?out after \d+|InputValidationError|hook (?:error|blocked)",
-    re.IGNORECASE,
+    r"|was blocked|Cancelled|\[Request interrupted|timed? ?out after \d+|InputValidationError|hook (?:error|blocked)"
 )
 _FAILURE_OUTPUT = LazyPattern(
     r"^(?:FAIL\b|--- FAIL|FAILED |ERROR |error(?:\[\w+\])?: |E  +\w|.*\b\d+ (?:failed|failing)\b|.*\berror TS\d+|✗ |npm ERR!|Traceback |panic: |.*\btask failed"
@@ -35,46 +34,21 @@ _FAILURE_OUTPUT = LazyPattern(
     re.MULTILINE,
 )
 # Purposes of commands, the more specific first.
-_PURPOSES: tuple[tuple[str, str], ...] = (
-    (
-        "integration tests",
-        r"\b(?:test[:_-]?(?:integration|e2e|ci|all)|integration[:_-]?tests?|e2e|playwright test|cypress run|-tags[= ]integration)\b",
-    ),
-    (
-        "tests",
-        r"\b(?:tests?|pytest|jest|vitest|mocha|rspec|phpunit|tox|nox|unittest|spec|ctest|nextest|testing)\b",
-    ),
-    (
-        "type check",
-        r"\b(?:mypy|pyright|tsc|typecheck|type-check|check-types|types|cargo check|flow check|go vet|vet)\b",
-    ),
-    (
-        "linter",
-        r"\b(?:lint\w*|ruff check|eslint|golangci-lint|clippy|flake8|pylint|rubocop|biome (?:check|lint)|shellcheck|swiftlint|stylelint)\b",
-    ),
-    ("formatter", r"\b(?:fmt|format|gofmt|prettier|black|rustfmt|ruff format|isort|gofumpt|swiftformat)\b"),
-    (
-        "migrations",
-        r"\b(?:migrate|migrations?|alembic|db:migrate|prisma (?:migrate|db push|generate)|knex migrate)\b",
-    ),
-    (
-        "deployment",
-        r"\b(?:deploy|kubectl apply|terraform apply|helm (?:install|upgrade)|fly deploy|vercel|netlify deploy|serverless deploy|cdk deploy|release|publish|goreleaser)\b",
-    ),
-    ("generated code", r"\b(?:generate|codegen|protoc|sqlc|go generate|gen)\b"),
-    (
-        "installation",
-        r"\b(?:npm (?:ci|install|i)|pnpm (?:install|i|add)|yarn (?:install|add)|pip install|uv (?:sync|pip install|add)|poetry (?:install|add)|bundle install|go mod (?:tidy|download)|cargo (?:add|install)|brew install|apt(?:-get)? install|mise install|composer install|dotnet restore)\b",
-    ),
-    (
-        "build",
-        r"\b(?:build|compile|make|cargo build|go build|gradlew? assemble|mvn package|webpack|vite build|tsup|bundle|xcodebuild|cmake|docker build|package|dist)\b",
-    ),
-    (
-        "development server",
-        r"\b(?:dev|serve|start|runserver|uvicorn|flask run|rails s(?:erver)?|docker[ -]compose up|air|nodemon)\b",
-    ),
-)
+_PURPOSES = {
+    "integration tests": r"\b(?:test[:_-]?(?:integration|e2e|ci|all)|integration[:_-]?tests?|e2e|playwright test|cypress run|-tags[= ]integration)\b",
+    "tests": r"\b(?:tests?|pytest|jest|vitest|mocha|rspec|phpunit|tox|nox|unittest|spec|ctest|nextest|testing)\b",
+    "type check": r"\b(?:mypy|pyright|tsc|typecheck|type-check|check-types|types|cargo check|flow check|go vet|vet)\b",
+    "linter": r"\b(?:lint\w*|ruff check|eslint|golangci-lint|clippy|flake8|pylint|rubocop|biome (?:check|lint)|shellcheck|swiftlint|stylelint)\b",
+    "formatter": r"\b(?:fmt|format|gofmt|prettier|black|rustfmt|ruff format|isort|gofumpt|swiftformat)\b",
+    "migrations": r"\b(?:migrate|migrations?|alembic|db:migrate|prisma (?:migrate|db push|generate)|knex migrate)\b",
+    "deployment": r"\b(?:deploy|kubectl apply|terraform apply|helm (?:install|upgrade)|fly deploy|vercel|netlify deploy|serverless deploy|cdk deploy|release|publish|goreleaser)\b",
+    "generated code": r"\b(?:generate|codegen|protoc|sqlc|go generate|gen)\b",
+    "installation": r"\b(?:npm (?:ci|install|i)|pnpm (?:install|i|add)|yarn (?:install|add)|pip install|uv (?:sync|pip install|add)|poetry (?:install|add)|bundle install|go mod (?:tidy|download)|cargo (?:add|install)|brew install|apt(?:-get)? install|mise install|composer install|dotnet restore)\b",
+    "build": r"\b(?:build|compile|make|cargo build|go build|gradlew? assemble|mvn package|webpack|vite build|tsup|bundle|xcodebuild|cmake|docker build|package|dist)\b",
+    "development server": r"\b(?:dev|serve|start|runserver|uvicorn|flask run|rails s(?:erver)?|docker[ -]compose up|air|nodemon)\b",
+}
+# Programs whose subcommand takes another one.
+_LAUNCHERS = ("mise", "npm", "pnpm", "yarn", "bun", "uv", "poetry", "python", "python3", "docker", "npx")
 _CHANGING_PURPOSES = ("installation", "migrations", "generated code")
 _CHANGING = LazyPattern(
     r"^(?:sudo )?(?:cp|mv|touch|mkdir|ln|chmod|chown|sed -i|patch|tee|rm|export|unset|createdb|dropdb|docker(?:[ -]compose)? (?:up|start|restart|pull|run|volume|network)"
@@ -128,14 +102,14 @@ def tool_calls(steps: Sequence[TranscriptStep]) -> Iterator[ToolCall]:
     for index, step in enumerate(steps):
         if step.role != Role.TOOL:
             continue
-        result = results.get(step.call) if step.call else _next_result(steps, index)
+        if step.call:
+            result = results.get(step.call)
+        else:
+            result = next((each for each in steps[index + 1 : index + 2] if each.role == Role.RESULT), None)
         output = result.text if result else ""
         refused = bool(result and result.failed and _REFUSAL.search(output[:2_000]))
-        hidden = (
-            step.tool in SHELL_TOOLS
-            and purpose(step.text) != ""
-            and _FAILURE_OUTPUT.search(output) is not None
-        )
+        is_purposeful = step.tool in SHELL_TOOLS and any(map(purpose_of, commands(step.text)))
+        hidden = is_purposeful and _FAILURE_OUTPUT.search(output) is not None
         yield ToolCall(
             tool=step.tool,
             input=step.text,
@@ -147,11 +121,6 @@ def tool_calls(steps: Sequence[TranscriptStep]) -> Iterator[ToolCall]:
             aside=step.aside,
             index=index,
         )
-
-
-def _next_result(steps: Sequence[TranscriptStep], index: int) -> TranscriptStep | None:
-    following = steps[index + 1 : index + 2]
-    return following[0] if following and following[0].role == Role.RESULT else None
 
 
 def commands(line: str) -> list[str]:
@@ -194,14 +163,6 @@ def command_variables(command: str) -> str:
     return match[0].strip() if match else ""
 
 
-def purpose(line: str) -> str:
-    """Return the purpose of the last command that has one; empty where all only look, or are unknown."""
-    for command in reversed(commands(line)):
-        if name := purpose_of(command):
-            return name
-    return ""
-
-
 def purpose_of(command: str) -> str:
     """Return the purpose of one command; empty when it only looks, or is unknown."""
     bare = without_variables(command)
@@ -210,7 +171,7 @@ def purpose_of(command: str) -> str:
     words = re.sub(r"([\"']).*?\1", "", bare)[:120]
     words = re.sub(r"\S+/", "", words) if not _RUNNER.match(bare) else words
     head = " ".join(words.split()[:5])
-    return next((name for name, form in _PURPOSES if re.search(form, head)), "")
+    return next((name for name, form in _PURPOSES.items() if re.search(form, head)), "")
 
 
 def runs_everything(command: str) -> bool:
@@ -244,13 +205,7 @@ def uses_runner(command: str) -> bool:
 def command_key(command: str) -> str:
     """Return what two attempts of the same command have in common: the program and its subcommand."""
     words = [word for word in without_variables(command).split() if not word.startswith("-")]
-    return " ".join(
-        words[:3]
-        if words[:1]
-        and words[0]
-        in ("mise", "npm", "pnpm", "yarn", "bun", "uv", "poetry", "python", "python3", "docker", "npx")
-        else words[:2]
-    )
+    return " ".join(words[:3] if words[:1] and words[0] in _LAUNCHERS else words[:2])
 
 
 def base_name(path: str) -> str:

@@ -120,7 +120,7 @@ def at_start(home: str, payload: dict[str, Any], folder: str) -> str:
     start = _plain(head.get("start")).strip()
     if not start:
         return ""
-    _mark_shown(home, conversation, _ids(head.get("start_ids")))
+    _mark_shown(home, conversation, head.get("start_ids"))
     return _cut(start if start.startswith(HEADING) else f"{HEADING}\n{start}", LONGEST)
 
 
@@ -195,10 +195,11 @@ def _claim_lines(home: str, conversation: str, memories: Sequence[dict[str, Any]
     return "\n".join([heading, *lines]) if lines else ""
 
 
-def _mark_shown(home: str, conversation: str, ids: list[str]) -> None:
+def _mark_shown(home: str, conversation: str, ids: Any) -> None:
     """Mark memories as shown; if that fails, showing them twice is better than never."""
+    texts = [each for each in ids if isinstance(each, str)] if isinstance(ids, list) else []
     try:
-        already_shown.note_shown(home, conversation, ids)
+        already_shown.claim_shown(home, conversation, texts)
     except OSError:
         return
 
@@ -236,10 +237,6 @@ def _number(value: Any, default: int) -> int:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _ids(value: Any) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _cut(text: str, longest: int) -> str:
