@@ -48,8 +48,7 @@ async def list_audit(session: OpenSession, /, *, limit: int | None) -> None:
     from mindhold.lifecycle.audit import LIST_AUDIT
 
     result = await session.run(LIST_AUDIT, limit=limit)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     if not result.records:
         session.console.line("Upkeep has changed nothing yet.")
@@ -65,8 +64,7 @@ async def show_audit(session: OpenSession, /, *, id: str) -> None:
     from mindhold.lifecycle.audit import SHOW_AUDIT
 
     result = await session.run(SHOW_AUDIT, id=id)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     _print_audit(session, result)
     for memory in result.memories[:MOST_LISTED]:
@@ -85,16 +83,14 @@ async def undo_audit(session: OpenSession, /, *, id: str) -> None:
 
     result = await session.run(UNDO_AUDIT, id=id)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.line(f"Brought back {plural(result.count, 'memory')}.")
     if result.passed_over:
         verb = "is" if result.passed_over == 1 else "are"
         console.note(f"{plural(result.passed_over, 'other')} {verb} not in the archive any more.")
-    for text in (result.note, result.notice):
-        if text:
-            console.note(neutral(text))
+    console.note(result.note)
+    console.note(result.notice)
 
 
 def _print_audit(session: OpenSession, record: AuditView) -> None:
@@ -139,8 +135,7 @@ async def list_contradictions(session: OpenSession, /, *, limit: int | None) -> 
     from mindhold.lifecycle.contradictions import LIST_CONTRADICTIONS
 
     result = await session.run(LIST_CONTRADICTIONS, limit=limit)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     _print_section(session, "Found", result.found, "`mindhold contradictions undo ID` takes one back.")
     _print_section(
@@ -190,8 +185,7 @@ async def _settle(
     message: str,
 ) -> None:
     result = await session.run(operation, id=found_id)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     session.console.line(message)
     _print_contradiction(session, result.contradiction)

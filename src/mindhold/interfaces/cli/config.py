@@ -307,8 +307,7 @@ def show_config(session: CliSession, prefix: str | None, changed: bool) -> None:
         head = f"{info.key} = {_shown(info.value)}" + (f"  ({source})" if source else "")
         for line in console.paragraphs(head, indent=0):
             console.line(console.style(line, bold=True))
-        for line in console.paragraphs(info.description, indent=4):
-            console.line(f"    {line}")
+        console.text(info.description, indent=4)
     console.note(f"home: {loaded.settings.home}; -o KEY=VALUE sets one for one call")
     console.note(f"{VARIABLES}; --json names each.")
 

@@ -76,9 +76,7 @@ async def archive(
         _set_archive(cli, on=True, report=not cli.console.json)
     async with cli.open() as session:
         result = await session.run(ARCHIVE_HISTORY)
-    if cli.console.json:
-        cli.console.document(result)
-    else:
+    if not cli.console.as_json(result):
         _print_archived(cli, result)
     return 1 if result.problems else 0
 
@@ -98,10 +96,7 @@ def _set_archive(cli: CliSession, *, on: bool, report: bool = True) -> None:
     value = "true" if on else "false"
     path = write_setting(cli, SETTING, value)
     warn_if_overridden(cli, SETTING)
-    if not report:
-        return
-    if cli.console.json:
-        cli.console.document({"key": SETTING, "value": on, "file": str(path)})
+    if not report or cli.console.as_json({"key": SETTING, "value": on, "file": str(path)}):
         return
     cli.console.line(f"{SETTING} = {value} in {path}")
     if not on:
@@ -116,8 +111,7 @@ async def _restore(cli: CliSession, name: str, to: Path) -> None:
 
     async with cli.open() as session:
         result = await session.run(RESTORE_CONVERSATION, session=name, to=to)
-    if cli.console.json:
-        cli.console.document(result)
+    if cli.console.as_json(result):
         return
     for file in result.files:
         cli.console.line(neutral(file))
@@ -176,16 +170,13 @@ async def forget(
         raise click.UsageError("--lift removes nothing: leave --dry-run and --force out.")
     if lift:
         lifted = await opened.run(FORGET_CONVERSATION, session=session, lift=True)
-        if console.json:
-            console.document(lifted)
-        else:
+        if not console.as_json(lifted):
             console.line(f"{neutral(lifted.session_id)} may be indexed and captured again.")
             console.note("`mindhold history index` reads it now.")
         return
     if dry_run or not yes:
         before = await opened.run(FORGET_CONVERSATION, session=session, force=force, preview=True)
-        if dry_run and console.json:
-            console.document(before)
+        if dry_run and console.as_json(before):
             return
         if not console.json:
             _print_preview(console, before)
@@ -194,10 +185,8 @@ async def forget(
         confirm(console, f"Remove it for good, and {plural(before.memory_count, 'memory')} with it?")
         session = before.session_id
     result = await opened.run(FORGET_CONVERSATION, session=session, force=force)
-    if console.json:
-        console.document(result)
-        return
-    _print_forgotten(console, result)
+    if not console.as_json(result):
+        _print_forgotten(console, result)
 
 
 def _print_preview(console: Console, result: ForgetConversationResult) -> None:
@@ -276,8 +265,7 @@ async def status(session: OpenSession) -> None:
 
     result = await session.run(HISTORY_STATUS)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     facts = _facts(session, result)
     widest = max(len(name) for name, _ in facts)

@@ -12,7 +12,7 @@ from mindhold.interfaces.cli.remember import text_or_stdin
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.profile.profile import EntryChangeView, ProfileView
+    from mindhold.profile.profile import EntryChangeView
 
 
 VERBS = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged": "Unchanged"}
@@ -49,10 +49,20 @@ async def show_profile(session: OpenSession) -> None:
     from mindhold.profile.profile import SHOW_PROFILE
 
     result = await session.run(SHOW_PROFILE)
-    if session.console.json:
-        session.console.document(result)
-    else:
-        _print(session, result)
+    console = session.console
+    if console.as_json(result):
+        return
+    if not result.entries:
+        console.line("Nothing is known yet. `mindhold profile set name ...` begins it.")
+    section = ""
+    for entry in result.entries:
+        if entry.section != section:
+            section = entry.section
+            console.line(console.style(section, bold=True))
+        name = entry.label if section == "contacts" else entry.key
+        shared = "  (everybody's)" if entry.shared else ""
+        text = neutral(entry.value) if section == "name" else f"{neutral(name)}: {neutral(entry.value)}"
+        console.line(f"  {text}{shared}")
 
 
 @profile.command(
@@ -104,8 +114,7 @@ async def history(session: OpenSession, /, *, key: str) -> None:
 
     result = await session.run(PROFILE_HISTORY, entry=key)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     rows = [
         [
@@ -166,8 +175,7 @@ async def _change(session: OpenSession, **fields: Any) -> None:
     from mindhold.profile.profile import CHANGE_PROFILE
 
     result = await session.run(CHANGE_PROFILE, **fields)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     for change in result.changes:
         session.console.line(_describe(change))
@@ -179,18 +187,3 @@ def _describe(change: EntryChangeView) -> str:
     before = f" (was {neutral(change.previous)})" if change.change == "replaced" and change.previous else ""
     place = change.section if change.section == "name" else f"{change.section}.{neutral(name)}"
     return f"{VERBS[change.change]} {place}{value}{before}"
-
-
-def _print(session: OpenSession, profile_view: ProfileView) -> None:
-    console = session.console
-    if not profile_view.entries:
-        console.line("Nothing is known yet. `mindhold profile set name ...` begins it.")
-    section = ""
-    for entry in profile_view.entries:
-        if entry.section != section:
-            section = entry.section
-            console.line(console.style(section, bold=True))
-        name = entry.label if section == "contacts" else entry.key
-        shared = "  (everybody's)" if entry.shared else ""
-        text = neutral(entry.value) if section == "name" else f"{neutral(name)}: {neutral(entry.value)}"
-        console.line(f"  {text}{shared}")

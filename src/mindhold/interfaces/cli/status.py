@@ -311,9 +311,7 @@ async def doctor(cli: CliSession, /, *, repair: bool, scrub: bool, phrases: tupl
         return await _report_unusable(cli, error, repair=repair)
     if repair and (damage := _lasting_damage(result.findings)):
         return await _report_unusable(cli, StoreDamaged(damage), repair=True)
-    if console.json:
-        console.document(result)
-    else:
+    if not console.as_json(result):
         _print(console, result.findings, result.repaired)
         if result.scrubbed:
             print_receipt(console, result.scrubbed)
