@@ -67,8 +67,7 @@ async def demo(cli: CliSession) -> None:
             await tour.refuse()
             await tour.time()
             await tour.forget()
-        if console.json:
-            console.document({"steps": tour.steps})
+        if console.as_json({"steps": tour.steps}):
             return
     settings = cli.loaded().settings
     place = f"{settings.home} and nowhere else" if settings.store.mode == "local" else settings.store.mode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from mindhold.hooks.project_identity import project_identity
 from mindhold.installers.claude import markers_change, settings_change
 from mindhold.installers.config_text import KeyPath
 from mindhold.installers.files import (
-    TABLE,
     FileChange,
     check_writable,
     errors_name_file,
@@ -21,18 +21,15 @@ from mindhold.installers.files import (
     read,
 )
 from mindhold.installers.manifest import (
-    InstalledFile,
     install,
     plan_removal,
     read_manifest,
-    server_undo,
     uninstall,
 )
 from mindhold.installers.mcp_clients import (
     HOME_VARIABLE,
     MCP_CLIENTS,
     NAME,
-    TOML,
     McpClient,
     StartCommand,
     claude_local_keys,
@@ -49,9 +46,6 @@ from mindhold.interfaces.cli.installation import (
     agree,
     check_home,
     check_same_home,
-    current_time,
-    describe_home,
-    describe_start,
     documents,
     folder_of,
     home_of_option,
@@ -62,7 +56,7 @@ from mindhold.interfaces.cli.installation import (
     program_here,
     read_claude_settings,
     show_plan,
-    unrecorded_file,
+    unrecorded_entry,
 )
 from mindhold.interfaces.cli.output import Console, neutral
 from mindhold.interfaces.cli.session import CliSession
@@ -151,9 +145,7 @@ async def init(cli: CliSession, /, **options: Any) -> None:
     """
     request = init_request(cli.console, **options)
     outcome = await run_init(cli, request, dry_run=options["dry_run"], yes=options["yes"])
-    if cli.console.json:
-        cli.console.document(init_document(request, outcome))
-    else:
+    if not cli.console.as_json(init_document(request, outcome)):
         print_outcome(cli.console, outcome, request)
 
 
@@ -163,15 +155,7 @@ def init_request(console: Console, /, **options: Any) -> InitRequest:
     if everywhere and local:
         raise click.UsageError("--global and --local exclude each other.")
     level = PERSON if everywhere else LOCAL if local else PROJECT
-    names = [
-        name
-        for name, is_chosen in (
-            ("CLAUDE.md", options["claude_md"]),
-            ("AGENTS.md", options["agents_md"]),
-            ("GEMINI.md", options["gemini_md"]),
-        )
-        if is_chosen
-    ]
+    names = [f"{name.upper()}.md" for name in ("claude", "agents", "gemini") if options[f"{name}_md"]]
     if everywhere and (names or options["name"]):
         raise click.UsageError("--claude-md, --agents-md, --gemini-md and --name go with one project.")
     folder = folder_of(options["folder"])
@@ -228,7 +212,7 @@ async def run_init(
             changes,
             place=request.place,
             client=CLAUDE,
-            now=current_time(),
+            now=datetime.now(UTC),
             project=project if is_new else None,
         )
     except MindholdError:
@@ -337,7 +321,7 @@ def _notes(
             "Mindhold outside of it."
         )
     if home:
-        notes.append(describe_home(home))
+        notes.append(f"{HOME_VARIABLE}={home} is written along, since --home said so.")
     if any(change.path.name == ".mcp.json" and change.changes for change in changes):
         notes.append("Claude Code asks once whether it may use the server of .mcp.json.")
     return notes
@@ -372,7 +356,9 @@ def print_outcome(console: Console, outcome: InitOutcome, request: InitRequest) 
             console.line(neutral(f"{'Made' if change.before is None else 'Changed'} {change.path}"))
     if outcome.project:
         console.line(f"What is said here is remembered as the project {neutral(outcome.project)}.")
-    console.note(f"{describe_start(outcome.program)}.")
+    program = outcome.program
+    call = " ".join((program.command, *program.arguments))
+    console.note(f"Clients call it by {'its name' if program.portable else 'its path'}, {call}.")
     if outcome.backup:
         console.note(f"What was there before is in {outcome.backup}.")
     for note in outcome.notes:
@@ -433,9 +419,7 @@ def connect(
     program = program_here(absolute=folder is None)
     entry = mcp_client.entry(program, toolsets=toolsets, home=home_of_option())
     if shown_only:
-        if cli.console.json:
-            cli.console.document({"file": str(path), "entry": entry})
-        else:
+        if not cli.console.as_json({"file": str(path), "entry": entry}):
             cli.console.line(mcp_client.shown(path, entry).rstrip("\n"))
             cli.console.note(f"belongs into {path}")
         return
@@ -453,10 +437,9 @@ def _add_entry(
     console, home = cli.console, cli.loaded().settings.home
     agree(console, [change], yes=yes)
     place = str(folder) if folder else ""
-    backup = install(home, [change], place=place, client=client.name, now=current_time())
-    if console.json:
-        document = {"client": client.name, "file": str(change.path), "changes": documents([change])}
-        console.document({**document, "backup": str(backup) if backup else None})
+    backup = install(home, [change], place=place, client=client.name, now=datetime.now(UTC))
+    document = {"client": client.name, "file": str(change.path), "changes": documents([change])}
+    if console.as_json({**document, "backup": str(backup) if backup else None}):
         return
     if not change.changes:
         console.line(neutral(f"{change.path} has it already: nothing was changed."))
@@ -475,23 +458,13 @@ def _remove_entry(cli: CliSession, client: McpClient, path: Path, folder: Path |
         for record in read_manifest(home).at(place)
         if record.client == client.name and record.path == str(path)
     ]
-    planned = plan_removal(home, records or [_unrecorded_entry(client, path, place)])
+    planned = plan_removal(home, records or [unrecorded_entry(path, place, client)])
     changes = [change for _, change in planned]
     agree(console, changes, yes=yes)
     folders = uninstall(home, planned)
-    if console.json:
-        document = {"client": client.name, "file": str(path), "changes": documents(changes)}
-        console.document({**document, "folders_removed": folders})
+    document = {"client": client.name, "file": str(path), "changes": documents(changes)}
+    if console.as_json({**document, "folders_removed": folders}):
         return
     for change in changes:
         verb = "Removed" if change.after is None else "Cleared"
-        text = (
-            neutral(f"{verb} {path}") if change.changes else neutral(f"Nothing of Mindhold's is in {path}.")
-        )
-        console.line(text)
-
-
-def _unrecorded_entry(client: McpClient, path: Path, place: str) -> InstalledFile:
-    keys = client.keys()
-    undo = ({"do": TABLE, "path": list(keys)},) if path.suffix == TOML else server_undo(*keys)
-    return unrecorded_file(path, place, client.name, undo)
+        console.line(neutral(f"{verb} {path}" if change.changes else f"Nothing of Mindhold's is in {path}."))

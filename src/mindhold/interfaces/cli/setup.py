@@ -117,18 +117,16 @@ async def setup(cli: CliSession, /, **flags: Any) -> int:
     outcome = await run_init(cli, request, yes=True) if request else None
     settings = {key: HIDDEN if key in KEYS.values() else value for key, value in choices.settings.items()}
     home = str(cli.loaded().settings.home)
-    if console.json:
-        document = {"home": home, "file": files[0] if files else None, "settings": settings, "model": model}
-        problem = str(failed) if failed else None
-        console.document(
-            {
-                **document,
-                "problem": problem,
-                "notes": choices.notes,
-                "init": init_document(request, outcome) if request and outcome else None,
-            }
-        )
-    else:
+    document = {
+        "home": home,
+        "file": files[0] if files else None,
+        "settings": settings,
+        "model": model,
+        "problem": str(failed) if failed else None,
+        "notes": choices.notes,
+        "init": init_document(request, outcome) if request and outcome else None,
+    }
+    if not console.as_json(document):
         for key, value in settings.items():
             console.line(f"{key} = {neutral(value) or UNSAID.get(key, '')}")
         for note in choices.notes:
@@ -151,12 +149,9 @@ def _read_flags(cli: CliSession, flags: dict[str, Any]) -> Choices:
         raise click.UsageError("--key-from-env and --key-file exclude each other.")
     choices = Choices(pull=flags["model"], no_model=flags["no_model"], init=flags["init"])
     provider = flags["provider"]
-    if provider:
-        choices.settings["llm.provider"] = provider
-    if flags["address"]:
-        choices.settings["llm.base_url"] = flags["address"]
-    if flags["llm_model"]:
-        choices.settings["llm.model"] = flags["llm_model"]
+    for flag, key in (("provider", "llm.provider"), ("address", "llm.base_url"), ("llm_model", "llm.model")):
+        if flags[flag]:
+            choices.settings[key] = flags[flag]
     present = cli.loaded().settings
     effective_provider = provider or present.llm.provider
     address, _ = _address_and_model(present.llm, effective_provider)

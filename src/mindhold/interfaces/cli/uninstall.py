@@ -19,13 +19,18 @@ from mindhold.installers.manifest import (
     plan_removal,
     read_manifest,
     server_undo,
-    table_undo,
     uninstall,
 )
-from mindhold.installers.mcp_clients import MCP_CLIENTS, NAME, TOML, claude_local_keys
+from mindhold.installers.mcp_clients import MCP_CLIENTS, NAME, claude_local_keys
 from mindhold.interfaces.cli.command import command, with_session
 from mindhold.interfaces.cli.init import CLAUDE, document_root
-from mindhold.interfaces.cli.installation import agree, documents, unrecorded_file, whole_path
+from mindhold.interfaces.cli.installation import (
+    agree,
+    documents,
+    unrecorded_entry,
+    unrecorded_file,
+    whole_path,
+)
 from mindhold.interfaces.cli.output import Console, neutral, plural
 from mindhold.interfaces.cli.session import CliSession
 from mindhold.model.errors import MarkersWrong, MindholdError, NotFound, Refused
@@ -90,20 +95,15 @@ async def uninstall_command(
     notes = _notes(installed, places, at, has_changes=bool(changes))
     for problem in problems:
         console.warn(f"Left as it is: {problem}")
-    if console.json:
-        console.document(
-            {
-                "changes": documents(changes),
-                "folders_removed": removed_folders,
-                "projects_removed": removed_projects,
-                "projects_kept": [
-                    {"name": project.name, "memories": project.memories} for project in kept_projects
-                ],
-                "problems": problems,
-                "notes": notes,
-            }
-        )
-    else:
+    document = {
+        "changes": documents(changes),
+        "folders_removed": removed_folders,
+        "projects_removed": removed_projects,
+        "projects_kept": [{"name": project.name, "memories": project.memories} for project in kept_projects],
+        "problems": problems,
+        "notes": notes,
+    }
+    if not console.as_json(document):
         _print_outcome(console, changes, removed_folders, kept_projects, removed_projects)
         for note in notes:
             console.note(note)
@@ -129,19 +129,10 @@ def _plan(
         for record in (_personal_files(places) if at is None else _folder_files(at, places))
         if record.path not in paths and Path(record.path).exists()
     ]
-    detected = [
-        (record, change)
-        for record, change in plan_removal(home, unrecorded, passed_over=[])
-        if change.changes
-    ]
     errors: list[MindholdError] = []
-    planned = [*detected, *plan_removal(home, recorded, passed_over=errors)]
+    planned = [*_readable(home, unrecorded), *plan_removal(home, recorded, passed_over=errors)]
     for folder in {record.place for record, _ in planned if record.place}:
-        planned += [
-            (record, change)
-            for record, change in plan_removal(home, _filled_documents(Path(folder), paths), passed_over=[])
-            if change.changes
-        ]
+        planned += _readable(home, _filled_documents(Path(folder), paths))
     writable = []
     for record, change in planned:
         try:
@@ -151,6 +142,12 @@ def _plan(
         except Refused as error:
             errors.append(error)
     return writable, list(dict.fromkeys(map(str, errors)))
+
+
+def _readable(home: Path, records: list[InstalledFile]) -> Planned:
+    """Plan the removal from files that can be read and have something of ours."""
+    planned = plan_removal(home, records, passed_over=[])
+    return [(record, change) for record, change in planned if change.changes]
 
 
 def _personal_files(places: ClientFolders) -> list[InstalledFile]:
@@ -171,8 +168,7 @@ def _folder_files(folder: Path, places: ClientFolders) -> list[InstalledFile]:
     ]
     for client in MCP_CLIENTS.values():
         if client.project is not None:
-            undo = (table_undo if client.project.endswith(TOML) else server_undo)(*client.keys())
-            records.append(unrecorded_file(folder / client.project, place, client.name, undo))
+            records.append(unrecorded_entry(folder / client.project, place, client))
     keys = claude_local_keys(folder, project_identity(place))
     return [*records, unrecorded_file(places.claude_json, place, CLAUDE, server_undo(*keys))]
 
@@ -244,11 +240,10 @@ async def _remove_projects(
         async with cli.open() as session:
             result = await session.run(LIST_PROJECTS)
             for project in result.projects:
-                if (
-                    project.identity not in identities and project.name not in own_names
-                ):  # the folder may be gone
+                is_own = project.name in own_names
+                if not is_own and project.identity not in identities:  # of an own one the folder may be gone
                     continue
-                if project.name in own_names and project.memories == 0 and not keep:
+                if is_own and project.memories == 0 and not keep:
                     await session.run(DELETE_SCOPE, name=project.name)
                     dropped.append(project.name)
                 else:
