@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
@@ -113,7 +114,6 @@ PATIENCE_SECONDS, PAUSE_SECONDS = 30, 0.02
 # Client folders in a project: one that is empty after the removal was created for us.
 CLIENT_FOLDERS = frozenset((".claude", ".codex", ".cursor", ".gemini", ".vscode"))
 BACKUPS = ("backups", "setup")
-_UTF8 = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +357,7 @@ def _without(home: Path, record: InstalledFile, current: bytes | None) -> bytes 
             if backup is not None and hash_content(backup) == record.was:
                 return backup
     remaining = remove_ours(Path(record.path), current, record.undo)
-    if remaining == current or remaining.removeprefix(_UTF8).strip() not in (b"", b"{}"):
+    if remaining == current or remaining.removeprefix(BOM_UTF8).strip() not in (b"", b"{}"):
         return remaining
     # Nothing else is in it: without a record, assume that it was created for us.
     return None if record.made or is_unrecorded(record.undo) else remaining
