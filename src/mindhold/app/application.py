@@ -8,25 +8,32 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mindhold.access.authorization import admitted_engine, as_agent
 from mindhold.app.providers import classifier_of, language_model, rlm_server, transcripts_of, vector_source_of
-from mindhold.app.stores import SettingsSites, advise_restore, make_home, make_store_registry, with_sidecar
+from mindhold.app.stores import (
+    SettingsSites,
+    advise_restore,
+    make_home,
+    make_store_registry,
+    utc_now,
+    with_sidecar,
+)
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.conversations.activity import call_activity_of, flush_activity, note_call_activity
 from mindhold.engine import Engine, UseCounter
 from mindhold.hooks.files import HOOKS
+from mindhold.interfaces.runtime import I, O, ProgressCallback
 from mindhold.memories.embedding import follow_model
 from mindhold.memories.idempotency import run_once
 from mindhold.model.errors import MindholdError, NotFound, Refused, SettingsError, StoreError
 from mindhold.model.memory import IdMaker
 from mindhold.model.scope import EVERYONE, GLOBAL, Caller
-from mindhold.operations import Context, Effect, Input, Operation, Output, do_nothing, no_progress
+from mindhold.operations import Context, Effect, Input, Operation, do_nothing, no_progress
 from mindhold.ports.backend import StoreRegistry
 from mindhold.ports.cache import Sidecar
 from mindhold.ports.history import NoHistory
@@ -39,8 +46,6 @@ from mindhold.stores.history.index import SqliteHistory
 from mindhold.stores.routed.store import RoutedStore
 from mindhold.stores.sqlite.connection import FileContents, contents_of_file
 
-I = TypeVar("I", bound=Input)  # noqa: E741
-O = TypeVar("O", bound=Output)  # noqa: E741
 PER_CALL_SETTINGS = ("scope", "agent", "toolsets")  # a background worker does not depend on them
 FEW_CACHES = 5  # hook caches that a call writes itself before it ends; more are left to the worker
 HOOK_CACHE_SECONDS = 20.0
@@ -65,7 +70,7 @@ class App:
         operation: Operation[I, O],
         given: I,
         *,
-        progress: Callable[[str, int, int | None], None] = no_progress,
+        progress: ProgressCallback = no_progress,
         caller: Caller | None = None,
         model: LanguageModel | None = None,
         conversation: str | None = None,
@@ -88,11 +93,11 @@ class App:
         call = Context(engine, who.agent, progress, model, conversation, who.owner)
         with self.engine.idle_tracker.busy(self.engine.clock) if _is_call(caller) else nullcontext():
             answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
-        if operation.effect is not Effect.READS and not operation.runs_jobs:
-            self.job_queued.set()
-        # A run of the queue that had nothing to do changed nothing.
-        if operation.effect is not Effect.READS and getattr(answer, "ran", True):
-            self.engine.change_notifier.beat()
+        if operation.effect is not Effect.READS:
+            if not operation.runs_jobs:
+                self.job_queued.set()
+            if getattr(answer, "ran", True):  # a run of the queue that had nothing to do changed nothing
+                self.engine.change_notifier.beat()
         if operation.runs_jobs and getattr(answer, "ran", False):
             self.written.add(GLOBAL)
         if conversation is not None:
@@ -111,17 +116,18 @@ class App:
         if not touched or not (home / "hooks" / "leaflets").is_dir():
             return
         from mindhold.capture.hook_cache import affected_caches, make_hook_caches
+        from mindhold.hooks.worker import start_cache_worker
 
         agent = self.loaded.settings.agent
         try:
             async with asyncio.timeout(HOOK_CACHE_SECONDS):
                 many = closing and len(await affected_caches(self.engine, touched, agent=agent)) > FEW_CACHES
                 if many and self._has_home_settings():
-                    await asyncio.to_thread(_leave_to_worker, home, agent)
+                    await asyncio.to_thread(start_cache_worker, str(home), agent)
                     return
-                engine = (
-                    self.engine if closing else await asyncio.to_thread(self._with_current_capture_settings)
-                )
+                engine = self.engine
+                if not closing:
+                    engine = await asyncio.to_thread(self._with_current_capture_settings)
                 await make_hook_caches(engine, agent=agent, scopes=touched)
         except (MindholdError, OSError, TimeoutError) as error:
             self.written.update(touched)  # tried again later
@@ -129,14 +135,15 @@ class App:
 
     def _has_home_settings(self) -> bool:
         """Whether a background worker of this home would have the same settings, apart from those of a single call."""
-        arguments = (key for key, source in self.loaded.sources.items() if source == "argument")
-        return all(key in PER_CALL_SETTINGS or key.startswith("serve.") for key in arguments)
+        return all(key in PER_CALL_SETTINGS or key.startswith("serve.") for key in self._arguments())
+
+    def _arguments(self) -> list[str]:
+        """The settings that the call itself gave."""
+        return [key for key, source in self.loaded.sources.items() if source == "argument"]
 
     def _with_current_capture_settings(self) -> Engine:
         """The engine with the capture settings as the file has them now; a server may have started long ago."""
-        if any(
-            key.startswith("capture.") and source == "argument" for key, source in self.loaded.sources.items()
-        ):
+        if any(key.startswith("capture.") for key in self._arguments()):
             return self.engine
         with suppress(SettingsError):  # the file is half written, or wrong
             now = load_settings({"home": str(self.loaded.settings.home)}).settings.capture
@@ -243,21 +250,9 @@ def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) ->
     return getattr(given, "scope", None) or engine.settings.scope
 
 
-def _leave_to_worker(home: Path, agent: str) -> None:
-    """Raises OSError."""
-    from mindhold.hooks.worker import start_cache_worker
-
-    start_cache_worker(str(home), agent)
-
-
 def file_contents(loaded: LoadedSettings) -> FileContents:
     """What the local file holds of the agent's memories, whichever store is configured."""
     return contents_of_file(loaded.settings.database, agent=loaded.settings.agent)
-
-
-def utc_now() -> datetime:
-    """The present instant."""
-    return datetime.now(UTC)
 
 
 async def _engine(

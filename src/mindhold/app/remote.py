@@ -6,25 +6,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from mindhold.client.api import AsyncMindhold
 from mindhold.client.wire import server_address
-from mindhold.interfaces.runtime import ProgressCallback
+from mindhold.interfaces.runtime import I, O, ProgressCallback
 from mindhold.model.errors import InvalidInput, MemoryNotFound, MindholdError, ScopeNotFound, SettingsError
 from mindhold.model.scope import Caller
-from mindhold.operations import Input, Operation, Output, no_progress
+from mindhold.operations import Input, Operation, Output, do_nothing, no_progress
 from mindhold.settings.loader import LoadedSettings, value_in_file
 
-I = TypeVar("I", bound=Input)  # noqa: E741
-O = TypeVar("O", bound=Output)  # noqa: E741
 EXPORT, JSON_LINES = "export", "jsonl"
 UNKNOWN_KEY = "UNAUTHORIZED"
 NO_PROJECT = "PROJECT_NOT_FOUND"
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +44,7 @@ class RemoteApp:
         agent: str | None = None,
         tool: str | None = None,
         key: str | None = None,
-        on_repeat: Callable[[], None] = _nothing,
+        on_repeat: Callable[[], None] = do_nothing,
     ) -> O:
         """Run one operation on the server, as the agent that the key belongs to. Raises MindholdError."""
         try:

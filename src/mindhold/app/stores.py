@@ -20,6 +20,7 @@ from mindhold.ports.cache import NO_SIDECAR, Sidecar
 from mindhold.ports.store import Clock, Store, StoreFinding
 from mindhold.settings.loader import LoadedSettings
 from mindhold.settings.schema import PostgresSettings, RedisSettings, Settings
+from mindhold.settings.sections import comma_list
 from mindhold.stores.registry import Make, OpenStoreRegistry, opened_store
 from mindhold.stores.sqlite.store import RAW_FORM, SqliteSite, SqliteStore
 
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 
 HOME_FOLDERS = ("data", "models", "backups", "logs", "export")
 log = logging.getLogger(__name__)
+
+
+def utc_now() -> datetime:
+    """The present instant."""
+    return datetime.now(UTC)
 
 
 def make_home(home: Path, *, database: Path | None = None) -> None:
@@ -89,7 +95,13 @@ def postgres_address(chosen: PostgresSettings) -> str:
             "No PostgreSQL is configured.",
             advice="Set postgres.url, or POSTGRES_HOST, POSTGRES_DB, POSTGRES_USER and POSTGRES_PASSWORD.",
         )
-    return chosen.url or _address(chosen)
+    if chosen.url:
+        return chosen.url
+    user, password, host, database = (
+        quote(part, safe="") for part in (chosen.user, chosen.password, chosen.host, chosen.database)
+    )  # a host may be the folder of a socket
+    login = f"{user}{f':{password}' if password else ''}@" if user else ""
+    return f"postgresql://{login}{host}:{chosen.port}/{database}"
 
 
 @asynccontextmanager
@@ -124,16 +136,6 @@ async def mongo_address(settings: Settings) -> AsyncIterator[tuple[str, bool]]:
             yield server.uri, True
     else:
         yield chosen.uri or "mongodb://localhost:27017", False
-
-
-def _address(chosen: PostgresSettings) -> str:
-    """One address of the parts. A host may be the folder of a socket."""
-    user = quote(chosen.user, safe="")
-    secret = f":{quote(chosen.password, safe='')}" if chosen.password else ""
-    login = f"{user}{secret}@" if chosen.user else ""
-    return (
-        f"postgresql://{login}{quote(chosen.host, safe='')}:{chosen.port}/{quote(chosen.database, safe='')}"
-    )
 
 
 @contextmanager
@@ -201,7 +203,7 @@ async def _without_sidecar(store: Store) -> Store:
 
 def _sentinels(names: str) -> tuple[tuple[str, int], ...]:
     sentinels: list[tuple[str, int]] = []
-    for name in filter(None, (part.strip() for part in names.split(","))):
+    for name in comma_list(names):
         host, _, port = name.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65_536:
             raise SettingsError(
@@ -307,13 +309,13 @@ async def salvage_store(loaded: LoadedSettings) -> list[str]:
 
     path = loaded.settings.database
     with advise_restore(loaded.settings.home):
-        saved = await asyncio.to_thread(rescue, path, now=_utc_now())
+        saved = await asyncio.to_thread(rescue, path, now=utc_now())
     return [f"saved {saved.memories} memories into {path}", f"kept the damaged file as {saved.aside}"]
 
 
 async def _server_finding(settings: Settings) -> StoreFinding:
     """Open the store again: the server says best what is wrong."""
-    registry, mode = make_store_registry(settings, clock=_utc_now), settings.store.mode
+    registry, mode = make_store_registry(settings, clock=utc_now), settings.store.mode
     try:
         await registry.house(mode)
     except (StoreError, SettingsError) as error:
@@ -335,7 +337,3 @@ async def _redis_finding(settings: Settings) -> StoreFinding:
     if (fault := connection.fault) is not None:
         return StoreFinding("redis", False, f"{fault.code}: {fault.message}", fault.advice)
     return StoreFinding("redis", True, "it answers")
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)

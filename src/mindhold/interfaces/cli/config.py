@@ -27,7 +27,6 @@ from mindhold.settings.loader import (
     LoadedSettings,
     SettingInfo,
     check_address,
-    checked_value,
     is_secret,
     is_setting,
     parsed_value,
@@ -197,7 +196,7 @@ def _checked(document: Mapping[str, Any], source: str) -> tuple[AssistantSetting
             translation.ignored.append(IgnoredSetting(setting.name, reason))
             continue
         try:
-            value = checked_value(setting.key, setting.value, source=source)
+            value = parsed_value(setting.key, setting.value, source=source)
         except SettingsError as error:
             translation.ignored.append(IgnoredSetting(setting.name, error.message))
             valid = False
