@@ -77,11 +77,14 @@ def is_unrecorded(undo: Undo) -> bool:
 
 def remove_ours(path: Path, content: bytes, undo: Undo) -> bytes:
     """The content without our insertions. Raises InvalidInput if the file can't be parsed."""
-    kinds = {note["do"] for note in undo}
-    if BLOCK in kinds:
-        return without_markers(path, content, next(note for note in undo if note["do"] == BLOCK))
-    if TABLE in kinds:
-        return _without_tables(path, content, undo)
+    notes = {note["do"]: note for note in reversed(undo)}
+    if BLOCK in notes:
+        return without_markers(path, content, notes[BLOCK])
+    if TABLE in notes:
+        text, _ = parse_toml_file(path, content)
+        for note in undo:
+            text = without_table(path, text, tuple(note["path"]), lead=note.get("lead", ""))
+        return encode_text(text, content)
     document = parse_json_file(path, content, comments=True)
     with errors_name_file(path):
         remaining = _without_members(document, undo)
@@ -100,13 +103,6 @@ def _without_members(document: JsonText, undo: Undo) -> JsonText:
         elif note["do"] == SERVER:
             document = without_server(document, tuple(note["path"]), notes)
     return without_hooks(document, notes) if any(note["do"] == HOOK for note in undo) else document
-
-
-def _without_tables(path: Path, content: bytes, undo: Undo) -> bytes:
-    text, _ = parse_toml_file(path, content)
-    for note in undo:
-        text = without_table(path, text, tuple(note["path"]), lead=note.get("lead", ""))
-    return encode_text(text, content)
 
 
 MANIFEST_FILE, LOCK, VERSION = "installed.json", "installed.lock", 1
@@ -230,9 +226,9 @@ def _install(
     save_manifest(home, Manifest(tuple(records), projects))
     try:
         _write_all(needed)
-    except OSError as error:
+    except Refused:
         save_manifest(home, before)
-        raise _write_error(Path(str(error.filename or needed[0].path)), error) from error
+        raise
     return folder
 
 
@@ -269,23 +265,26 @@ def plan_removal(
     return planned
 
 
+def join_changes(planned: Sequence[tuple[InstalledFile, FileChange]]) -> list[FileChange]:
+    """Join the changes of each file into one."""
+    joined: dict[Path, FileChange] = {}
+    for _, change in planned:
+        previous = joined.get(change.path)
+        joined[change.path] = replace(previous, after=change.after) if previous else change
+    return list(joined.values())
+
+
 def uninstall(home: Path, planned: Sequence[tuple[InstalledFile, FileChange]]) -> list[str]:
     """Make the planned changes and remove them from the manifest. Returns the removed folders. Raises Refused, Conflict."""
-    final: dict[Path, FileChange] = {}
-    for _, change in planned:
-        previous = final.get(change.path)
-        final[change.path] = replace(previous, after=change.after) if previous else change
-    needed = [change for change in final.values() if change.changes]
+    joined = join_changes(planned)
+    needed = [change for change in joined if change.changes]
     _check(home, needed)
     with _manifest_lock(home) if home.is_dir() else nullcontext():
         _check(home, needed)
         recorded = read_manifest(home)  # raises before anything is changed
-        for path in final:
-            clear_partials(path)
-        try:
-            _write_all(needed)
-        except OSError as error:
-            raise _write_error(Path(str(error.filename or needed[0].path)), error) from error
+        for change in joined:
+            clear_partials(change.path)
+        _write_all(needed)
         removed_folders = _remove_folders(planned)
         _forget(home, recorded, planned)
     return removed_folders
@@ -440,20 +439,21 @@ def _drop_backups(home: Path, records: Iterable[InstalledFile]) -> None:
 
 
 def _write_all(changes: Sequence[FileChange]) -> None:
+    """Write all files, or none. Raises Refused."""
     written: list[FileChange] = []
     new_folders: list[Path] = []
     try:
         for change in changes:
             new_folders += _write(change.path, change.after)
             written.append(change)
-    except OSError:
+    except OSError as error:
         for change in reversed(written):
             with suppress(OSError):
                 _write(change.path, change.before)
         for folder in reversed(new_folders):
             with suppress(OSError):
                 folder.rmdir()
-        raise
+        raise _write_error(Path(str(error.filename or changes[0].path)), error) from error
 
 
 def _write(path: Path, content: bytes | None) -> list[Path]:

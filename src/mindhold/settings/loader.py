@@ -194,18 +194,17 @@ def _check_together(settings: Settings) -> None:
         )
 
 
-def working_folder(environ: Mapping[str, str] | None = None) -> str | None:
+def working_folder() -> str | None:
     """The working folder: the one that Claude Code names, else the process's own."""
-    project = (os.environ if environ is None else environ).get("CLAUDE_PROJECT_DIR", "")
     try:
-        return project or str(Path.cwd())
+        return os.environ.get("CLAUDE_PROJECT_DIR") or str(Path.cwd())
     except OSError:  # it was removed
         return None
 
 
-def is_hosted(environ: Mapping[str, str] | None = None) -> bool:
+def is_hosted() -> bool:
     """Whether Claude Code started this process for a folder."""
-    return bool((os.environ if environ is None else environ).get("CLAUDE_PROJECT_DIR"))
+    return bool(os.environ.get("CLAUDE_PROJECT_DIR"))
 
 
 def is_setting(key: str) -> bool:
@@ -372,9 +371,8 @@ def _filled(settings: Settings, values: Mapping[str, Any]) -> Settings:
     for key, value in values.items():
         section, _, name = key.rpartition(".")
         if section:
-            settings = replace(settings, **{section: replace(getattr(settings, section), **{name: value})})
-        else:
-            settings = replace(settings, **{name: value})
+            name, value = section, replace(getattr(settings, section), **{name: value})
+        settings = replace(settings, **{name: value})
     return settings
 
 

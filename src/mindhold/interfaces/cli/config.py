@@ -427,14 +427,8 @@ def _chosen(loaded: LoadedSettings, prefix: str | None, *, changed: bool) -> lis
 
 
 def _document(info: SettingInfo) -> dict[str, Any]:
-    return {
-        "key": info.key,
-        "value": info.value,
-        "default": info.default,
-        "source": info.source,
-        "variable": info.variable,
-        "description": info.description,
-    }
+    names = ("key", "value", "default", "source", "variable", "description")
+    return {name: getattr(info, name) for name in names}
 
 
 def _shown(value: Any, *, quoted: bool = True) -> str:

@@ -65,22 +65,6 @@ from mindhold.model.host import ClientFolders
 from mindhold.settings.loader import client_places
 
 TOOLSETS = "core,capture"
-CONSENT = (
-    "Shall what is remembered be shown in {file} as well, for all to see who get that file? Mindhold then keeps a block "
-    "of it up to date between two markers, and nothing else in it"
-)
-NOT_A_PROJECT = "{folder} is no project: all that you have is below it."
-IN_COMMON = (
-    "Who shares these files and hasn't Mindhold is told by Claude Code that it can't be started; `mindhold init --local` "
-    "is for you alone."
-)
-WITHIN = (
-    "This folder is within {top}: Claude Code has these hooks where it is started here, and not there. `mindhold init "
-    "{top}` sets up all of it."
-)
-YOURS_ALONE = (
-    "Unless git ignores {file} already, write it into .git/info/exclude, or it may be committed unawares."
-)
 CLAUDE = "claude"
 
 
@@ -161,12 +145,16 @@ def init_request(console: Console, /, **options: Any) -> InitRequest:
     folder = folder_of(options["folder"])
     if not everywhere and folder in (Path.home().resolve(), Path(folder.anchor)):
         raise Refused(
-            NOT_A_PROJECT.format(folder=folder), advice="Say --global, or go to a project's folder."
+            f"{folder} is no project: all that you have is below it.",
+            advice="Say --global, or go to a project's folder.",
         )
     if options["claude_md"] is None and not everywhere and not (options["yes"] or options["dry_run"]):
         file = document_file(folder, "CLAUDE.md")
         if is_interactive(console) and markers_change(file).changes:
-            question = CONSENT.format(file=file.relative_to(document_root(folder)))
+            question = (
+                f"Shall what is remembered be shown in {file.relative_to(document_root(folder))} as well, for all to see "
+                "who get that file? Mindhold then keeps a block of it up to date between two markers, and nothing else in it"
+            )
             names += ["CLAUDE.md"] if click.confirm(question, default=False, err=True) else []
     return InitRequest(
         level=level,
@@ -310,11 +298,20 @@ def _notes(
     if shared and not program.portable:
         notes.append(NOT_FOR_OTHERS.format(command=program.command))
     elif shared and (root / ".git").exists():
-        notes.append(IN_COMMON)
+        notes.append(
+            "Who shares these files and hasn't Mindhold is told by Claude Code that it can't be started; `mindhold init "
+            "--local` is for you alone."
+        )
     if request.level == LOCAL and changes[0].before is None and (root / ".git").exists():
-        notes.append(YOURS_ALONE.format(file=changes[0].path.relative_to(root).as_posix()))
+        file = changes[0].path.relative_to(root).as_posix()
+        notes.append(
+            f"Unless git ignores {file} already, write it into .git/info/exclude, or it may be committed unawares."
+        )
     if request.level != PERSON and root != request.folder:
-        notes.append(WITHIN.format(top=root))
+        notes.append(
+            f"This folder is within {root}: Claude Code has these hooks where it is started here, and not there. "
+            f"`mindhold init {root}` sets up all of it."
+        )
     if only_while_active(program):
         notes.append(
             "mindhold is on the PATH by an active virtual environment only: start Claude Code within it, or install "

@@ -16,6 +16,7 @@ from mindhold.installers.manifest import (
     InstalledFile,
     Manifest,
     drop_project,
+    join_changes,
     plan_removal,
     read_manifest,
     server_undo,
@@ -87,7 +88,7 @@ async def uninstall_command(
     if at is not None and not at.is_dir() and not installed.at(str(at)):
         raise NotFound(f"There is no folder {at}.", advice="Give the project's folder.")
     planned, problems = _plan(settings.home, installed, places, at, all_of_it=all_of_it)
-    changes = [change for change in _join_changes(planned) if change.changes]
+    changes = [change for change in join_changes(planned) if change.changes]
     agree(console, changes, yes=yes)
     removed_folders = uninstall(settings.home, planned)
     folders = {place for _, place in installed.projects} if all_of_it else {str(at)} if at else set()
@@ -124,11 +125,8 @@ def _plan(
     else:
         recorded = [record for record in installed.at(str(at)) if Path(record.path) != places.claude_settings]
     paths = {record.path for record in recorded}
-    unrecorded = [
-        record
-        for record in (_personal_files(places) if at is None else _folder_files(at, places))
-        if record.path not in paths and Path(record.path).exists()
-    ]
+    possible = _personal_files(places) if at is None else _folder_files(at, places)
+    unrecorded = [record for record in possible if record.path not in paths and Path(record.path).exists()]
     errors: list[MindholdError] = []
     planned = [*_readable(home, unrecorded), *plan_removal(home, recorded, passed_over=errors)]
     for folder in {record.place for record, _ in planned if record.place}:
@@ -160,11 +158,10 @@ def _personal_files(places: ClientFolders) -> list[InstalledFile]:
 def _folder_files(folder: Path, places: ClientFolders) -> list[InstalledFile]:
     """Return the files of a project that may have entries. In the home folder, Claude's settings are no project's."""
     place = str(folder)
-    settings = [folder / ".claude" / name for name in ("settings.json", "settings.local.json")]
+    settings = {folder / ".claude" / name for name in ("settings.json", "settings.local.json")}
     records = [
         unrecorded_file(path, place, CLAUDE, SETTINGS_UNDO)
-        for path in settings
-        if path != places.claude_settings
+        for path in sorted(settings - {places.claude_settings})
     ]
     for client in MCP_CLIENTS.values():
         if client.project is not None:
@@ -200,26 +197,13 @@ def _notes(installed: Manifest, places: ClientFolders, at: Path | None, *, has_c
     notes = []
     if at / ".claude" / "settings.json" == places.claude_settings:
         notes.append("Your own settings are left alone: `mindhold uninstall --global` is for them.")
-    others = {
-        record.place
-        for record in installed.records
-        if record.place and record.place != str(at) and Path(record.path).is_relative_to(at)
-    }
     if not has_changes:
+        others = {record.place for record in installed.records if Path(record.path).is_relative_to(at)}
         notes += [
             f"Mindhold was set up in {place}: `mindhold uninstall {shlex.quote(place)}` takes that back."
-            for place in sorted(others)
+            for place in sorted(others - {"", str(at)})
         ]
     return notes
-
-
-def _join_changes(planned: Planned) -> list[FileChange]:
-    """Join the changes of each file into one."""
-    joined: dict[Path, FileChange] = {}
-    for _, change in planned:
-        first = joined.get(change.path)
-        joined[change.path] = FileChange(change.path, first.before if first else change.before, change.after)
-    return list(joined.values())
 
 
 async def _remove_projects(
