@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A running Mindhold."""
+    """A running Mindhold. OpenMindhold says what its methods promise."""
 
     engine: Engine
     loaded: LoadedSettings
@@ -62,7 +62,6 @@ class App:
     written: set[str] = field(default_factory=set)  # scopes whose memories may have changed; Global means all
 
     def warm(self, *, patient: bool = True) -> None:
-        """Start to load the embedding model. `patient`: recalls wait for it; otherwise they use full text until it is loaded."""
         self.engine.vector_source.warm(patient=patient)
 
     async def run(
@@ -91,7 +90,9 @@ class App:
         if operation.refreshes_hook_caches and getattr(given, "others", False):
             self.written.clear()
         call = Context(engine, who.agent, progress, model, conversation, who.owner)
-        with self.engine.idle_tracker.busy(self.engine.clock) if _is_call(caller) else nullcontext():
+        # An interface's own questions, such as a health check, are no calls of a client.
+        is_call = caller is not None and caller.agent != EVERYONE
+        with self.engine.idle_tracker.busy(self.engine.clock) if is_call else nullcontext():
             answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
         if operation.effect is not Effect.READS:
             if not operation.runs_jobs:
@@ -151,16 +152,13 @@ class App:
         return self.engine
 
     def conversation_roots(self) -> list[Path]:
-        """The existing folders of past conversations. Blocks."""
         return self.engine.transcripts.roots()
 
     @property
     def history_behind(self) -> bool:
-        """Whether more conversations wait to be indexed than a question may read."""
         return self.engine.history_behind.is_set()
 
     async def await_history_behind(self) -> None:
-        """Wait until that is so."""
         await self.engine.history_behind.wait()
         self.engine.history_behind.clear()
 
@@ -178,18 +176,15 @@ class App:
         return True
 
     async def await_change(self, seen: int, seconds: float) -> int:
-        """Wait for a change after number `seen`, at most so long; returns the number of the latest. Begin with -1."""
         return await self.engine.change_notifier.wait(seen, seconds=seconds)
 
     async def await_urgent_job(self, seconds: float) -> None:
-        """Wait until somebody waits for a job, at most so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.engine.urgent_job.wait()
         self.engine.urgent_job.clear()
 
     async def await_job(self, seconds: float) -> bool:
-        """Wait until a job is queued, here or by another server, at most so long. Whether one was."""
         waits = (self.engine.sidecar.bell.wait(seconds), self.job_queued.wait())
         tasks = [asyncio.create_task(wait) for wait in waits]
         try:
@@ -236,11 +231,6 @@ async def open_app(
                 yield app
     finally:
         await store.close()
-
-
-def _is_call(caller: Caller | None) -> bool:
-    """Whether a client calls; an interface's own questions, such as a health check, don't count."""
-    return caller is not None and caller.agent != EVERYONE
 
 
 def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) -> str:
@@ -301,10 +291,9 @@ async def _in_project(loaded: LoadedSettings, engine: Engine) -> tuple[LoadedSet
     if loaded.folder is None or not loaded.scope_is_usual:
         return loaded, engine
     create = loaded.hosted and (loaded.settings.home / HOOKS).is_dir()
-    try:
+    scope = None
+    with suppress(NotFound, Refused):  # the folder is gone, or the project archived
         scope = await scope_of_folder(engine, loaded.folder, create=create)
-    except (NotFound, Refused):  # the folder is gone, or the project archived
-        scope = None
     if scope is None or scope == GLOBAL:
         return loaded, engine
     return loaded.within(scope), engine.with_settings(scope=scope)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath, PureWindowsPath
@@ -10,10 +10,9 @@ from typing import Any, cast
 
 from mindhold.client.api import AsyncMindhold
 from mindhold.client.wire import server_address
-from mindhold.interfaces.runtime import I, O, ProgressCallback
+from mindhold.interfaces.runtime import I, O
 from mindhold.model.errors import InvalidInput, MemoryNotFound, MindholdError, ScopeNotFound, SettingsError
-from mindhold.model.scope import Caller
-from mindhold.operations import Input, Operation, Output, do_nothing, no_progress
+from mindhold.operations import Input, Operation, Output
 from mindhold.settings.loader import LoadedSettings, value_in_file
 
 EXPORT, JSON_LINES = "export", "jsonl"
@@ -37,16 +36,14 @@ class RemoteApp:
         operation: Operation[I, O],
         given: I,
         *,
-        progress: ProgressCallback = no_progress,
-        caller: Caller | None = None,
-        model: Any = None,
-        conversation: str | None = None,
         agent: str | None = None,
-        tool: str | None = None,
         key: str | None = None,
-        on_repeat: Callable[[], None] = do_nothing,
+        **_local: Any,
     ) -> O:
-        """Run one operation on the server, as the agent that the key belongs to. Raises MindholdError."""
+        """Run one operation on the server, as the agent that the key belongs to. Raises MindholdError.
+
+        What else a local run takes, such as the caller, is the server's own affair.
+        """
         try:
             if operation.name == EXPORT:
                 return cast("O", await self._exported(given))

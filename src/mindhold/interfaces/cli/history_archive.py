@@ -57,7 +57,7 @@ async def archive(
         raise click.UsageError("--restore names the conversation, and --to where it goes: give both.")
     if restore is not None and how is not None:
         raise click.UsageError(f"--restore writes one transcript, --{how} is about the archive: give one.")
-    if restore is not None and to is not None:
+    if restore is not None:
         await _restore(cli, restore, to)
         return 0
     if how == "off":
@@ -68,8 +68,7 @@ async def archive(
             "Past conversations are switched off: nothing would be copied.",
             advice="`mindhold config set history.enabled true` switches them on.",
         )
-    consented = bool(cli.loaded().settings.history.archive)
-    if not consented and how != "once":
+    if not cli.loaded().settings.history.archive and how != "once":
         if not yes:
             _explain(cli)
             confirm(cli.console, "Keep copies of past conversations from now on?")
@@ -106,7 +105,7 @@ def _set_archive(cli: CliSession, *, on: bool, report: bool = True) -> None:
         )
 
 
-async def _restore(cli: CliSession, name: str, to: Path) -> None:
+async def _restore(cli: CliSession, name: str, to: Path | None) -> None:
     from mindhold.history.archive import RESTORE_CONVERSATION
 
     async with cli.open() as session:
@@ -202,8 +201,7 @@ def _print_preview(console: Console, result: ForgetConversationResult) -> None:
         console.line(f"    {view.id}  {view.kind}: {one_line(view.content, most=LONGEST_CELL)}")
     if result.memory_count > len(result.memories):
         console.line(f"    and {result.memory_count - len(result.memories)} more")
-    _print_kept(console, result)
-    _print_repeated(console, result)
+    _print_remaining(console, result)
     if result.originals:
         console.line("  The transcript is another program's, and stays:")
     for file in result.originals:
@@ -212,20 +210,18 @@ def _print_preview(console: Console, result: ForgetConversationResult) -> None:
 
 def _print_forgotten(console: Console, result: ForgetConversationResult) -> None:
     removed = sum(result.receipt.removed.values()) if result.receipt else 0
+    name = neutral(result.session_id)
     if result.already and not removed:
-        console.line(f"{neutral(result.session_id)} is forgotten already, and nothing more of it was there.")
+        console.line(f"{name} is forgotten already, and nothing more of it was there.")
     else:
-        console.line(
-            f"Forgot {neutral(result.session_id)}, and {plural(result.memory_count, 'memory')} with it."
-        )
+        console.line(f"Forgot {name}, and {plural(result.memory_count, 'memory')} with it.")
     if result.receipt:
         print_receipt(console, result.receipt)
         console.note(
             "Rows, notes and copies were counted. A database may hold words of them in pages that it no longer uses: "
             '`mindhold doctor --scrub --phrase "..."` rewrites its file and proves that no such bytes are in it.'
         )
-    _print_kept(console, result)
-    _print_repeated(console, result)
+    _print_remaining(console, result)
     console.note(result.notice)
     if result.originals:
         console.line("The transcript is not ours and stays; delete it for the words to be gone altogether:")
@@ -233,25 +229,22 @@ def _print_forgotten(console: Console, result: ForgetConversationResult) -> None
             console.line(f"  {neutral(file)}")
 
 
-def _print_repeated(console: Console, result: ForgetConversationResult) -> None:
-    if not result.repeated_in:
-        return
-    console.line("  These conversations repeat parts of it, and stay; `mindhold history forget` them too:")
-    for conversation in result.repeated_in[:MOST_LISTED]:
-        console.line(
-            f"    {neutral(conversation.session_id)}  {one_line(conversation.title, most=LONGEST_CELL)}"
-        )
-    if len(result.repeated_in) > MOST_LISTED:
-        console.line(f"    and {len(result.repeated_in) - MOST_LISTED} more")
-
-
-def _print_kept(console: Console, result: ForgetConversationResult) -> None:
-    if not result.kept:
-        return
-    stay = "stays: it is" if len(result.kept) == 1 else "stay: they are"
-    console.line(f"  {plural(len(result.kept), 'memory')} {stay} kept for good (--force takes them too)")
+def _print_remaining(console: Console, result: ForgetConversationResult) -> None:
+    """Print the memories that stay, and the conversations that repeat parts of this one."""
+    if result.kept:
+        stay = "stays: it is" if len(result.kept) == 1 else "stay: they are"
+        console.line(f"  {plural(len(result.kept), 'memory')} {stay} kept for good (--force takes them too)")
     for memory in result.kept:
         console.line(f"    {memory.id}  {memory.kind}: {one_line(memory.content, most=LONGEST_CELL)}")
+    if result.repeated_in:
+        console.line(
+            "  These conversations repeat parts of it, and stay; `mindhold history forget` them too:"
+        )
+    for conversation in result.repeated_in[:MOST_LISTED]:
+        title = one_line(conversation.title, most=LONGEST_CELL)
+        console.line(f"    {neutral(conversation.session_id)}  {title}")
+    if len(result.repeated_in) > MOST_LISTED:
+        console.line(f"    and {len(result.repeated_in) - MOST_LISTED} more")
 
 
 MOST_NAMED = 5  # printed with full ids
@@ -272,15 +265,11 @@ async def status(session: OpenSession) -> None:
     for name, value in facts:
         console.line(f"{console.style(name.ljust(widest), dim=True)}  {neutral(value)}")
     for conversation in result.vanishing:
-        when = (
-            "at its next start"
-            if conversation.when <= datetime.now(UTC)
-            else f"on {local_time(conversation.when, session.zone)[:10]}"
-        )
+        day = f"on {local_time(conversation.when, session.zone)[:10]}"
+        when = "at its next start" if conversation.when <= datetime.now(UTC) else day
         head = f"  {when:<17}  {conversation.session_id[:SHORT_ID]}"
-        console.line(
-            f"{head}  {one_line(conversation.title, most=console.room(head, otherwise=LONGEST_CELL))}"
-        )
+        title = one_line(conversation.title, most=console.room(head, otherwise=LONGEST_CELL))
+        console.line(f"{head}  {title}")
     if result.vanishing_count > len(result.vanishing):
         console.line(f"  and {result.vanishing_count - len(result.vanishing)} more")
     _print_problems(session, result)
@@ -311,12 +300,6 @@ def _print_problems(session: OpenSession, result: HistoryStatusResult) -> None:
         )
 
 
-def _reader(result: HistoryStatusResult) -> str:
-    """Name what reads conversations, and why the configured RLM server doesn't."""
-    reader = {"rlm": "an RLM server", "index": "the index alone"}.get(result.rung, result.rung)
-    return f"{reader}; the RLM server can't be started: {result.doubt}" if result.doubt else reader
-
-
 def _facts(session: OpenSession, result: HistoryStatusResult) -> list[tuple[str, str]]:
     latest = f", last held {local_time(result.latest, session.zone)}" if result.latest else ""
     kinds = [
@@ -330,16 +313,14 @@ def _facts(session: OpenSession, result: HistoryStatusResult) -> list[tuple[str,
     vectors = f", {result.embedded:,} with vectors" if result.embedded else ""
     unread = f"{megabytes(result.unread_bytes)} in {plural(result.unread_files, 'file')}"
     copies = f"{plural(result.copies, 'copy')}, {megabytes(result.archive_bytes)} of {result.archive_room >> 20:,} MB"
+    reader = {"rlm": "an RLM server", "index": "the index alone"}.get(result.rung, result.rung)
+    count = plural(result.vanishing_count, "conversation")
+    vanishing = f"{count} without a copy: Claude Code keeps {result.kept_days} days"
     return [
         ("conversations", f"{result.conversations:,}{others}{latest}{state}"),
         ("index", f"{plural(result.passages, 'passage')}{vectors}, {megabytes(result.index_bytes)}"),
         ("not yet indexed", unread if result.unread_files else "nothing"),
         ("archive", (copies if result.copies else "empty") + ("" if result.archive else "; switched off")),
-        ("read by", _reader(result)),
-        (
-            "to be deleted",
-            f"{plural(result.vanishing_count, 'conversation')} without a copy: Claude Code keeps {result.kept_days} days"
-            if result.vanishing_count
-            else "nothing that has no copy",
-        ),
+        ("read by", f"{reader}; the RLM server can't be started: {result.doubt}" if result.doubt else reader),
+        ("to be deleted", vanishing if result.vanishing_count else "nothing that has no copy"),
     ]
