@@ -108,23 +108,19 @@ class _Scanner:
         return JsonChild(place, node, json.loads(self.text[place:end]), comma)
 
 
+@dataclass(slots=True, eq=False)
 class JsonNode:
-    """A value between `start` and `end`. Containers are scanned when first accessed; most never are."""
+    """A value between `start` and `end`. Containers are scanned when first accessed; most never are.
 
-    __slots__ = ("_contents", "_plain", "_unscanned", "end", "kind", "start")
+    `contents` are the children, and whether a comma follows the last one, where the dialect allows it.
+    """
 
-    def __init__(
-        self,
-        start: int,
-        end: int,
-        kind: JsonKind,
-        *,
-        plain: Any = None,
-        contents: tuple[tuple[JsonChild, ...], bool] | None = None,
-        unscanned: tuple[_Scanner, int] | None = None,
-    ) -> None:
-        self.start, self.end, self.kind = start, end, kind
-        self._plain, self._contents, self._unscanned = plain, contents, unscanned
+    start: int
+    end: int
+    kind: JsonKind
+    plain: Any = None
+    contents: tuple[tuple[JsonChild, ...], bool] | None = None
+    unscanned: tuple[_Scanner, int] | None = None
 
     @property
     def children(self) -> tuple[JsonChild, ...]:
@@ -132,14 +128,13 @@ class JsonNode:
 
     @property
     def comma(self) -> bool:
-        """Whether a comma follows the last child, where the dialect allows it."""
         return self._scan_contents()[1]
 
     @property
     def value(self) -> Any:
         """The same as json.loads gives: the last of equal keys counts."""
-        if self.kind == "plain" or self._unscanned is not None:
-            return self._plain
+        if self.kind == "plain" or self.unscanned is not None:
+            return self.plain
         if self.kind == "object":
             return {child.key: child.node.value for child in self.children}
         return [child.node.value for child in self.children]
@@ -149,12 +144,12 @@ class JsonNode:
         return [child for child in self.children if child.key == key]
 
     def _scan_contents(self) -> tuple[tuple[JsonChild, ...], bool]:
-        if self._contents is None:
-            if self._unscanned is None:
+        if self.contents is None:
+            if self.unscanned is None:
                 return (), False
-            scanner, depth = self._unscanned
-            self._contents = scanner.container(self.start, depth, self.kind)._scan_contents()
-        return self._contents
+            scanner, depth = self.unscanned
+            self.contents = scanner.container(self.start, depth, self.kind).contents
+        return self.contents or ((), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,25 +245,23 @@ class JsonText:
 
     def put_member(self, path: KeyPath, value: Any) -> JsonInsertion:
         """Set a member: replaced if it exists, else added last. Raises BrokenJson, WrongShape."""
-        root = self._root()
-        node, depth = self._deepest(root, path)
+        node, depth = self._deepest(path)
         if depth == len(path):
             return JsonInsertion(self._with(self._replace(node, value)))
         self._expect(node, "object", path[:depth])
         for key in reversed(path[depth + 1 :]):
             value = {key: value}
         created = tuple(path[:length] for length in range(depth + 1, len(path)))
-        return self._add(root, node, str(path[depth]), value, created, path[:depth])
+        return self._add(node, path[:depth], str(path[depth]), value, created)
 
     def put_item(self, path: KeyPath, value: Any) -> JsonInsertion:
         """Append to the list at the path, which is created if necessary. Raises BrokenJson, WrongShape."""
-        root = self._root()
-        node, depth = self._deepest(root, path)
+        node, depth = self._deepest(path)
         if depth < len(path):
             insertion = self.put_member(path, [value])
             return replace(insertion, created=(*insertion.created, path))
         self._expect(node, "array", path)
-        return self._add(root, node, None, value, (), path)
+        return self._add(node, path, None, value)
 
     def drop_member(self, path: KeyPath, *, inner: Mapping[KeyPath, str] | None = None) -> JsonText:
         """The document without the member, if there is one. `inner` restores the content of an emptied container."""
@@ -329,11 +322,12 @@ class JsonText:
         return WrongShape(reason, line=line, column=column)
 
     def _find(self, path: KeyPath) -> JsonNode | None:
-        node, depth = self._deepest(self._root(), path)
+        node, depth = self._deepest(path)
         return node if depth == len(path) else None
 
-    def _deepest(self, root: JsonNode, path: KeyPath) -> tuple[JsonNode, int]:
-        node = root
+    def _deepest(self, path: KeyPath) -> tuple[JsonNode, int]:
+        """The last node on the path that exists, and how many keys lead to it."""
+        node = self._root()
         for depth, key in enumerate(path):
             self._expect(node, "array" if isinstance(key, int) else "object", path[:depth])
             matches = [node.children[key]] if isinstance(key, int) else node.members(key)
@@ -351,16 +345,10 @@ class JsonText:
         return self.text[: node.start] + rendered + self.text[node.end :]
 
     def _add(
-        self,
-        root: JsonNode,
-        node: JsonNode,
-        key: str | None,
-        value: Any,
-        created: tuple[KeyPath, ...],
-        container: KeyPath,
+        self, node: JsonNode, path: KeyPath, key: str | None, value: Any, created: tuple[KeyPath, ...] = ()
     ) -> JsonInsertion:
         """Insert where comments keep their lines: the comma right after the last child, the rest after comments."""
-        text, close = self.text, node.end - 1
+        text, close, root = self.text, node.end - 1, self._root()
         last = node.children[-1] if node.children else None
         child_end = last.end if last else node.start + 1
         if node.comma:
@@ -381,7 +369,7 @@ class JsonText:
         new += "," if node.comma else ""
         comma = "," if last and not node.comma else ""
         after = text[:child_end] + comma + text[child_end:place] + new + text[place:]
-        inner = {} if last else {container: text[node.start + 1 : close]}
+        inner = {} if last else {path: text[node.start + 1 : close]}
         return JsonInsertion(self._with(after), created, inner)
 
     def _remove(self, node: JsonNode, number: int, inner: str | None) -> str:

@@ -204,31 +204,22 @@ def install(
         _check(home, needed)  # the previous holder of the lock may have changed them
         for change in changes:
             clear_partials(change.path)
-        return _install(home, needed, place=place, client=client, now=now, project=project)
-
-
-def _install(
-    home: Path, needed: Sequence[FileChange], *, place: str, client: str, now: datetime, project: str | None
-) -> Path | None:
-    before = read_manifest(home)
-    projects = before.projects
-    if project is not None and (project, place) not in projects:
-        projects = (*projects, (project, place))
-    folder, backups = _back_up(home, needed, now)
-    records = list(before.records)
-    for change in needed:
-        new = _record(change, place, client, backups.get(str(change.path)))
-        previous = next((record for record in records if _key(record) == _key(new)), None)
-        if previous is None:
-            records.append(new)
-        else:
-            records[records.index(previous)] = _update_record(previous, new, change)
-    save_manifest(home, Manifest(tuple(records), projects))
-    try:
-        _write_all(needed)
-    except Refused:
-        save_manifest(home, before)
-        raise
+        before = read_manifest(home)
+        projects = before.projects
+        if project is not None and (project, place) not in projects:
+            projects = (*projects, (project, place))
+        folder, backups = _back_up(home, needed, now)
+        records = {_key(record): record for record in before.records}
+        for change in needed:
+            new = _record(change, place, client, backups.get(str(change.path)))
+            previous = records.get(_key(new))
+            records[_key(new)] = _update_record(previous, new, change) if previous else new
+        save_manifest(home, Manifest(tuple(records.values()), projects))
+        try:
+            _write_all(needed)
+        except Refused:
+            save_manifest(home, before)
+            raise
     return folder
 
 

@@ -217,25 +217,19 @@ def plan_changes(
     settings = hook_settings_file(request.level, request.folder, places)
     changes = [settings_change(settings, program, home=new_home, status_line=request.status_line)]
     if request.server:
-        path = request.folder / ".mcp.json" if request.level == PROJECT else places.claude_json
-        local = request.level == LOCAL
-        keys: KeyPath = ("mcpServers", NAME)
-        keys = claude_local_keys(request.folder, project_identity(str(request.folder))) if local else keys
-        entry = server_entry(program, toolsets=request.toolsets or TOOLSETS, home=new_home)
-        changes.append(_server_change(path, keys, request, program, entry, home=home))
+        changes.append(_server_change(request, places, program, new_home=new_home, home=home))
     return changes + [markers_change(document_file(request.folder, name)) for name in request.documents]
 
 
 def _server_change(
-    path: Path,
-    keys: KeyPath,
-    request: InitRequest,
-    program: StartCommand,
-    entry: dict[str, Any],
-    *,
-    home: Path,
+    request: InitRequest, places: ClientFolders, program: StartCommand, *, new_home: str | None, home: Path
 ) -> FileChange:
     """Plan the server's entry. An existing entry keeps its toolsets unless others are requested."""
+    path = request.folder / ".mcp.json" if request.level == PROJECT else places.claude_json
+    keys: KeyPath = ("mcpServers", NAME)
+    if request.level == LOCAL:
+        keys = claude_local_keys(request.folder, project_identity(str(request.folder)))
+    entry = server_entry(program, toolsets=request.toolsets or TOOLSETS, home=new_home)
     with errors_name_file(path):
         existing = parse_json_file(path, read(path)).get(keys)
     call = server_call(existing)
