@@ -13,7 +13,14 @@ from urllib.parse import quote
 
 from mindhold.backup.create import offer_restore
 from mindhold.hooks.files import permissions_notice, restrict_permissions
-from mindhold.model.errors import Refused, SettingsError, StoreDamaged, StoreError, StoreReadOnly
+from mindhold.model.errors import (
+    MindholdError,
+    Refused,
+    SettingsError,
+    StoreDamaged,
+    StoreError,
+    StoreReadOnly,
+)
 from mindhold.model.scope import LOCAL, MONGODB, POSTGRES
 from mindhold.ports.backend import Backend, BackendSite
 from mindhold.ports.cache import NO_SIDECAR, Sidecar
@@ -158,7 +165,11 @@ async def with_sidecar(settings: Settings, store: Store) -> AsyncIterator[tuple[
     Raises SettingsError, and StoreDenied, StoreReadOnly or StoreError for faults that waiting won't mend.
     """
     if not settings.redis.enabled:
-        yield await _without_sidecar(store), NO_SIDECAR
+        from mindhold.stores.registry import WHOLE, KeywordSetInvalidator
+
+        # If others keep keyword sets in Redis, writes mark these as out of date.
+        has_keyword_sets = await store.cursor(WHOLE) is not None
+        yield cast(Store, KeywordSetInvalidator(store)) if has_keyword_sets else store, NO_SIDECAR
         return
     from mindhold.stores.redis.sidecar import open_sidecar
 
@@ -192,13 +203,6 @@ def redis_address(chosen: RedisSettings) -> RedisAddress:
         sentinel_password=chosen.sentinel_password,
         timeout=chosen.timeout_ms / 1000,
     )
-
-
-async def _without_sidecar(store: Store) -> Store:
-    """The store; if others keep keyword sets in Redis, its writes mark these as out of date."""
-    from mindhold.stores.registry import WHOLE, KeywordSetInvalidator
-
-    return store if await store.cursor(WHOLE) is None else cast(Store, KeywordSetInvalidator(store))
 
 
 def _sentinels(names: str) -> tuple[tuple[str, int], ...]:
@@ -245,17 +249,10 @@ class SettingsSites:
                 f"The backup holds a store in the form {form!r}, which this Mindhold doesn't know.",
                 advice="Upgrade it, as whoever wrote the backup did.",
             )
-        return self._file(path)
+        return self.scratch(path)
 
     def scratch(self, path: Path) -> AbstractAsyncContextManager[Backend]:
-        return self._file(path)
-
-    @asynccontextmanager
-    async def _file(self, path: Path) -> AsyncIterator[Backend]:
-        async with opened_store(
-            SqliteStore(path, clock=self._clock, durability="normal", readers=1)
-        ) as store:
-            yield store
+        return opened_store(SqliteStore(path, clock=self._clock, durability="normal", readers=1))
 
     @asynccontextmanager
     async def _mongo(self) -> AsyncIterator[str]:
@@ -319,7 +316,7 @@ async def _server_finding(settings: Settings) -> StoreFinding:
     try:
         await registry.house(mode)
     except (StoreError, SettingsError) as error:
-        return StoreFinding(mode, False, f"{error.code}: {error.message}", error.advice)
+        return _fault(mode, error)
     finally:
         await registry.close()
     return StoreFinding(mode, True, "it answers now")
@@ -333,7 +330,11 @@ async def _redis_finding(settings: Settings) -> StoreFinding:
         await connection.open()
         await connection.close()
     except (StoreError, SettingsError) as error:
-        return StoreFinding("redis", False, f"{error.code}: {error.message}", error.advice)
-    if (fault := connection.fault) is not None:
-        return StoreFinding("redis", False, f"{fault.code}: {fault.message}", fault.advice)
+        return _fault("redis", error)
+    if connection.fault is not None:
+        return _fault("redis", connection.fault)
     return StoreFinding("redis", True, "it answers")
+
+
+def _fault(name: str, error: MindholdError) -> StoreFinding:
+    return StoreFinding(name, False, f"{error.code}: {error.message}", error.advice)

@@ -29,15 +29,13 @@ MOST_LISTED = 50
     examples=["mindhold audit", "mindhold audit show 01jxq3k", "mindhold audit undo 01jxq3k"],
 )
 @click.pass_context
-def audit(ctx: click.Context) -> int | None:
+def audit(ctx: click.Context) -> None:
     """What upkeep archived, merged and removed, and why.
 
     Without a command the records are listed.
     """
-    if ctx.invoked_subcommand is not None:
-        return None
-    status: int | None = ctx.invoke(list_audit)
-    return status
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_audit)
 
 
 @audit.command("list", examples=["mindhold audit list -n 5", "mindhold audit list --json"])
@@ -114,15 +112,13 @@ def _print_audit(session: OpenSession, record: AuditView) -> None:
     examples=["mindhold contradictions", "mindhold contradictions undo 3f2a"],
 )
 @click.pass_context
-def contradictions(ctx: click.Context) -> int | None:
+def contradictions(ctx: click.Context) -> None:
     """Memories that contradict each other.
 
     `mindhold consolidate` finds them, and you decide. Without a command they are listed.
     """
-    if ctx.invoked_subcommand is not None:
-        return None
-    status: int | None = ctx.invoke(list_contradictions)
-    return status
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_contradictions)
 
 
 @contradictions.command(

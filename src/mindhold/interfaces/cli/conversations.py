@@ -26,16 +26,14 @@ LONGEST_CELL = 60
     examples=["mindhold conversations", "mindhold conversations show abc-123"],
 )
 @click.pass_context
-def conversations(ctx: click.Context) -> int | None:
+def conversations(ctx: click.Context) -> None:
     """Messages that programs saved here, and their summaries.
 
     Without a command the conversations are listed. For the transcripts that Claude Code and other programs keep
     themselves, see `mindhold history`.
     """
-    if ctx.invoked_subcommand is not None:
-        return None
-    status: int | None = ctx.invoke(list_conversations)
-    return status
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_conversations)
 
 
 @conversations.command(
@@ -55,19 +53,11 @@ async def list_conversations(session: OpenSession, /, **fields: Any) -> None:
     if not result.conversations:
         console.line("No message was saved yet. Past conversations of Claude Code are in `mindhold history`.")
         return
-    console.table(
-        ["conversation", "scope", "messages", "last", "summary"],
-        [
-            [
-                one_line(conversation.conversation, most=40),
-                conversation.scope,
-                str(conversation.messages),
-                local_time(conversation.last, session.zone),
-                _gist(conversation.recap),
-            ]
-            for conversation in result.conversations
-        ],
-    )
+    rows = []
+    for view in result.conversations:
+        name, last = one_line(view.conversation, most=40), local_time(view.last, session.zone)
+        rows.append([name, view.scope, view.messages, last, _gist(view.recap)])
+    console.table(["conversation", "scope", "messages", "last", "summary"], rows)
 
 
 @conversations.command(

@@ -350,14 +350,10 @@ async def timeline(
         longest = session.console.room(otherwise=5 * LONGEST_CELL) // 5
         names = folder_names((conversation.project for conversation in result.sessions), longest=longest)
         heads = ("session", "when", "project")
-        rows = [
-            [
-                conversation.session_id[:SHORT_ID],
-                local_time(conversation.timestamp, session.zone),
-                names[conversation.project],
-            ]
-            for conversation in result.sessions
-        ]
+        rows = []
+        for conversation in result.sessions:
+            when = local_time(conversation.timestamp, session.zone)
+            rows.append([conversation.session_id[:SHORT_ID], when, names[conversation.project]])
         widest = [max(column, key=display_width) for column in zip(heads, *rows, strict=True)]
         room = session.console.room(*widest, otherwise=LONGEST_CELL)
         for row, conversation in zip(rows, result.sessions, strict=True):
@@ -379,23 +375,18 @@ async def projects(session: OpenSession) -> None:
     result = await session.run(HISTORY_PROJECTS)
     if session.console.as_json(result):
         return
-    if result.projects:
-        session.console.table(
-            ["project", "conversations", "last used", "size"],
-            [
-                [
-                    project.path,
-                    project.session_count,
-                    local_time(project.last_used, session.zone),
-                    megabytes(int(project.total_size_mb * 1e6)),
-                ]
-                for project in result.projects
-            ],
-        )
-    else:
+    if not result.projects:
         session.console.line("No conversation is known.")
-    session.console.note(result.suggestion or "")
-    if result.projects:
+        session.console.note(result.suggestion or "")
+    else:
+        rows = []
+        for project in result.projects:
+            size = megabytes(int(project.total_size_mb * 1e6))
+            rows.append(
+                [project.path, project.session_count, local_time(project.last_used, session.zone), size]
+            )
+        session.console.table(["project", "conversations", "last used", "size"], rows)
+        session.console.note(result.suggestion or "")
         size = megabytes(round(sum(project.total_size_mb for project in result.projects) * 1e6))
         conversations = plural(result.total_sessions, "conversation")
         session.console.note(f"{plural(result.total_projects, 'project')}, {conversations}, {size}.")

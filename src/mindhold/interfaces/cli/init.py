@@ -90,6 +90,7 @@ class InitRequest:
 class InitOutcome:
     """What init did."""
 
+    request: InitRequest
     changes: list[FileChange]
     program: StartCommand
     notes: list[str]
@@ -129,8 +130,8 @@ async def init(cli: CliSession, /, **options: Any) -> None:
     """
     request = init_request(cli.console, **options)
     outcome = await run_init(cli, request, dry_run=options["dry_run"], yes=options["yes"])
-    if not cli.console.as_json(init_document(request, outcome)):
-        print_outcome(cli.console, outcome, request)
+    if not cli.console.as_json(init_document(outcome)):
+        print_outcome(cli.console, outcome)
 
 
 def init_request(console: Console, /, **options: Any) -> InitRequest:
@@ -186,7 +187,7 @@ async def run_init(
         *_notes(request, changes, program, home=new_home),
         *hook_warnings(claude_settings, request.level, program),
     ]
-    outcome = InitOutcome(changes, program, notes, dry_run=dry_run)
+    outcome = InitOutcome(request, changes, program, notes, dry_run=dry_run)
     pending = [change for change in changes if change.changes]
     if dry_run:
         return outcome
@@ -318,8 +319,9 @@ def _notes(
     return notes
 
 
-def init_document(request: InitRequest, outcome: InitOutcome) -> dict[str, Any]:
+def init_document(outcome: InitOutcome) -> dict[str, Any]:
     """Return the outcome for --json."""
+    request = outcome.request
     return {
         "dry_run": outcome.dry_run,
         "level": request.level,
@@ -334,7 +336,7 @@ def init_document(request: InitRequest, outcome: InitOutcome) -> dict[str, Any]:
     }
 
 
-def print_outcome(console: Console, outcome: InitOutcome, request: InitRequest) -> None:
+def print_outcome(console: Console, outcome: InitOutcome) -> None:
     """Print the outcome."""
     changes = [change for change in outcome.changes if change.changes]
     if not changes:
@@ -355,7 +357,7 @@ def print_outcome(console: Console, outcome: InitOutcome, request: InitRequest) 
     for note in outcome.notes:
         console.note(note)
     if changes and not outcome.dry_run:
-        command = "mindhold uninstall --global" if request.level == PERSON else "mindhold uninstall"
+        command = "mindhold uninstall --global" if outcome.request.level == PERSON else "mindhold uninstall"
         console.note(f"`mindhold status` tells what was captured; `{command}` takes this back.")
 
 

@@ -93,20 +93,13 @@ async def list_memories(session: OpenSession, /, *, everywhere: bool, archived: 
         console.line("No memory matches.")
         return
     several = len(set(fields["statuses"])) > 1
-    console.table(
-        ["id", "date", *(["status"] if several else []), "kind", "scope", "content"],
-        [
-            [
-                memory.id,
-                local_time(memory.occurred, session.zone)[: len("2024-01-01")],
-                *([memory.status] if several else []),
-                memory.kind,
-                memory.scope,
-                one_line(memory.content, most=LONGEST_CELL),
-            ]
-            for memory in result.memories
-        ],
-    )
+    rows = []
+    for memory in result.memories:
+        date = local_time(memory.occurred, session.zone)[: len("2024-01-01")]
+        status = [memory.status] if several else []
+        content = one_line(memory.content, most=LONGEST_CELL)
+        rows.append([memory.id, date, *status, memory.kind, memory.scope, content])
+    console.table(["id", "date", *(["status"] if several else []), "kind", "scope", "content"], rows)
     if result.next and len(result.memories) < result.total:
         console.note(
             f"{len(result.memories)} of {result.total:,}; --after {result.memories[-1].id} shows the next."

@@ -33,13 +33,11 @@ async def list_models(session: OpenSession) -> None:
     result = await session.run(LIST_MODELS)
     if session.console.as_json(result):
         return
-    session.console.table(
-        ["model", "state", "dimensions", "size", "what it is"],
-        [
-            [model.name, _state(model), model.dimensions or "", _size(model), model.description]
-            for model in result.models
-        ],
-    )
+    rows = [
+        [model.name, _state(model), model.dimensions or "", _size(model), model.description]
+        for model in result.models
+    ]
+    session.console.table(["model", "state", "dimensions", "size", "what it is"], rows)
     if result.active and not any(model.active for model in result.models):
         session.console.note(f"Recall goes by {result.active}.")
 

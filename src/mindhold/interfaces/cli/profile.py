@@ -31,15 +31,13 @@ VERBS = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged"
     ],
 )
 @click.pass_context
-def profile(ctx: click.Context) -> int | None:
+def profile(ctx: click.Context) -> None:
     """What is known of you: name, preferences, facts, notes.
 
     Without a command it is shown. Agents get it when a conversation begins. Nothing in it fades.
     """
-    if ctx.invoked_subcommand is not None:
-        return None
-    status: int | None = ctx.invoke(show_profile)
-    return status
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(show_profile)
 
 
 @profile.command("show", examples=["mindhold profile show", "mindhold profile show --json"])
@@ -116,15 +114,10 @@ async def history(session: OpenSession, /, *, key: str) -> None:
     console = session.console
     if console.as_json(result):
         return
-    rows = [
-        [
-            local_time(edition.since, session.zone),
-            "now" if edition.until is None else local_time(edition.until, session.zone),
-            edition.value,
-            edition.by,
-        ]
-        for edition in result.editions
-    ]
+    rows = []
+    for edition in result.editions:
+        until = "now" if edition.until is None else local_time(edition.until, session.zone)
+        rows.append([local_time(edition.since, session.zone), until, edition.value, edition.by])
     console.table(["since", "until", "value", "by"], rows)
 
 

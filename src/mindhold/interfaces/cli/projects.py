@@ -68,19 +68,11 @@ async def list_projects(session: OpenSession) -> None:
     if not result.projects:
         session.console.line("There is no project yet. `mindhold projects create NAME` makes one.")
         return
-    session.console.table(
-        ["project", "storage", "memories", "path", ""],
-        [
-            [
-                project.name,
-                project.storage_mode,
-                "?" if project.memories is None else project.memories,
-                project.path or "",
-                _remark(project),
-            ]
-            for project in result.projects
-        ],
-    )
+    rows = []
+    for project in result.projects:
+        memories = "?" if project.memories is None else project.memories
+        rows.append([project.name, project.storage_mode, memories, project.path or "", _remark(project)])
+    session.console.table(["project", "storage", "memories", "path", ""], rows)
 
 
 @projects.command("show", examples=["mindhold projects show shop"])
@@ -241,19 +233,12 @@ async def _show_versions(session: OpenSession, project: str) -> None:
     if not result.versions:
         session.console.line("There is no summary yet.")
         return
-    session.console.table(
-        ["version", "written", "by", "length", "how"],
-        [
-            [
-                version.version,
-                local_time(version.last_updated, session.zone),
-                version.by,
-                version.summary_length,
-                " ".join(filter(None, (version.merged_by, version.trigger.replace("_", " ")))),
-            ]
-            for version in result.versions
-        ],
-    )
+    rows = []
+    for version in result.versions:
+        written = local_time(version.last_updated, session.zone)
+        how = " ".join(filter(None, (version.merged_by, version.trigger.replace("_", " "))))
+        rows.append([version.version, written, version.by, version.summary_length, how])
+    session.console.table(["version", "written", "by", "length", "how"], rows)
     if result.next:
         session.console.note(f"There are {result.count} in all.")
 

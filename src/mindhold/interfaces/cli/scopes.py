@@ -38,20 +38,12 @@ async def list_scopes(session: OpenSession) -> None:
     if session.console.as_json(result):
         return
     session.console.note(result.notice)
-    session.console.table(
-        ["scope", "memories", "kind", "within", "active", "description"],
-        [
-            [
-                scope.name,
-                "?" if scope.memories is None else scope.memories,
-                scope.kind,
-                scope.parent or "",
-                "yes" if scope.active else "no",
-                scope.description,
-            ]
-            for scope in result.scopes
-        ],
-    )
+    rows = []
+    for scope in result.scopes:
+        memories = "?" if scope.memories is None else scope.memories
+        active = "yes" if scope.active else "no"
+        rows.append([scope.name, memories, scope.kind, scope.parent or "", active, scope.description])
+    session.console.table(["scope", "memories", "kind", "within", "active", "description"], rows)
 
 
 @scopes.command("show", examples=["mindhold scopes show work"])

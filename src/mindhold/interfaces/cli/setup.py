@@ -124,7 +124,7 @@ async def setup(cli: CliSession, /, **flags: Any) -> int:
         "model": model,
         "problem": str(failed) if failed else None,
         "notes": choices.notes,
-        "init": init_document(request, outcome) if request and outcome else None,
+        "init": init_document(outcome) if outcome else None,
     }
     if not console.as_json(document):
         for key, value in settings.items():
@@ -132,8 +132,8 @@ async def setup(cli: CliSession, /, **flags: Any) -> int:
         for note in choices.notes:
             console.warn(note)
         console.line(f"Ready: everything is kept in {neutral(home)}.")
-        if request and outcome:
-            print_outcome(console, outcome, request)
+        if outcome:
+            print_outcome(console, outcome)
         else:
             console.note(
                 "`mindhold init` in a project's folder lets Claude Code remember what is done there."
