@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from front_door import Open, recall, run, show, stored
 
-from mindhold.app.application import App, utc_now
+from mindhold.app.application import App
+from mindhold.app.stores import utc_now
 from mindhold.engine import UseCounter
 from mindhold.memories.context import CONTEXT
 

@@ -8,25 +8,32 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mindhold.access.authorization import admitted_engine, as_agent
 from mindhold.app.providers import classifier_of, language_model, rlm_server, transcripts_of, vector_source_of
-from mindhold.app.stores import SettingsSites, advise_restore, make_home, make_store_registry, with_sidecar
+from mindhold.app.stores import (
+    SettingsSites,
+    advise_restore,
+    make_home,
+    make_store_registry,
+    utc_now,
+    with_sidecar,
+)
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.conversations.activity import call_activity_of, flush_activity, note_call_activity
 from mindhold.engine import Engine, UseCounter
 from mindhold.hooks.files import HOOKS
+from mindhold.interfaces.runtime import I, O, ProgressCallback
 from mindhold.memories.embedding import follow_model
 from mindhold.memories.idempotency import run_once
 from mindhold.model.errors import MindholdError, NotFound, Refused, SettingsError, StoreError
 from mindhold.model.memory import IdMaker
 from mindhold.model.scope import EVERYONE, GLOBAL, Caller
-from mindhold.operations import Context, Effect, Input, Operation, Output, do_nothing, no_progress
+from mindhold.operations import Context, Effect, Input, Operation, do_nothing, no_progress
 from mindhold.ports.backend import StoreRegistry
 from mindhold.ports.cache import Sidecar
 from mindhold.ports.history import NoHistory
@@ -39,8 +46,6 @@ from mindhold.stores.history.index import SqliteHistory
 from mindhold.stores.routed.store import RoutedStore
 from mindhold.stores.sqlite.connection import FileContents, contents_of_file
 
-I = TypeVar("I", bound=Input)  # noqa: E741
-O = TypeVar("O", bound=Output)  # noqa: E741
 PER_CALL_SETTINGS = ("scope", "agent", "toolsets")  # a background worker does not depend on them
 FEW_CACHES = 5  # hook caches that a call writes itself before it ends; more are left to the worker
 HOOK_CACHE_SECONDS = 20.0
@@ -49,7 +54,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A running Mindhold."""
+    """A running Mindhold. OpenMindhold says what its methods promise."""
 
     engine: Engine
     loaded: LoadedSettings
@@ -57,7 +62,6 @@ class App:
     written: set[str] = field(default_factory=set)  # scopes whose memories may have changed; Global means all
 
     def warm(self, *, patient: bool = True) -> None:
-        """Start to load the embedding model. `patient`: recalls wait for it; otherwise they use full text until it is loaded."""
         self.engine.vector_source.warm(patient=patient)
 
     async def run(
@@ -65,7 +69,7 @@ class App:
         operation: Operation[I, O],
         given: I,
         *,
-        progress: Callable[[str, int, int | None], None] = no_progress,
+        progress: ProgressCallback = no_progress,
         caller: Caller | None = None,
         model: LanguageModel | None = None,
         conversation: str | None = None,
@@ -86,16 +90,18 @@ class App:
         if operation.refreshes_hook_caches and getattr(given, "others", False):
             self.written.clear()
         call = Context(engine, who.agent, progress, model, conversation, who.owner)
-        with self.engine.idle_tracker.busy(self.engine.clock) if _is_call(caller) else nullcontext():
+        # An interface's own questions, such as a health check, are no calls of a client.
+        is_call = caller is not None and caller.agent != EVERYONE
+        with self.engine.idle_tracker.busy(self.engine.clock) if is_call else nullcontext():
             if key is None:
                 answer = await operation.run(call, given)
             else:
                 answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
-        if operation.effect is not Effect.READS and not operation.runs_jobs:
-            self.job_queued.set()
-        # A run of the queue that had nothing to do changed nothing.
-        if operation.effect is not Effect.READS and getattr(answer, "ran", True):
-            self.engine.change_notifier.beat()
+        if operation.effect is not Effect.READS:
+            if not operation.runs_jobs:
+                self.job_queued.set()
+            if getattr(answer, "ran", True):  # a run of the queue that had nothing to do changed nothing
+                self.engine.change_notifier.beat()
         if operation.runs_jobs and getattr(answer, "ran", False):
             self.written.add(GLOBAL)
         if conversation is not None:
@@ -114,17 +120,18 @@ class App:
         if not touched or not (home / "hooks" / "leaflets").is_dir():
             return
         from mindhold.capture.hook_cache import affected_caches, make_hook_caches
+        from mindhold.hooks.worker import start_cache_worker
 
         agent = self.loaded.settings.agent
         try:
             async with asyncio.timeout(HOOK_CACHE_SECONDS):
                 many = closing and len(await affected_caches(self.engine, touched, agent=agent)) > FEW_CACHES
                 if many and self._has_home_settings():
-                    await asyncio.to_thread(_leave_to_worker, home, agent)
+                    await asyncio.to_thread(start_cache_worker, str(home), agent)
                     return
-                engine = (
-                    self.engine if closing else await asyncio.to_thread(self._with_current_capture_settings)
-                )
+                engine = self.engine
+                if not closing:
+                    engine = await asyncio.to_thread(self._with_current_capture_settings)
                 await make_hook_caches(engine, agent=agent, scopes=touched)
         except (MindholdError, OSError, TimeoutError) as error:
             self.written.update(touched)  # tried again later
@@ -132,14 +139,15 @@ class App:
 
     def _has_home_settings(self) -> bool:
         """Whether a background worker of this home would have the same settings, apart from those of a single call."""
-        arguments = (key for key, source in self.loaded.sources.items() if source == "argument")
-        return all(key in PER_CALL_SETTINGS or key.startswith("serve.") for key in arguments)
+        return all(key in PER_CALL_SETTINGS or key.startswith("serve.") for key in self._arguments())
+
+    def _arguments(self) -> list[str]:
+        """The settings that the call itself gave."""
+        return [key for key, source in self.loaded.sources.items() if source == "argument"]
 
     def _with_current_capture_settings(self) -> Engine:
         """The engine with the capture settings as the file has them now; a server may have started long ago."""
-        if any(
-            key.startswith("capture.") and source == "argument" for key, source in self.loaded.sources.items()
-        ):
+        if any(key.startswith("capture.") for key in self._arguments()):
             return self.engine
         with suppress(SettingsError):  # the file is half written, or wrong
             now = load_settings({"home": str(self.loaded.settings.home)}).settings.capture
@@ -147,16 +155,13 @@ class App:
         return self.engine
 
     def conversation_roots(self) -> list[Path]:
-        """The existing folders of past conversations. Blocks."""
         return self.engine.transcripts.roots()
 
     @property
     def history_behind(self) -> bool:
-        """Whether more conversations wait to be indexed than a question may read."""
         return self.engine.history_behind.is_set()
 
     async def await_history_behind(self) -> None:
-        """Wait until that is so."""
         await self.engine.history_behind.wait()
         self.engine.history_behind.clear()
 
@@ -174,18 +179,15 @@ class App:
         return True
 
     async def await_change(self, seen: int, seconds: float) -> int:
-        """Wait for a change after number `seen`, at most so long; returns the number of the latest. Begin with -1."""
         return await self.engine.change_notifier.wait(seen, seconds=seconds)
 
     async def await_urgent_job(self, seconds: float) -> None:
-        """Wait until somebody waits for a job, at most so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.engine.urgent_job.wait()
         self.engine.urgent_job.clear()
 
     async def await_job(self, seconds: float) -> bool:
-        """Wait until a job is queued, here or by another server, at most so long. Whether one was."""
         waits = (self.engine.sidecar.bell.wait(seconds), self.job_queued.wait())
         tasks = [asyncio.create_task(wait) for wait in waits]
         try:
@@ -234,11 +236,6 @@ async def open_app(
         await store.close()
 
 
-def _is_call(caller: Caller | None) -> bool:
-    """Whether a client calls; an interface's own questions, such as a health check, don't count."""
-    return caller is not None and caller.agent != EVERYONE
-
-
 def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) -> str:
     """The scope that an operation writes to; Global, which means all, where that isn't known."""
     if operation.name != "remember":
@@ -246,21 +243,9 @@ def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) ->
     return getattr(given, "scope", None) or engine.settings.scope
 
 
-def _leave_to_worker(home: Path, agent: str) -> None:
-    """Raises OSError."""
-    from mindhold.hooks.worker import start_cache_worker
-
-    start_cache_worker(str(home), agent)
-
-
 def file_contents(loaded: LoadedSettings) -> FileContents:
     """What the local file holds of the agent's memories, whichever store is configured."""
     return contents_of_file(loaded.settings.database, agent=loaded.settings.agent)
-
-
-def utc_now() -> datetime:
-    """The present instant."""
-    return datetime.now(UTC)
 
 
 async def _engine(
@@ -309,10 +294,9 @@ async def _in_project(loaded: LoadedSettings, engine: Engine) -> tuple[LoadedSet
     if loaded.folder is None or not loaded.scope_is_usual:
         return loaded, engine
     create = loaded.hosted and (loaded.settings.home / HOOKS).is_dir()
-    try:
+    scope = None
+    with suppress(NotFound, Refused):  # the folder is gone, or the project archived
         scope = await scope_of_folder(engine, loaded.folder, create=create)
-    except (NotFound, Refused):  # the folder is gone, or the project archived
-        scope = None
     if scope is None or scope == GLOBAL:
         return loaded, engine
     return loaded.within(scope), engine.with_settings(scope=scope)

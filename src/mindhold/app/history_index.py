@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,20 +32,17 @@ PASSAGES = 256
 def run_indexer(home: str, handed: int | None = None) -> int:
     """Index all new transcripts, unless another indexer runs. `handed` is a descriptor that already holds the lease."""
     begun = time.monotonic()
-    try:
-        with Lease(home, handed, path=indexer_lock_path(home)) as mine:
-            if mine:
-                set_deadline(begun + LONGEST_SECONDS)
-                lower_priority()
-                _run_indexer(home, until=begun + LONGEST_SECONDS - LAST_SECONDS)
-    except OSError:  # the home can't be written, so not even a log
-        pass
+    # An OSError means that the home can't be written, so not even a log.
+    with suppress(OSError), Lease(home, handed, path=indexer_lock_path(home)) as mine:
+        if mine:
+            set_deadline(begun + LONGEST_SECONDS)
+            lower_priority()
+            _run_indexer(home, until=begun + LONGEST_SECONDS - LAST_SECONDS)
     return 0
 
 
 def _run_indexer(home: str, *, until: float) -> None:
     from mindhold.interfaces.logs import logging_to
-    from mindhold.model.errors import MindholdError
     from mindhold.settings.loader import load_settings
 
     try:
@@ -61,7 +59,6 @@ async def _index(loaded: LoadedSettings, *, until: float) -> None:
     from mindhold.app.application import open_app
     from mindhold.history.index import INDEX_HISTORY
     from mindhold.history.passages import EMBED_HISTORY
-    from mindhold.interfaces.runtime import call_operation
 
     def left() -> float:
         return until - time.monotonic()
@@ -74,11 +71,9 @@ async def _index(loaded: LoadedSettings, *, until: float) -> None:
                 await asyncio.sleep(INDEXER_LOOK_SECONDS)
             elif done.busy or not done.left or not done.bytes:
                 break
-        while (
-            left() > 0
-            and (await call_operation(running, EMBED_HISTORY, most=PASSAGES, seconds=left())).embedded
-        ):
-            continue
+        while left() > 0:
+            if not (await call_operation(running, EMBED_HISTORY, most=PASSAGES, seconds=left())).embedded:
+                break
 
 
 def _processes() -> int:
@@ -131,11 +126,9 @@ class _HistoryWatcher:
             self._whole = True
         pause = await self._read() if self._whole or self._changed else ROOTS_SECONDS
         await asyncio.sleep(REST)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, pause - REST)):
                 await self._woken.wait()
-        except TimeoutError:
-            pass
         self._woken.clear()
 
     def close(self) -> None:
@@ -213,11 +206,9 @@ def _identified(roots: Sequence[Path]) -> list[tuple[Path, int, int]]:
     """Each folder with its device and inode: one that replaced another must be watched anew."""
     folders = []
     for root in roots:
-        try:
+        with suppress(OSError):
             facts = root.stat()
-        except OSError:
-            continue
-        folders.append((root, facts.st_dev, facts.st_ino))
+            folders.append((root, facts.st_dev, facts.st_ino))
     return folders
 
 

@@ -47,8 +47,7 @@ async def service_embedder(
 ) -> VectorSource:
     """The vector source of the configured service; one without vectors, with the reason, if something is missing. Raises SettingsError."""
     chosen = settings.embedding
-    missing = _missing(chosen)
-    if missing:
+    if missing := _missing(chosen):
         return VectorSource(None, reason=missing)
     service = service_of(chosen)
     terms = ServiceTerms(
@@ -82,7 +81,7 @@ def service_of(chosen: EmbeddingSettings) -> Service:
             section="embedding",
         ),
         request_format=provider.request_format,
-        key=_embedding_key(chosen),
+        key=_key(chosen, "embedding"),
         size=requested_size(model, name, chosen.dimensions),
         dimensions=model.dimensions,
     )
@@ -109,21 +108,17 @@ def _missing(chosen: EmbeddingSettings) -> str:
     if chosen.model == "auto" and not provider.usual:
         return "embedding.model is auto: name the model of the service."
     elsewhere = not is_loopback(host_of(chosen.base_url or provider.address))
-    if provider.address and elsewhere and not _embedding_key(chosen):
+    if provider.address and elsewhere and not _key(chosen, "embedding"):
         return f"embedding.{chosen.provider}_key is empty: {provider.title} wants a key."
     return ""
 
 
-def _embedding_key(chosen: EmbeddingSettings) -> str:
-    keys = {
-        "openai": chosen.openai_key,
-        "voyage": chosen.voyage_key,
-        "compatible": chosen.compatible_key,
-    }
-    key = keys[chosen.provider].strip()
+def _key(chosen: EmbeddingSettings | LlmSettings, section: str) -> str:
+    """The key of the provider. Raises SettingsError."""
+    key: str = getattr(chosen, f"{chosen.provider}_key").strip()
     if not key.isascii() or not key.isprintable():
         raise SettingsError(
-            f"embedding.{chosen.provider}_key holds characters that no key has.", advice="Copy it anew."
+            f"{section}.{chosen.provider}_key holds characters that no key has.", advice="Copy it anew."
         )
     return key
 
@@ -133,16 +128,13 @@ def classifier_of(settings: Settings, models: LocalModelRegistry) -> Classifier:
     rules, chosen = RuleClassifier(), settings.nli
     if chosen.model == "none":
         return rules
-    name = chosen.model if chosen.model != "auto" else _installed_classifier(models)
+    installed = (card.name for card in models.classifiers() if card.installed)
+    name = chosen.model if chosen.model != "auto" else next(installed, None)
     if name is None:
         return rules
     from mindhold.providers.nli import OnnxClassifier
 
     return LayeredClassifier(rules, OnnxClassifier(settings.models_dir, name, threads=chosen.threads))
-
-
-def _installed_classifier(models: LocalModelRegistry) -> str | None:
-    return next((card.name for card in models.classifiers() if card.installed), None)
 
 
 PROGRAMS_FOLDER = "programs"  # in the home folder: the working folder of claude_cli and gemini_cli
@@ -204,7 +196,8 @@ def _model(chosen: LlmSettings, home: Path, *, first: bool) -> tuple[OwnModel, M
     from mindhold.providers.llm.services import RetryModel, UnavailableModel
 
     try:
-        name, transport = _transport(chosen, home)
+        is_program = chosen.provider in BY_PROGRAM
+        name, transport = _by_program(chosen, home) if is_program else _by_service(chosen)
     except (SettingsError, ModelError) as error:
         fault = error if isinstance(error, ModelError) else ModelError(error.message, advice=error.advice)
         if not first:
@@ -238,18 +231,10 @@ def _known_price(chosen: LlmSettings, model: str) -> ModelPrice | None:
     if chosen.provider in BY_PROGRAM:
         return FREE
     from mindhold.providers.llm.services import list_price
-    from mindhold.providers.remote_service import host_of, is_loopback
 
     if chosen.base_url and is_loopback(host_of(chosen.base_url.strip())):
         return FREE
     return list_price(chosen.provider, model)
-
-
-def _transport(chosen: LlmSettings, home: Path) -> tuple[str, ModelTransport]:
-    """The model's name and its transport. Raises SettingsError, ModelError for what is missing."""
-    if chosen.provider in BY_PROGRAM:
-        return _by_program(chosen, home)
-    return _by_service(chosen)
 
 
 def _by_program(chosen: LlmSettings, home: Path) -> tuple[str, ModelTransport]:
@@ -271,7 +256,6 @@ def _by_program(chosen: LlmSettings, home: Path) -> tuple[str, ModelTransport]:
 
 def _by_service(chosen: LlmSettings) -> tuple[str, ModelTransport]:
     from mindhold.providers.llm.services import PROVIDERS, ServiceTransport
-    from mindhold.providers.remote_service import endpoint, host_of, is_loopback
 
     provider = PROVIDERS[chosen.provider]
     base_url = chosen.base_url or provider.address
@@ -287,7 +271,7 @@ def _by_service(chosen: LlmSettings) -> tuple[str, ModelTransport]:
     if path.startswith("/v1/"):  # its usual base has no version; one that has is meant the same
         base_url = base_url.strip().rstrip("/").removesuffix(path).removesuffix("/v1")
     address = endpoint(base_url, plain_http=chosen.plain_http, path=path, section="llm")
-    key = _llm_key(chosen)
+    key = _key(chosen, "llm")
     if provider.address and not key and not is_loopback(host_of(address)):
         setting = f"llm.{chosen.provider}_key"
         if origin_of(address) != origin_of(provider.address):
@@ -297,20 +281,6 @@ def _by_service(chosen: LlmSettings) -> tuple[str, ModelTransport]:
             )
         raise ModelDenied(f"{setting} is empty: {provider.title} wants a key.", advice="Set it.")
     return model, ServiceTransport(provider, model=model, address=address, key=key)
-
-
-def _llm_key(chosen: LlmSettings) -> str:
-    keys = {
-        "anthropic": chosen.anthropic_key,
-        "openai": chosen.openai_key,
-        "compatible": chosen.compatible_key,
-    }
-    key = keys[chosen.provider].strip()
-    if not key.isascii() or not key.isprintable():
-        raise SettingsError(
-            f"llm.{chosen.provider}_key holds characters that no key has.", advice="Copy it anew."
-        )
-    return key
 
 
 RLM_FOLDER = "rlm"  # in the home folder: the files that are handed to the server while it runs
@@ -347,12 +317,8 @@ def start_command(chosen: RlmSettings) -> tuple[list[str], Path | None, str]:
         return command, folder, f"Ensure that rlm.command starts it{where}; its program is {command[0]}."
     assert folder is not None
     command = ["uv", "run", _script(folder)]
-    started = " ".join(command)
-    return (
-        command,
-        folder,
-        f"Ensure RLM is installed: uv pip install -e {folder} (rlm.server_path). It is started there by: {started}",
-    )
+    install = f"Ensure RLM is installed: uv pip install -e {folder} (rlm.server_path)."
+    return command, folder, f"{install} It is started there by: {' '.join(command)}"
 
 
 def _parts(command: str) -> list[str]:
@@ -408,8 +374,6 @@ async def vector_source_of(
     if chosen.provider == "hashing":
         return VectorSource(HashingEmbedder())
     if chosen.provider != "local":
-        pass
-
         return await service_embedder(settings, store, clock=clock, new_id=new_id, cache=cache)
     before = await store.cursor(EMBEDDER_CURSOR) or ""
     name = chosen.model if chosen.model != "auto" else _usual_model(models, before)

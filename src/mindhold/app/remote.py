@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from mindhold.client.api import AsyncMindhold
 from mindhold.client.wire import server_address
-from mindhold.interfaces.runtime import ProgressCallback
+from mindhold.interfaces.runtime import I, O
 from mindhold.model.errors import InvalidInput, MemoryNotFound, MindholdError, ScopeNotFound, SettingsError
-from mindhold.model.scope import Caller
-from mindhold.operations import Input, Operation, Output, no_progress
+from mindhold.operations import Input, Operation, Output
 from mindhold.settings.loader import LoadedSettings, value_in_file
 
-I = TypeVar("I", bound=Input)  # noqa: E741
-O = TypeVar("O", bound=Output)  # noqa: E741
 EXPORT, JSON_LINES = "export", "jsonl"
 UNKNOWN_KEY = "UNAUTHORIZED"
 NO_PROJECT = "PROJECT_NOT_FOUND"
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +36,14 @@ class RemoteApp:
         operation: Operation[I, O],
         given: I,
         *,
-        progress: ProgressCallback = no_progress,
-        caller: Caller | None = None,
-        model: Any = None,
-        conversation: str | None = None,
         agent: str | None = None,
-        tool: str | None = None,
         key: str | None = None,
-        on_repeat: Callable[[], None] = _nothing,
+        **_local: Any,
     ) -> O:
-        """Run one operation on the server, as the agent that the key belongs to. Raises MindholdError."""
+        """Run one operation on the server, as the agent that the key belongs to. Raises MindholdError.
+
+        What else a local run takes, such as the caller, is the server's own affair.
+        """
         try:
             if operation.name == EXPORT:
                 return cast("O", await self._exported(given))

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from mindhold.app.application import open_app, person_zone, utc_now
-from mindhold.app.stores import SettingsSites, make_home
+from mindhold.app.application import open_app, person_zone
+from mindhold.app.stores import SettingsSites, make_home, utc_now
 from mindhold.backup.restore import (
     DropOldResult,
     OldView,
     ReplaceResult,
     RestoreContext,
-    StoreReplacement,
     replace_store,
 )
+from mindhold.interfaces.runtime import ProgressCallback
 from mindhold.model.errors import NotFound
 from mindhold.model.scope import GLOBAL
 from mindhold.ports.backend import ReplacedStore
 from mindhold.settings.loader import LoadedSettings
 from mindhold.stores.registry import WHOLE
 
-RestoreProgress = Callable[[str, int, int | None], None]
+TOTALS = ("memories", "vectors", "links", "versions", "scopes", "entries", "jobs")
 
 
-async def replace_all(loaded: LoadedSettings, file: str | None, *, told: RestoreProgress) -> ReplaceResult:
+async def replace_all(loaded: LoadedSettings, file: str | None, *, told: ProgressCallback) -> ReplaceResult:
     """Replace everything in the store with a backup. Raises as replace_store() does."""
     settings = loaded.settings
     make_home(settings.home)
@@ -42,14 +40,14 @@ async def replace_all(loaded: LoadedSettings, file: str | None, *, told: Restore
     )
     async with open_app(loaded) as app:
         app.written.add(GLOBAL)  # the hook caches are of the state before
-    return _view(replacement)
-
-
-async def old_stores(loaded: LoadedSettings) -> list[OldView]:
-    """The stores that restores have replaced and kept."""
-    mode = loaded.settings.store.mode
-    site = SettingsSites(loaded.settings, clock=utc_now).site(mode)
-    return [_old(mode, old) for old in await site.olds()]
+    totals = {name: sum(getattr(part.totals, name) for part in replacement.parts) for name in TOTALS}
+    return ReplaceResult(
+        file=replacement.file.path.name,
+        created=replacement.head.created,
+        **totals,
+        old=[_old(mode, old) for mode, old in replacement.olds.items()],
+        problems=list(replacement.notes),
+    )
 
 
 async def drop_old(loaded: LoadedSettings, name: str | None) -> DropOldResult:
@@ -63,25 +61,6 @@ async def drop_old(loaded: LoadedSettings, name: str | None) -> DropOldResult:
     for old in olds:
         await site.drop_old(old.name)
     return DropOldResult(dropped=[_old(mode, old) for old in olds])
-
-
-def _view(replacement: StoreReplacement) -> ReplaceResult:
-    def total(name: str) -> int:
-        return sum(getattr(part.totals, name) for part in replacement.parts)
-
-    return ReplaceResult(
-        file=replacement.file.path.name,
-        created=replacement.head.created,
-        memories=total("memories"),
-        vectors=total("vectors"),
-        links=total("links"),
-        versions=total("versions"),
-        scopes=total("scopes"),
-        entries=total("entries"),
-        jobs=total("jobs"),
-        old=[_old(mode, old) for mode, old in replacement.olds.items()],
-        problems=list(replacement.notes),
-    )
 
 
 def _old(mode: str, old: ReplacedStore) -> OldView:

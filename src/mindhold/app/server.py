@@ -51,12 +51,7 @@ async def run_stdio(loaded: LoadedSettings) -> None:
 async def _serve_stdio(
     work: Coroutine[Any, Any, None], server: McpServer, opening: LazyEngine, loaded: LoadedSettings
 ) -> None:
-    async with _background(
-        _upkeep(opening, server),
-        _follow_settings(server, loaded),
-        _serve_hooks(opening, loaded),
-        _catch_up(opening),
-    ):
+    async with _background(opening, server, loaded):
         serving = asyncio.create_task(work)
         stopped = asyncio.create_task(_stop_signal())
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -105,13 +100,7 @@ async def run_http(loaded: LoadedSettings, *, start: StartObserver) -> None:
     try:
         with logging_to(settings):
             await _open_first(opening, start)
-            async with _background(
-                _upkeep(opening, server),
-                _follow_settings(server, loaded),
-                _serve_hooks(opening, loaded),
-                _catch_up(opening),
-                _watch_history(opening, loaded),
-            ):
+            async with _background(opening, server, loaded, _watch_history(opening, loaded)):
                 await listener.serve(sockets)
     finally:
         for each in sockets:
@@ -283,7 +272,17 @@ async def _stop_signal() -> None:
 
 
 @asynccontextmanager
-async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _background(
+    opening: LazyEngine, server: McpServer, loaded: LoadedSettings, *more: Coroutine[Any, Any, None]
+) -> AsyncIterator[None]:
+    """Run what both servers do beside answering, and `more`, until the end of the context."""
+    work = (
+        _upkeep(opening, server),
+        _follow_settings(server, loaded),
+        _serve_hooks(opening, loaded),
+        _catch_up(opening),
+        *more,
+    )
     tasks = [asyncio.create_task(each) for each in work]
     try:
         yield

@@ -13,13 +13,21 @@ from urllib.parse import quote
 
 from mindhold.backup.create import offer_restore
 from mindhold.hooks.files import permissions_notice, restrict_permissions
-from mindhold.model.errors import Refused, SettingsError, StoreDamaged, StoreError, StoreReadOnly
+from mindhold.model.errors import (
+    MindholdError,
+    Refused,
+    SettingsError,
+    StoreDamaged,
+    StoreError,
+    StoreReadOnly,
+)
 from mindhold.model.scope import LOCAL, MONGODB, POSTGRES
 from mindhold.ports.backend import Backend, BackendSite
 from mindhold.ports.cache import NO_SIDECAR, Sidecar
 from mindhold.ports.store import Clock, Store, StoreFinding
 from mindhold.settings.loader import LoadedSettings
 from mindhold.settings.schema import PostgresSettings, RedisSettings, Settings
+from mindhold.settings.sections import comma_list
 from mindhold.stores.registry import Make, OpenStoreRegistry, opened_store
 from mindhold.stores.sqlite.store import RAW_FORM, SqliteSite, SqliteStore
 
@@ -29,6 +37,11 @@ if TYPE_CHECKING:
 
 HOME_FOLDERS = ("data", "models", "backups", "logs", "export")
 log = logging.getLogger(__name__)
+
+
+def utc_now() -> datetime:
+    """The present instant."""
+    return datetime.now(UTC)
 
 
 def make_home(home: Path, *, database: Path | None = None) -> None:
@@ -89,7 +102,13 @@ def postgres_address(chosen: PostgresSettings) -> str:
             "No PostgreSQL is configured.",
             advice="Set postgres.url, or POSTGRES_HOST, POSTGRES_DB, POSTGRES_USER and POSTGRES_PASSWORD.",
         )
-    return chosen.url or _address(chosen)
+    if chosen.url:
+        return chosen.url
+    user, password, host, database = (
+        quote(part, safe="") for part in (chosen.user, chosen.password, chosen.host, chosen.database)
+    )  # a host may be the folder of a socket
+    login = f"{user}{f':{password}' if password else ''}@" if user else ""
+    return f"postgresql://{login}{host}:{chosen.port}/{database}"
 
 
 @asynccontextmanager
@@ -126,16 +145,6 @@ async def mongo_address(settings: Settings) -> AsyncIterator[tuple[str, bool]]:
         yield chosen.uri or "mongodb://localhost:27017", False
 
 
-def _address(chosen: PostgresSettings) -> str:
-    """One address of the parts. A host may be the folder of a socket."""
-    user = quote(chosen.user, safe="")
-    secret = f":{quote(chosen.password, safe='')}" if chosen.password else ""
-    login = f"{user}{secret}@" if chosen.user else ""
-    return (
-        f"postgresql://{login}{quote(chosen.host, safe='')}:{chosen.port}/{quote(chosen.database, safe='')}"
-    )
-
-
 @contextmanager
 def require_driver(what: str, package: str, *, extra: str) -> Iterator[None]:
     """Raise SettingsError, naming the extra to install, if the import in the block fails."""
@@ -156,7 +165,11 @@ async def with_sidecar(settings: Settings, store: Store) -> AsyncIterator[tuple[
     Raises SettingsError, and StoreDenied, StoreReadOnly or StoreError for faults that waiting won't mend.
     """
     if not settings.redis.enabled:
-        yield await _without_sidecar(store), NO_SIDECAR
+        from mindhold.stores.registry import WHOLE, KeywordSetInvalidator
+
+        # If others keep keyword sets in Redis, writes mark these as out of date.
+        has_keyword_sets = await store.cursor(WHOLE) is not None
+        yield cast(Store, KeywordSetInvalidator(store)) if has_keyword_sets else store, NO_SIDECAR
         return
     from mindhold.stores.redis.sidecar import open_sidecar
 
@@ -192,16 +205,9 @@ def redis_address(chosen: RedisSettings) -> RedisAddress:
     )
 
 
-async def _without_sidecar(store: Store) -> Store:
-    """The store; if others keep keyword sets in Redis, its writes mark these as out of date."""
-    from mindhold.stores.registry import WHOLE, KeywordSetInvalidator
-
-    return store if await store.cursor(WHOLE) is None else cast(Store, KeywordSetInvalidator(store))
-
-
 def _sentinels(names: str) -> tuple[tuple[str, int], ...]:
     sentinels: list[tuple[str, int]] = []
-    for name in filter(None, (part.strip() for part in names.split(","))):
+    for name in comma_list(names):
         host, _, port = name.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65_536:
             raise SettingsError(
@@ -243,17 +249,10 @@ class SettingsSites:
                 f"The backup holds a store in the form {form!r}, which this Mindhold doesn't know.",
                 advice="Upgrade it, as whoever wrote the backup did.",
             )
-        return self._file(path)
+        return self.scratch(path)
 
     def scratch(self, path: Path) -> AbstractAsyncContextManager[Backend]:
-        return self._file(path)
-
-    @asynccontextmanager
-    async def _file(self, path: Path) -> AsyncIterator[Backend]:
-        async with opened_store(
-            SqliteStore(path, clock=self._clock, durability="normal", readers=1)
-        ) as store:
-            yield store
+        return opened_store(SqliteStore(path, clock=self._clock, durability="normal", readers=1))
 
     @asynccontextmanager
     async def _mongo(self) -> AsyncIterator[str]:
@@ -307,17 +306,17 @@ async def salvage_store(loaded: LoadedSettings) -> list[str]:
 
     path = loaded.settings.database
     with advise_restore(loaded.settings.home):
-        saved = await asyncio.to_thread(rescue, path, now=_utc_now())
+        saved = await asyncio.to_thread(rescue, path, now=utc_now())
     return [f"saved {saved.memories} memories into {path}", f"kept the damaged file as {saved.aside}"]
 
 
 async def _server_finding(settings: Settings) -> StoreFinding:
     """Open the store again: the server says best what is wrong."""
-    registry, mode = make_store_registry(settings, clock=_utc_now), settings.store.mode
+    registry, mode = make_store_registry(settings, clock=utc_now), settings.store.mode
     try:
         await registry.house(mode)
     except (StoreError, SettingsError) as error:
-        return StoreFinding(mode, False, f"{error.code}: {error.message}", error.advice)
+        return _fault(mode, error)
     finally:
         await registry.close()
     return StoreFinding(mode, True, "it answers now")
@@ -331,11 +330,11 @@ async def _redis_finding(settings: Settings) -> StoreFinding:
         await connection.open()
         await connection.close()
     except (StoreError, SettingsError) as error:
-        return StoreFinding("redis", False, f"{error.code}: {error.message}", error.advice)
-    if (fault := connection.fault) is not None:
-        return StoreFinding("redis", False, f"{fault.code}: {fault.message}", fault.advice)
+        return _fault("redis", error)
+    if connection.fault is not None:
+        return _fault("redis", connection.fault)
     return StoreFinding("redis", True, "it answers")
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
+def _fault(name: str, error: MindholdError) -> StoreFinding:
+    return StoreFinding(name, False, f"{error.code}: {error.message}", error.advice)

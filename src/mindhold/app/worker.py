@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +38,7 @@ BUSY = "busy"  # the outcome of a capture that another process already does
 # From least to most telling: of one conversation's events only the last is handled.
 EVENTS = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
 Event = dict[str, Any]
+WaitingEvent = tuple[str, Event]  # the file that it waits in, and the event
 
 
 def run(home: str, handed: int | None = None) -> int:
@@ -85,15 +85,6 @@ def _run(home: str, tried: set[str], *, begun: float) -> bool:
     return True
 
 
-@dataclass(slots=True)
-class _Conversation:
-    """The waiting events of one conversation: `event`, in `file`, stands for all of them."""
-
-    file: str
-    event: Event
-    others: list[str] = field(default_factory=list)
-
-
 class _Work:
     """One run, on one open app."""
 
@@ -130,33 +121,32 @@ class _Work:
         """Seconds that are left."""
         return self._until - time.monotonic()
 
-    async def _handle_all(self, running: OpenMindhold, events: Sequence[tuple[str, Event]]) -> None:
+    async def _handle_all(self, running: OpenMindhold, events: Sequence[WaitingEvent]) -> None:
         """Handle as many as there is time for; the others go on waiting."""
-        rest = _conversations(events)
+        rest = _latest_events(events)
         while rest and self.left > 0:
             batch, rest = rest[:BATCH], rest[BATCH:]
             await self._handle(running, batch)
 
-    async def _handle(self, running: OpenMindhold, batch: Sequence[_Conversation]) -> None:
+    async def _handle(self, running: OpenMindhold, batch: Sequence[WaitingEvent]) -> None:
         """Capture a batch. Its events are removed at the end, so that a killed worker's work is done again."""
         done: list[str] = []
         last = _last_of_each(batch)
-        for conversation in batch:
+        for file, event in batch:
             if self.left <= 0:
                 break
-            file, event = conversation.file, conversation.event
             self._folders.setdefault(_text(event, "agent"), {})[_text(event, "folder")] = None
             self._tried.add(file)
             is_conversation = event.get("event") in EVENTS
             if is_conversation and not _text(event, "exclude"):
                 self._transcripts[_text(event, "file")] = None
-            if not is_conversation or await self._captured(running, conversation, documents=file in last):
+            if not is_conversation or await self._captured(running, file, event, documents=file in last):
                 done.append(file)
         await self._write_hook_caches(running)
         for file in done:
             event_queue.remove_event(file)
 
-    async def _captured(self, running: OpenMindhold, conversation: _Conversation, *, documents: bool) -> bool:
+    async def _captured(self, running: OpenMindhold, file: str, event: Event, *, documents: bool) -> bool:
         """Whether it was captured; if not, its event goes on waiting, and is put aside after some attempts."""
         from mindhold.model.errors import MindholdError, SettingsError, StoreError
 
@@ -164,7 +154,7 @@ class _Work:
         try:
             async with asyncio.timeout(seconds):
                 options = {"documents": documents, "model_seconds": seconds * MODEL_SHARE}
-                return await _capture(running, conversation.event, options)
+                return await _capture(running, event, options)
         except (StoreError, SettingsError) as error:  # not the conversation's fault
             log.warning("a conversation waits: %s", error.code)
             _note(self._home, error.code)
@@ -174,11 +164,11 @@ class _Work:
             _note(self._home, code)
             # Nor is a run that ended before the conversation had its full share.
             if isinstance(error, MindholdError) or seconds >= self._share:
-                _count_attempt(conversation)
+                _count_attempt(file, event)
         except Exception as error:  # the other conversations must not wait for this one
             log.exception("a conversation was not captured")
             _note(self._home, type(error).__name__)
-            _count_attempt(conversation)
+            _count_attempt(file, event)
         return False
 
     async def _index(self, running: OpenMindhold) -> None:
@@ -272,38 +262,34 @@ def _caller(agent: str) -> Caller | None:
     return Caller(agent) if agent else None
 
 
-def _conversations(events: Iterable[tuple[str, Event]]) -> list[_Conversation]:
-    """One entry for each conversation, the oldest first. The files of events that another one stands for are removed."""
-    groups: dict[tuple[str, ...], _Conversation] = {}
+def _latest_events(events: Iterable[WaitingEvent]) -> list[WaitingEvent]:
+    """The event that stands for each conversation, the oldest first. The files of its other events are removed."""
+    latest: dict[tuple[str, ...], WaitingEvent] = {}
+    outdated = []
     for file, event in events:
-        name = event.get("event")
-        names: tuple[str, ...]
-        if name in EVENTS:
-            names = ("agent", "conversation", "file", "subagent", "exclude")
+        names = ["event", "agent", "folder"]
+        if event.get("event") in EVENTS:
+            names = ["agent", "conversation", "file", "subagent", "exclude"]
+        group = tuple(_text(event, name) for name in names)
+        earlier = latest.get(group)
+        if earlier is None or _rank(event) >= _rank(earlier[1]):
+            latest[group] = file, event
+            outdated += [earlier[0]] if earlier else []
         else:
-            names = ("event", "agent", "folder")
-        group = tuple(_text(event, each) for each in names)
-        earlier = groups.get(group)
-        if earlier is None:
-            groups[group] = _Conversation(file, event)
-        elif _rank(event) >= _rank(earlier.event):
-            groups[group] = _Conversation(file, event, [*earlier.others, earlier.file])
-        else:
-            earlier.others.append(file)
-    for conversation in groups.values():
-        for file in conversation.others:
-            event_queue.remove_event(file)
-    return list(groups.values())
+            outdated.append(file)
+    for file in outdated:
+        event_queue.remove_event(file)
+    return list(latest.values())
 
 
-def _last_of_each(batch: Iterable[_Conversation]) -> set[str]:
+def _last_of_each(batch: Iterable[WaitingEvent]) -> set[str]:
     """The files of the last conversation of each project, after which the project is condensed and its documents written."""
-    latest: dict[tuple[str, str], _Conversation] = {}
-    for conversation in batch:
-        project = _text(conversation.event, "agent"), _text(conversation.event, "folder")
-        if project not in latest or _rank(conversation.event) >= _rank(latest[project].event):
-            latest[project] = conversation
-    return {conversation.file for conversation in latest.values()}
+    latest: dict[tuple[str, str], WaitingEvent] = {}
+    for file, event in batch:
+        project = _text(event, "agent"), _text(event, "folder")
+        if project not in latest or _rank(event) >= _rank(latest[project][1]):
+            latest[project] = file, event
+    return {file for file, _ in latest.values()}
 
 
 def _rank(event: Event) -> int:
@@ -316,19 +302,19 @@ def _text(event: Event, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _untried(home: str, tried: set[str]) -> list[tuple[str, Event]]:
+def _untried(home: str, tried: set[str]) -> list[WaitingEvent]:
     return [(file, event) for file, event in event_queue.all_events(home) if file not in tried]
 
 
 def _put_off(home: str, tried: set[str]) -> None:
     """Leave all untried events waiting, without counting an attempt."""
-    tried.update(conversation.file for conversation in _conversations(_untried(home, tried)))
+    tried.update(file for file, _ in _latest_events(_untried(home, tried)))
 
 
-def _count_attempt(conversation: _Conversation) -> None:
+def _count_attempt(file: str, event: Event) -> None:
     """Count a failed attempt; after some of them the event is put aside."""
     with suppress(OSError):
-        event_queue.note_failed_event(conversation.file, conversation.event)
+        event_queue.note_failed_event(file, event)
 
 
 def _note(home: str, problem: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mindhold.installers.config_text import JsonText
+from mindhold.installers.config_text import JsonInsertion, JsonText, KeyPath
 from mindhold.installers.files import (
     BLOCK,
     HOME,
@@ -63,52 +64,82 @@ def hook_groups(program: StartCommand) -> dict[str, dict[str, Any]]:
 def settings_change(path: Path, program: StartCommand, *, home: str | None, status_line: bool) -> FileChange:
     """The settings file with our hooks; `home` is written if it isn't the default. Raises InvalidInput, Conflict."""
     before = read(path)
-    document = parse_json_file(path, before)
-    undo: list[dict[str, Any]] = []
-    summary: list[str] = []
+    edit = _SettingsEdit(path, parse_json_file(path, before))
     with errors_name_file(path):
         for event, group in hook_groups(program).items():
-            document = _with_hook(document, event, group, undo=undo, summary=summary)
+            edit.add_hook(event, group)
         if home is not None:
-            document = _with_home(path, document, home, undo=undo, summary=summary)
+            edit.add_home(home)
         if status_line:
-            document = _with_status_line(path, document, program, undo=undo, summary=summary)
-    after = encode_text(document.text, before) if summary else before
-    return FileChange(path, before, after, tuple(undo), tuple(summary))
+            edit.add_status_line(program)
+    after = encode_text(edit.document.text, before) if edit.summary else before
+    return FileChange(path, before, after, tuple(edit.undo), tuple(edit.summary))
 
 
-def _with_hook(
-    document: JsonText,
-    event: str,
-    group: Mapping[str, Any],
-    *,
-    undo: list[dict[str, Any]],
-    summary: list[str],
-) -> JsonText:
-    path = (HOOKS, event)
-    target = group["hooks"][0]
-    our_calls = [
-        (position, call) for position, handler in handlers(document, event) if (call := hook_call(handler))
-    ]
-    if not our_calls:
-        insertion = document.put_item(path, group)
-        undo.append(insertion_note(HOOK, path, insertion))
-        summary.append(f"hook {event}")
-        return JsonText(insertion.text, document.comments)
-    for (number, within), call in our_calls:
-        command, arguments = merge_call(call, target["command"], target["args"])
-        for name, value in (("command", command), ("args", arguments)):
-            position = (*path, number, "hooks", within, name)
-            if document.get(position) != value:
-                document = JsonText(document.put_member(position, value).text, document.comments)
-                undo.append({"do": HOOK, "path": list(path)})
-                summary.append(f"hook {event}: how it is called")
-    return document
+class _SettingsEdit:
+    """A settings file with what was inserted so far. Raises WrongShape, Conflict."""
+
+    def __init__(self, path: Path, document: JsonText) -> None:
+        self.path, self.document = path, document
+        self.undo: list[dict[str, Any]] = []
+        self.summary: list[str] = []
+
+    def add_hook(self, event: str, group: Mapping[str, Any]) -> None:
+        path = (HOOKS, event)
+        target = group["hooks"][0]
+        our_calls = [
+            (position, call)
+            for position, handler in handlers(self.document, event)
+            if (call := hook_call(handler))
+        ]
+        if not our_calls:
+            self._note(HOOK, path, self.document.put_item(path, group), f"hook {event}")
+        for (number, within), call in our_calls:
+            command, arguments = merge_call(call, target["command"], target["args"])
+            for name, value in (("command", command), ("args", arguments)):
+                position = (*path, number, "hooks", within, name)
+                if self.document.get(position) != value:
+                    self.document = self.document.put_member(position, value).document
+                    self.undo.append({"do": HOOK, "path": list(path)})
+                    self.summary.append(f"hook {event}: how it is called")
+
+    def add_home(self, home: str) -> None:
+        keys = (ENV, HOME_VARIABLE)
+        current = self.document.get(keys)
+        if current == home:
+            return
+        if current is not None:
+            raise Conflict(
+                f"{self.path} has {HOME_VARIABLE} set to {current!r}.",
+                advice="Use that home, or take the line out first.",
+            )
+        self._note(HOME, keys, self.document.put_member(keys, home), f"variable {HOME_VARIABLE}")
+
+    def add_status_line(self, program: StartCommand) -> None:
+        keys = (STATUS_LINE,)
+        current = self.document.get(keys)
+        target = {"type": "command", "command": program.line("statusline")}
+        if current is not None and not is_our_status_line(current):
+            raise Conflict(
+                f"{self.path} has a status line already.",
+                advice="Take it out first, or leave out --statusline.",
+            )
+        if current is None or current.get("command") != target["command"]:
+            insertion = self.document.put_member(keys, {**(current or {}), **target})
+            self._note(STATUS, keys, insertion, "status line")
+
+    def _note(self, do: str, path: KeyPath, insertion: JsonInsertion, summary: str) -> None:
+        self.document = insertion.document
+        self.undo.append(insertion_note(do, path, insertion))
+        self.summary.append(summary)
 
 
 def handlers(document: JsonText, event: str) -> Iterator[tuple[tuple[int, int], dict[str, Any]]]:
     """The handlers of an event, each with the index of its group and its own."""
-    groups = document.get((HOOKS, event))
+    return _handlers(document.get((HOOKS, event)))
+
+
+def _handlers(groups: Any) -> Iterator[tuple[tuple[int, int], dict[str, Any]]]:
     for number, group in enumerate(groups if isinstance(groups, list) else ()):
         inner = group.get("hooks") if isinstance(group, dict) else None
         for within, handler in enumerate(inner if isinstance(inner, list) else ()):
@@ -144,20 +175,9 @@ def _ends_in_home(words: tuple[str, ...]) -> bool:
 def foreign_hook_commands(content: bytes | None) -> tuple[str, ...]:
     """Commands of other people's hooks that also call `mindhold hook`; these are left alone."""
     hooks = parse_json_or_empty(content).get(HOOKS)
-    groups = (
-        [group for event in hooks.values() if isinstance(event, list) for group in event]
-        if isinstance(hooks, dict)
-        else []
-    )
-    inner = [group.get("hooks") for group in groups if isinstance(group, dict)]
-    all_handlers = [
-        handler
-        for group_handlers in inner
-        if isinstance(group_handlers, list)
-        for handler in group_handlers
-        if isinstance(handler, dict)
-    ]
-    lines = [str(handler.get("command")) for handler in all_handlers if not is_our_hook(handler)]
+    events = hooks.values() if isinstance(hooks, dict) else ()
+    others = [handler for groups in events for _, handler in _handlers(groups) if not is_our_hook(handler)]
+    lines = [str(handler.get("command")) for handler in others]
     return tuple(dict.fromkeys(line for line in lines if _MINDHOLD_HOOK.search(line)))
 
 
@@ -175,10 +195,9 @@ def without_hooks(document: JsonText, notes: InsertionNotes) -> JsonText:
         for number in sorted(ours_by_group, reverse=True):
             group = document.get((*path, number))
             if len(group["hooks"]) > len(ours_by_group[number]):
-                text = document.drop_items((*path, number, "hooks"), is_our_hook)
+                document = document.drop_items((*path, number, "hooks"), is_our_hook)
             else:
-                text = document.drop_place(path, number, inner=notes.inner)
-            document = JsonText(text, document.comments)
+                document = document.drop_place(path, number, inner=notes.inner)
         if document.text != before:
             emptied.append(path)
     for path in emptied:
@@ -190,65 +209,25 @@ def without_status_line(document: JsonText, notes: InsertionNotes) -> JsonText:
     """The document without the status line, if it is ours."""
     if not is_our_status_line(document.get((STATUS_LINE,))):
         return document
-    return JsonText(document.drop_member((STATUS_LINE,), inner=notes.inner), document.comments)
+    return document.drop_member((STATUS_LINE,), inner=notes.inner)
 
 
 def without_home(document: JsonText, notes: InsertionNotes) -> JsonText:
     """The document without the variable for the home folder."""
-    text = document.drop_member((ENV, HOME_VARIABLE), inner=notes.inner)
-    if text == document.text:
-        return document
-    return remove_empty(JsonText(text, document.comments), notes, (ENV,))
-
-
-def _with_home(
-    path: Path, document: JsonText, home: str, *, undo: list[dict[str, Any]], summary: list[str]
-) -> JsonText:
-    keys = (ENV, HOME_VARIABLE)
-    current = document.get(keys)
-    if current == home:
-        return document
-    if current is not None:
-        raise Conflict(
-            f"{path} has {HOME_VARIABLE} set to {current!r}.",
-            advice="Use that home, or take the line out first.",
-        )
-    insertion = document.put_member(keys, home)
-    undo.append(insertion_note(HOME, keys, insertion))
-    summary.append(f"variable {HOME_VARIABLE}")
-    return JsonText(insertion.text, document.comments)
-
-
-def _with_status_line(
-    path: Path, document: JsonText, program: StartCommand, *, undo: list[dict[str, Any]], summary: list[str]
-) -> JsonText:
-    current = document.get((STATUS_LINE,))
-    target = {"type": "command", "command": program.line("statusline")}
-    if current is not None and not is_our_status_line(current):
-        raise Conflict(
-            f"{path} has a status line already.", advice="Take it out first, or leave out --statusline."
-        )
-    if current is not None and current.get("command") == target["command"]:
-        return document
-    insertion = document.put_member((STATUS_LINE,), {**(current or {}), **target})
-    undo.append(insertion_note(STATUS, (STATUS_LINE,), insertion))
-    summary.append("status line")
-    return JsonText(insertion.text, document.comments)
-
-
-_UTF8, _UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+    remaining = document.drop_member((ENV, HOME_VARIABLE), inner=notes.inner)
+    return document if remaining is document else remove_empty(remaining, notes, (ENV,))
 
 
 def markers_change(path: Path) -> FileChange:
     """The document with markers, unchanged if it already has them. Raises MarkersWrong."""
     before = read(path)
     data = before or b""
-    if data.startswith(_UTF16):
+    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         raise MarkersWrong(f"{path} is in UTF-16.", advice="Save it as UTF-8, which its readers expect.")
     if find_block(data, name=str(path)) is not None:
         return FileChange(path, before, before)
     eol = b"\r\n" if b"\r\n" in data else b"\n"
-    empty = not data.removeprefix(_UTF8)
+    empty = not data.removeprefix(BOM_UTF8)
     ends = data.endswith(b"\n")
     lead = b"" if empty or data.endswith(eol * 2) else eol if ends else eol * 2
     tail = eol if empty or ends else b""
@@ -263,11 +242,11 @@ def without_markers(path: Path, data: bytes, note: Mapping[str, Any]) -> bytes:
     if block is None:
         return data
     begin = data.rfind(b"\n", 0, max(0, block.start - 1)) + 1
-    if begin == 0 and data.startswith(_UTF8):
-        begin = len(_UTF8)
+    if begin == 0 and data.startswith(BOM_UTF8):
+        begin = len(BOM_UTF8)
     line = data.find(b"\n", block.end)
     end = len(data) if line < 0 else line + 1
-    if note.get("stay") and (data[:begin].removeprefix(_UTF8) + data[end:]).strip():
+    if note.get("stay") and (data[:begin].removeprefix(BOM_UTF8) + data[end:]).strip():
         return data[: block.start] + data[block.end :]
     lead = note.get("lead")
     lead = lead.encode() if isinstance(lead, str) else _likely_lead(data[:begin], ended=line >= 0)

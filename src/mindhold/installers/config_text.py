@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,23 +108,19 @@ class _Scanner:
         return JsonChild(place, node, json.loads(self.text[place:end]), comma)
 
 
+@dataclass(slots=True, eq=False)
 class JsonNode:
-    """A value between `start` and `end`. Containers are scanned when first accessed; most never are."""
+    """A value between `start` and `end`. Containers are scanned when first accessed; most never are.
 
-    __slots__ = ("_contents", "_plain", "_unscanned", "end", "kind", "start")
+    `contents` are the children, and whether a comma follows the last one, where the dialect allows it.
+    """
 
-    def __init__(
-        self,
-        start: int,
-        end: int,
-        kind: JsonKind,
-        *,
-        plain: Any = None,
-        contents: tuple[tuple[JsonChild, ...], bool] | None = None,
-        unscanned: tuple[_Scanner, int] | None = None,
-    ) -> None:
-        self.start, self.end, self.kind = start, end, kind
-        self._plain, self._contents, self._unscanned = plain, contents, unscanned
+    start: int
+    end: int
+    kind: JsonKind
+    plain: Any = None
+    contents: tuple[tuple[JsonChild, ...], bool] | None = None
+    unscanned: tuple[_Scanner, int] | None = None
 
     @property
     def children(self) -> tuple[JsonChild, ...]:
@@ -130,14 +128,13 @@ class JsonNode:
 
     @property
     def comma(self) -> bool:
-        """Whether a comma follows the last child, where the dialect allows it."""
         return self._scan_contents()[1]
 
     @property
     def value(self) -> Any:
         """The same as json.loads gives: the last of equal keys counts."""
-        if self.kind == "plain" or self._unscanned is not None:
-            return self._plain
+        if self.kind == "plain" or self.unscanned is not None:
+            return self.plain
         if self.kind == "object":
             return {child.key: child.node.value for child in self.children}
         return [child.node.value for child in self.children]
@@ -147,12 +144,12 @@ class JsonNode:
         return [child for child in self.children if child.key == key]
 
     def _scan_contents(self) -> tuple[tuple[JsonChild, ...], bool]:
-        if self._contents is None:
-            if self._unscanned is None:
+        if self.contents is None:
+            if self.unscanned is None:
                 return (), False
-            scanner, depth = self._unscanned
-            self._contents = scanner.container(self.start, depth, self.kind)._scan_contents()
-        return self._contents
+            scanner, depth = self.unscanned
+            self.contents = scanner.container(self.start, depth, self.kind).contents
+        return self.contents or ((), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +214,9 @@ KeyPath = tuple[str | int, ...]  # member names and list indexes
 
 @dataclass(frozen=True, slots=True)
 class JsonInsertion:
-    """A text after an insertion. `created`: containers that were created; `inner`: the content of one that was empty."""
+    """A document after an insertion. `created`: containers that were created; `inner`: the content of one that was empty."""
 
-    text: str
+    document: JsonText
     created: tuple[KeyPath, ...] = ()
     inner: Mapping[KeyPath, str] = field(default_factory=dict)
 
@@ -248,56 +245,61 @@ class JsonText:
 
     def put_member(self, path: KeyPath, value: Any) -> JsonInsertion:
         """Set a member: replaced if it exists, else added last. Raises BrokenJson, WrongShape."""
-        root = self._root()
-        node, depth = self._deepest(root, path)
+        node, depth = self._deepest(path)
         if depth == len(path):
-            return JsonInsertion(self._replace(node, value))
+            return JsonInsertion(self._with(self._replace(node, value)))
         self._expect(node, "object", path[:depth])
         for key in reversed(path[depth + 1 :]):
             value = {key: value}
         created = tuple(path[:length] for length in range(depth + 1, len(path)))
-        return self._add(root, node, str(path[depth]), value, created, path[:depth])
+        return self._add(node, path[:depth], str(path[depth]), value, created)
 
     def put_item(self, path: KeyPath, value: Any) -> JsonInsertion:
         """Append to the list at the path, which is created if necessary. Raises BrokenJson, WrongShape."""
-        root = self._root()
-        node, depth = self._deepest(root, path)
+        node, depth = self._deepest(path)
         if depth < len(path):
             insertion = self.put_member(path, [value])
-            return JsonInsertion(insertion.text, (*insertion.created, path), insertion.inner)
+            return replace(insertion, created=(*insertion.created, path))
         self._expect(node, "array", path)
-        return self._add(root, node, None, value, (), path)
+        return self._add(node, path, None, value)
 
-    def drop_member(self, path: KeyPath, *, inner: Mapping[KeyPath, str] | None = None) -> str:
-        """The text without the member; unchanged if there is none. `inner` restores the content of an emptied container."""
+    def drop_member(self, path: KeyPath, *, inner: Mapping[KeyPath, str] | None = None) -> JsonText:
+        """The document without the member, if there is one. `inner` restores the content of an emptied container."""
         owner = self._find(path[:-1])
         matches = owner.members(str(path[-1])) if owner and owner.kind == "object" else []
         if owner is None or not matches:
-            return self.text
-        return self._remove(owner, owner.children.index(matches[-1]), (inner or {}).get(path[:-1]))
+            return self
+        number = owner.children.index(matches[-1])
+        return self._with(self._remove(owner, number, (inner or {}).get(path[:-1])))
 
-    def drop_place(self, path: KeyPath, number: int, *, inner: Mapping[KeyPath, str] | None = None) -> str:
-        """The text without that item of the list at the path."""
+    def drop_place(
+        self, path: KeyPath, number: int, *, inner: Mapping[KeyPath, str] | None = None
+    ) -> JsonText:
+        """The document without that item of the list at the path."""
         node = self._find(path)
         if node is None or node.kind != "array":
-            return self.text
-        return self._remove(node, number, (inner or {}).get(path))
+            return self
+        return self._with(self._remove(node, number, (inner or {}).get(path)))
 
     def drop_items(
         self, path: KeyPath, unwanted: Callable[[Any], bool], *, inner: Mapping[KeyPath, str] | None = None
-    ) -> str:
-        """The text without the unwanted items."""
+    ) -> JsonText:
+        """The document without the unwanted items."""
         items, document = self.get(path), self
         for number in reversed(range(len(items) if isinstance(items, list) else 0)):
             if unwanted(items[number]):
-                document = JsonText(document.drop_place(path, number, inner=inner), self.comments)
-        return document.text
+                document = document.drop_place(path, number, inner=inner)
+        return document
 
     def is_empty(self, path: KeyPath) -> bool:
         """Whether an empty container is at the path, without even a comment."""
         node = self._find(path)
-        has_no_children = node is not None and node.kind != "plain" and not node.children
-        return node is not None and has_no_children and not self.text[node.start + 1 : node.end - 1].strip()
+        if node is None or node.kind == "plain":
+            return False
+        return not node.children and not self.text[node.start + 1 : node.end - 1].strip()
+
+    def _with(self, text: str) -> JsonText:
+        return JsonText(text, self.comments)
 
     def _read(self) -> JsonNode:
         """Scan once: such a file may be large."""
@@ -320,11 +322,12 @@ class JsonText:
         return WrongShape(reason, line=line, column=column)
 
     def _find(self, path: KeyPath) -> JsonNode | None:
-        node, depth = self._deepest(self._root(), path)
+        node, depth = self._deepest(path)
         return node if depth == len(path) else None
 
-    def _deepest(self, root: JsonNode, path: KeyPath) -> tuple[JsonNode, int]:
-        node = root
+    def _deepest(self, path: KeyPath) -> tuple[JsonNode, int]:
+        """The last node on the path that exists, and how many keys lead to it."""
+        node = self._root()
         for depth, key in enumerate(path):
             self._expect(node, "array" if isinstance(key, int) else "object", path[:depth])
             matches = [node.children[key]] if isinstance(key, int) else node.members(key)
@@ -342,16 +345,10 @@ class JsonText:
         return self.text[: node.start] + rendered + self.text[node.end :]
 
     def _add(
-        self,
-        root: JsonNode,
-        node: JsonNode,
-        key: str | None,
-        value: Any,
-        created: tuple[KeyPath, ...],
-        container: KeyPath,
+        self, node: JsonNode, path: KeyPath, key: str | None, value: Any, created: tuple[KeyPath, ...] = ()
     ) -> JsonInsertion:
         """Insert where comments keep their lines: the comma right after the last child, the rest after comments."""
-        text, close = self.text, node.end - 1
+        text, close, root = self.text, node.end - 1, self._root()
         last = node.children[-1] if node.children else None
         child_end = last.end if last else node.start + 1
         if node.comma:
@@ -372,8 +369,8 @@ class JsonText:
         new += "," if node.comma else ""
         comma = "," if last and not node.comma else ""
         after = text[:child_end] + comma + text[child_end:place] + new + text[place:]
-        inner = {} if last else {container: text[node.start + 1 : close]}
-        return JsonInsertion(after, created, inner)
+        inner = {} if last else {path: text[node.start + 1 : close]}
+        return JsonInsertion(self._with(after), created, inner)
 
     def _remove(self, node: JsonNode, number: int, inner: str | None) -> str:
         text, child = self.text, node.children[number]
@@ -419,7 +416,7 @@ class JsonText:
 
     @property
     def _eol(self) -> str:
-        return "\r\n" if "\r\n" in self.text else "\n"
+        return line_ending(self.text)
 
     def _is_flat(self, node: JsonNode) -> bool:
         return bool(node.children) and "\n" not in self.text[node.start : node.children[0].start]
@@ -456,13 +453,10 @@ class JsonText:
 
     def _render(self, value: Any, indent: str, room: int, *, flat: bool) -> str:
         if flat:
-            tight = self._gap_style()
-            return json.dumps(value, ensure_ascii=False, separators=tight)
+            colon = self._colon(self._root())
+            comma = "," if colon == ":" else ", "
+            return json.dumps(value, ensure_ascii=False, separators=(comma, colon))
         return render(value, indent=indent, unit=self._unit, eol=self._eol, room=room - len(indent))
-
-    def _gap_style(self) -> tuple[str, str]:
-        colon = self._colon(self._root())
-        return (",", ":") if colon == ":" else (", ", ": ")
 
 
 def render(value: Any, *, indent: str = "", unit: str = "  ", eol: str = "\n", room: int = WIDEST) -> str:
@@ -502,7 +496,6 @@ def _path_name(path: KeyPath) -> str:
     return ".".join(map(str, path)) if path else "The document"
 
 
-_UTF8 = b"\xef\xbb\xbf"
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
@@ -518,76 +511,26 @@ def line_ending(text: str) -> str:
 
 
 def set_values(text: str, table: Sequence[str], values: Mapping[tuple[str, ...], Any]) -> str:
-    """Change values of a table in place; unchanged if they have an unknown form."""
-    for names, value in values.items():
-        text = _set_value(text, tuple(table), names, value)
-    return text
+    """Change values of a table in place; unchanged if the text has an unknown form."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+    from tomlkit.items import InlineTable
 
-
-def _set_value(text: str, table: tuple[str, ...], names: tuple[str, ...], value: Any) -> str:
-    current = _value_at(parse_toml(text), table)
-    expected = _with_nested(current, names, value)
-    for owner, key, new in _possible_edits(table, names, value, current):
-        for header in _headers(owner, below=False).finditer(text):
-            following = _HEADER.search(text, header.end())
-            # A list may start a line too: if this isn't the end of the table, the result differs from what is expected.
-            section = (header.end(), following.start() if following else len(text))
-            after = _edit_section(text, section, key, new)
-            if _value_at(parse_toml(after), table) == expected and _without_entry(
-                parse_toml(after), table
-            ) == _without_entry(parse_toml(text), table):
-                return after
-    return text
-
-
-def _possible_edits(
-    table: tuple[str, ...], names: tuple[str, ...], value: Any, current: Any
-) -> list[tuple[tuple[str, ...], str, Any]]:
-    """Table, key and value of each possible edit: a nested value is in a subtable or in an inline table."""
-    if len(names) == 1:
-        return [(table, names[0], value)]
-    return [((*table, names[0]), names[1], value), (table, names[0], {**current[names[0]], names[1]: value})]
-
-
-def _edit_section(text: str, section: tuple[int, int], key: str, value: Any) -> str:
-    start, end = section
-    eol = line_ending(text)
-    line = f"{key} = {_toml(value)}"
-    match = re.compile(rf"^[ \t]*[\"']?{re.escape(key)}[\"']?[ \t]*=", re.MULTILINE).search(text, start, end)
-    if match is None:
-        before = "" if text[:start].endswith("\n") else eol
-        return text[:start] + before + line + eol + text[start:]
-    stop = match.start()
-    while stop < end:  # a value may span several lines
-        stop = text.find("\n", stop, end) + 1 or end
-        piece = text[match.start() : stop]
-        if (inner := parse_toml(piece)) is not None:
-            tail = next(
-                (
-                    piece[position:]
-                    for position in _value_ends(piece, match.end() - match.start())
-                    if parse_toml(piece[:position]) == inner
-                ),
-                "",
-            )
-            indent = piece[: len(piece) - len(piece.lstrip(" \t"))]
-            return text[: match.start()] + indent + line + tail + text[stop:]
-    return text
-
-
-def _value_ends(piece: str, start: int) -> list[int]:
-    return [match.start() for match in re.finditer(r"[ \t]*(?:#|\r?\n)", piece) if match.start() >= start]
-
-
-def _value_at(value: dict[str, Any] | None, table: Sequence[str]) -> Any:
-    result: Any = value
-    for name in table:
-        result = result.get(name) if isinstance(result, dict) else None
-    return result
-
-
-def _with_nested(current: Any, names: tuple[str, ...], value: Any) -> Any:
-    return {**current, names[0]: value if len(names) == 1 else {**current[names[0]], names[1]: value}}
+    try:
+        document: Any = tomlkit.parse(text)
+        for (name, *nested), value in values.items():
+            owner = document[table[0]][table[1]]
+            if nested and isinstance(owner[name], InlineTable):
+                value = {**owner[name].unwrap(), nested[0]: value}
+            elif nested:
+                owner, name = owner[name], nested[0]
+            owner[name] = tomlkit.value(_toml(value))
+    except TOMLKitError:
+        return text
+    after = tomlkit.dumps(document)
+    if text.count("\n") == text.count("\r\n") > 0:  # tomlkit ends new lines by a line feed alone
+        return re.sub(r"(?<!\r)\n", "\r\n", after)
+    return after
 
 
 def remove_table(path: Path, text: str, table: tuple[str, ...], *, lead: str = "") -> str:
@@ -612,10 +555,10 @@ def remove_table(path: Path, text: str, table: tuple[str, ...], *, lead: str = "
     return after
 
 
-def _headers(table: Sequence[str], *, below: bool = True) -> re.Pattern[str]:
-    more = r"(?:\.[^\]\n]*)?" if below else ""
+def _headers(table: Sequence[str]) -> re.Pattern[str]:
+    """Matches the headers of the table and its subtables."""
     name = r"\s*\.\s*".join(rf"[\"']?{re.escape(part)}[\"']?" for part in table)
-    return re.compile(rf"^[ \t]*\[\s*{name}\s*{more}\][^\n]*(?:\n|$)", re.MULTILINE)
+    return re.compile(rf"^[ \t]*\[\s*{name}\s*(?:\.[^\]\n]*)?\][^\n]*(?:\n|$)", re.MULTILINE)
 
 
 def _without_entry(value: dict[str, Any] | None, table: Sequence[str]) -> Any:
@@ -629,19 +572,15 @@ def _without_entry(value: dict[str, Any] | None, table: Sequence[str]) -> Any:
 
 def _comments_before(section: str) -> str:
     """Comments right above the next header belong to it."""
-    lines = section.splitlines(keepends=True)
-    count = 0
-    for line in reversed(lines):
-        if line.strip() and not line.lstrip().startswith("#"):
-            break
-        count += 1
-    return "".join(lines[len(lines) - count :]).lstrip("\r\n")
+    lines = reversed(section.splitlines(keepends=True))
+    comments = [*takewhile(lambda line: not line.strip() or line.lstrip().startswith("#"), lines)]
+    return "".join(reversed(comments)).lstrip("\r\n")
 
 
 def parse_toml_file(path: Path, content: bytes | None) -> tuple[str, dict[str, Any]]:
     """The text without a byte order mark, and its parsed value. Raises InvalidInput."""
     try:
-        text = (content or b"").removeprefix(_UTF8).decode("utf-8")
+        text = (content or b"").removeprefix(BOM_UTF8).decode("utf-8")
         return text, tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(

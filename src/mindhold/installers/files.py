@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +17,6 @@ from mindhold.installers.config_text import JsonInsertion, JsonText, KeyPath
 from mindhold.model.errors import BrokenJson, InvalidInput, Refused, WrongShape
 
 LARGEST = 200_000_000
-_UTF8 = b"\xef\xbb\xbf"
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
@@ -52,7 +52,7 @@ def read(path: Path) -> bytes | None:
 def parse_json_file(path: Path, content: bytes | None, *, comments: bool = False) -> JsonText:
     """Parse a file as JSON; an empty file counts as an empty object. Raises InvalidInput with the position of an error."""
     try:
-        text = (content or b"").removeprefix(_UTF8).decode("utf-8")
+        text = (content or b"").removeprefix(BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
         line = (content or b"")[: error.start].count(b"\n") + 1
         raise InvalidInput(f"{path}, line {line}: not UTF-8.", advice="Save it as UTF-8.") from error
@@ -65,7 +65,7 @@ def parse_json_file(path: Path, content: bytes | None, *, comments: bool = False
 def parse_json_or_empty(content: bytes | None) -> dict[str, Any]:
     """Parse a file of another program for information only; empty if that fails."""
     try:
-        value = JsonText((content or b"").removeprefix(_UTF8).decode("utf-8"), comments=True).value
+        value = JsonText((content or b"").removeprefix(BOM_UTF8).decode("utf-8"), comments=True).value
     except (UnicodeDecodeError, BrokenJson):
         return {}
     return value if isinstance(value, dict) else {}
@@ -73,25 +73,20 @@ def parse_json_or_empty(content: bytes | None) -> dict[str, Any]:
 
 def encode_text(text: str, before: bytes | None) -> bytes:
     """The text as bytes, with a byte order mark if the file had one."""
-    return (_UTF8 if (before or b"").startswith(_UTF8) else b"") + text.encode("utf-8")
+    return (BOM_UTF8 if (before or b"").startswith(BOM_UTF8) else b"") + text.encode("utf-8")
 
 
-class errors_name_file:  # noqa: N801 - reads as a verb
-    """Adds the file's name to errors in its text."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, BrokenJson | WrongShape):
-            name = str(self._path)
-            if name not in error.message:
-                error.message = f"{name}, {error.message}"
-                error.advice = f"{error.advice} Nothing was written.".strip()
-                error.args = (error.message,)
+@contextmanager
+def errors_name_file(path: Path) -> Iterator[None]:
+    """Add the file's name to errors in its text."""
+    try:
+        yield
+    except (BrokenJson, WrongShape) as error:
+        if str(path) not in error.message:
+            error.message = f"{path}, {error.message}"
+            error.advice = f"{error.advice} Nothing was written.".strip()
+            error.args = (error.message,)
+        raise
 
 
 def clear_partials(path: Path) -> None:
@@ -220,5 +215,5 @@ def remove_empty(document: JsonText, notes: InsertionNotes, path: KeyPath) -> Js
     for length in range(len(path), 0, -1):
         container = path[:length]
         if (notes.created is None or container in notes.created) and document.is_empty(container):
-            document = JsonText(document.drop_member(container, inner=notes.inner), document.comments)
+            document = document.drop_member(container, inner=notes.inner)
     return document

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
@@ -76,11 +77,14 @@ def is_unrecorded(undo: Undo) -> bool:
 
 def remove_ours(path: Path, content: bytes, undo: Undo) -> bytes:
     """The content without our insertions. Raises InvalidInput if the file can't be parsed."""
-    kinds = {note["do"] for note in undo}
-    if BLOCK in kinds:
-        return without_markers(path, content, next(note for note in undo if note["do"] == BLOCK))
-    if TABLE in kinds:
-        return _without_tables(path, content, undo)
+    notes = {note["do"]: note for note in reversed(undo)}
+    if BLOCK in notes:
+        return without_markers(path, content, notes[BLOCK])
+    if TABLE in notes:
+        text, _ = parse_toml_file(path, content)
+        for note in undo:
+            text = without_table(path, text, tuple(note["path"]), lead=note.get("lead", ""))
+        return encode_text(text, content)
     document = parse_json_file(path, content, comments=True)
     with errors_name_file(path):
         remaining = _without_members(document, undo)
@@ -101,19 +105,11 @@ def _without_members(document: JsonText, undo: Undo) -> JsonText:
     return without_hooks(document, notes) if any(note["do"] == HOOK for note in undo) else document
 
 
-def _without_tables(path: Path, content: bytes, undo: Undo) -> bytes:
-    text, _ = parse_toml_file(path, content)
-    for note in undo:
-        text = without_table(path, text, tuple(note["path"]), lead=note.get("lead", ""))
-    return encode_text(text, content)
-
-
 MANIFEST_FILE, LOCK, VERSION = "installed.json", "installed.lock", 1
 PATIENCE_SECONDS, PAUSE_SECONDS = 30, 0.02
 # Client folders in a project: one that is empty after the removal was created for us.
 CLIENT_FOLDERS = frozenset((".claude", ".codex", ".cursor", ".gemini", ".vscode"))
 BACKUPS = ("backups", "setup")
-_UTF8 = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,31 +204,22 @@ def install(
         _check(home, needed)  # the previous holder of the lock may have changed them
         for change in changes:
             clear_partials(change.path)
-        return _install(home, needed, place=place, client=client, now=now, project=project)
-
-
-def _install(
-    home: Path, needed: Sequence[FileChange], *, place: str, client: str, now: datetime, project: str | None
-) -> Path | None:
-    before = read_manifest(home)
-    projects = before.projects
-    if project is not None and (project, place) not in projects:
-        projects = (*projects, (project, place))
-    folder, backups = _back_up(home, needed, now)
-    records = list(before.records)
-    for change in needed:
-        new = _record(change, place, client, backups.get(str(change.path)))
-        previous = next((record for record in records if _key(record) == _key(new)), None)
-        if previous is None:
-            records.append(new)
-        else:
-            records[records.index(previous)] = _update_record(previous, new, change)
-    save_manifest(home, Manifest(tuple(records), projects))
-    try:
-        _write_all(needed)
-    except OSError as error:
-        save_manifest(home, before)
-        raise _write_error(Path(str(error.filename or needed[0].path)), error) from error
+        before = read_manifest(home)
+        projects = before.projects
+        if project is not None and (project, place) not in projects:
+            projects = (*projects, (project, place))
+        folder, backups = _back_up(home, needed, now)
+        records = {_key(record): record for record in before.records}
+        for change in needed:
+            new = _record(change, place, client, backups.get(str(change.path)))
+            previous = records.get(_key(new))
+            records[_key(new)] = _update_record(previous, new, change) if previous else new
+        save_manifest(home, Manifest(tuple(records.values()), projects))
+        try:
+            _write_all(needed)
+        except Refused:
+            save_manifest(home, before)
+            raise
     return folder
 
 
@@ -269,23 +256,26 @@ def plan_removal(
     return planned
 
 
+def join_changes(planned: Sequence[tuple[InstalledFile, FileChange]]) -> list[FileChange]:
+    """Join the changes of each file into one."""
+    joined: dict[Path, FileChange] = {}
+    for _, change in planned:
+        previous = joined.get(change.path)
+        joined[change.path] = replace(previous, after=change.after) if previous else change
+    return list(joined.values())
+
+
 def uninstall(home: Path, planned: Sequence[tuple[InstalledFile, FileChange]]) -> list[str]:
     """Make the planned changes and remove them from the manifest. Returns the removed folders. Raises Refused, Conflict."""
-    final: dict[Path, FileChange] = {}
-    for _, change in planned:
-        previous = final.get(change.path)
-        final[change.path] = replace(previous, after=change.after) if previous else change
-    needed = [change for change in final.values() if change.changes]
+    joined = join_changes(planned)
+    needed = [change for change in joined if change.changes]
     _check(home, needed)
     with _manifest_lock(home) if home.is_dir() else nullcontext():
         _check(home, needed)
         recorded = read_manifest(home)  # raises before anything is changed
-        for path in final:
-            clear_partials(path)
-        try:
-            _write_all(needed)
-        except OSError as error:
-            raise _write_error(Path(str(error.filename or needed[0].path)), error) from error
+        for change in joined:
+            clear_partials(change.path)
+        _write_all(needed)
         removed_folders = _remove_folders(planned)
         _forget(home, recorded, planned)
     return removed_folders
@@ -357,7 +347,7 @@ def _without(home: Path, record: InstalledFile, current: bytes | None) -> bytes 
             if backup is not None and hash_content(backup) == record.was:
                 return backup
     remaining = remove_ours(Path(record.path), current, record.undo)
-    if remaining == current or remaining.removeprefix(_UTF8).strip() not in (b"", b"{}"):
+    if remaining == current or remaining.removeprefix(BOM_UTF8).strip() not in (b"", b"{}"):
         return remaining
     # Nothing else is in it: without a record, assume that it was created for us.
     return None if record.made or is_unrecorded(record.undo) else remaining
@@ -440,20 +430,21 @@ def _drop_backups(home: Path, records: Iterable[InstalledFile]) -> None:
 
 
 def _write_all(changes: Sequence[FileChange]) -> None:
+    """Write all files, or none. Raises Refused."""
     written: list[FileChange] = []
     new_folders: list[Path] = []
     try:
         for change in changes:
             new_folders += _write(change.path, change.after)
             written.append(change)
-    except OSError:
+    except OSError as error:
         for change in reversed(written):
             with suppress(OSError):
                 _write(change.path, change.before)
         for folder in reversed(new_folders):
             with suppress(OSError):
                 folder.rmdir()
-        raise
+        raise _write_error(Path(str(error.filename or changes[0].path)), error) from error
 
 
 def _write(path: Path, content: bytes | None) -> list[Path]:

@@ -222,13 +222,13 @@ def json_change(path: Path, keys: KeyPath, entry: dict[str, Any], *, comments: b
         current = document.get(keys)
         if current is None:
             insertion = document.put_member(keys, entry)
-            document, note = JsonText(insertion.text, comments), insertion_note(SERVER, keys, insertion)
+            document, note = insertion.document, insertion_note(SERVER, keys, insertion)
         else:
             differences = _find_differences(path, ".".join(map(str, keys)), current, entry)
             if not differences:
                 return FileChange(path, before, before)
             for names, value in differences.items():
-                document = JsonText(document.put_member((*keys, *names), value).text, comments)
+                document = document.put_member((*keys, *names), value).document
             note = {"do": SERVER, "path": list(keys)}
     return FileChange(path, before, encode_text(document.text, before), (note,), (f"server {keys[-1]}",))
 
@@ -259,8 +259,7 @@ def without_server(document: JsonText, keys: KeyPath, notes: InsertionNotes) -> 
     """The document without the entry, if it is ours."""
     if not is_our_server(document.get(keys)):
         return document
-    text = document.drop_member(keys, inner=notes.inner)
-    return remove_empty(JsonText(text, document.comments), notes, keys[:-1])
+    return remove_empty(document.drop_member(keys, inner=notes.inner), notes, keys[:-1])
 
 
 def toml_change(path: Path, table: tuple[str, str], entry: dict[str, Any]) -> FileChange:

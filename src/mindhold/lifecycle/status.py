@@ -378,7 +378,7 @@ async def _doctor(context: Context, request: DoctorInput) -> DoctorResult:
     scrubbed = await context.engine.store.scrub(request.phrases) if request.scrub else None
     if scrubbed is not None:
         scrubbed = await scrub_hook_caches(context.engine, scrubbed, request.phrases)
-    findings = [FindingView.of(finding) for finding in await _examine(context.engine)]
+    findings = [FindingView.fill(finding) for finding in await _examine(context.engine)]
     return DoctorResult(
         healthy=all(finding.healthy for finding in findings),
         findings=findings,

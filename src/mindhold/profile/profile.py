@@ -624,8 +624,8 @@ async def _history(context: Context, request: ProfileHistoryInput) -> ProfileHis
         entry=EntryView.of(entry),
         editions=[
             EntryEditionView(
-                value=WITHHELD if edition.said.content == WITHHELD else value,
-                content=edition.said.content,
+                value=WITHHELD if edition.content == WITHHELD else value,
+                content=edition.content,
                 since=edition.since,
                 until=edition.until,
                 by=edition.by,

@@ -157,7 +157,7 @@ def load_settings(
                 f"{key} stands in {file}: who has that file and a backup can read both.",
                 advice=f"Take it out there; set {variable_of(key)}, or backup.passphrase_file.",
             )
-        values[key] = _checked(key, raw, source=source)
+        values[key] = parsed_value(key, raw, source=source)
         sources[key] = source
     filled = _filled(settings, values)
     if wants_anthropic(filled.llm) and not filled.llm.anthropic_key and (stored := stored_key(environment)):
@@ -194,28 +194,17 @@ def _check_together(settings: Settings) -> None:
         )
 
 
-def working_folder(environ: Mapping[str, str] | None = None) -> str | None:
+def working_folder() -> str | None:
     """The working folder: the one that Claude Code names, else the process's own."""
-    project = (os.environ if environ is None else environ).get("CLAUDE_PROJECT_DIR", "")
     try:
-        return project or str(Path.cwd())
+        return os.environ.get("CLAUDE_PROJECT_DIR") or str(Path.cwd())
     except OSError:  # it was removed
         return None
 
 
-def is_hosted(environ: Mapping[str, str] | None = None) -> bool:
+def is_hosted() -> bool:
     """Whether Claude Code started this process for a folder."""
-    return bool((os.environ if environ is None else environ).get("CLAUDE_PROJECT_DIR"))
-
-
-def parsed_value(key: str, raw: str) -> Any:
-    """A value from the command line, checked and converted. Raises SettingsError."""
-    return _checked(key, raw, source="the command line")
-
-
-def checked_value(key: str, raw: Any, *, source: str) -> Any:
-    """A value from another program's file, checked and converted. Raises SettingsError."""
-    return _checked(key, raw, source=source)
+    return bool(os.environ.get("CLAUDE_PROJECT_DIR"))
 
 
 def is_setting(key: str) -> bool:
@@ -310,22 +299,21 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return entries
 
 
-def _checked(key: str, raw: Any, *, source: str) -> Any:
+def parsed_value(key: str, raw: Any, *, source: str = "the command line") -> Any:
+    """A value from the source, checked and converted. Raises SettingsError."""
     declared = _declared()
     if key not in declared:
         raise SettingsError(
             f"{key!r} in {source} is no setting.{_nearest(key, declared)}",
             advice="`mindhold config show` lists them all.",
         )
-    where = f"{key} in {source}"
-    shown = "hidden" if declared[key][1].metadata["secret"] else repr(raw)
-    kind = _type_of(key)
+    where, meta, kind = f"{key} in {source}", declared[key][1].metadata, _type_of(key)
     value = _converted(raw, kind)
     if value is None:
+        shown = "hidden" if meta["secret"] else repr(raw)
         raise SettingsError(
             f"{where} is {shown}, which is not {_type_name(kind)}.", advice="Correct the value."
         )
-    meta = declared[key][1].metadata
     least, most = meta["least"], meta["most"]
     if (least is not None and value < least) or (most is not None and value > most):
         span = f"at least {least}" if most is None else f"between {least} and {most}"
@@ -340,16 +328,8 @@ def _converted(raw: Any, kind: Any) -> Any:
     if get_origin(kind) is Literal:
         return raw if raw in get_args(kind) else None
     if kind is bool:
-        words = {
-            "true": True,
-            "1": True,
-            "yes": True,
-            "on": True,
-            "false": False,
-            "0": False,
-            "no": False,
-            "off": False,
-        }
+        words = dict.fromkeys(("true", "1", "yes", "on"), True)
+        words |= dict.fromkeys(("false", "0", "no", "off"), False)
         return raw if isinstance(raw, bool) else words.get(str(raw).strip().lower())
     if isinstance(raw, bool):
         return None
@@ -380,24 +360,19 @@ def _nearest(word: str, keys: Mapping[str, Any]) -> str:
     }
     if inside:
         close = [inside[match] for match in get_close_matches(name, inside, n=1)]
-        elsewhere = [key for key in keys if key.endswith(f".{name}")]
-        close = close or elsewhere[:1]
-        return (
-            f" Did you mean {close[0]}?"
-            if close
-            else f" `mindhold config show {section}` lists those of [{section}]."
-        )
-    close = get_close_matches(word, keys, n=1)
-    return f" Did you mean {close[0]}?" if close else ""
+        close = close or [key for key in keys if key.endswith(f".{name}")]
+        otherwise = f" `mindhold config show {section}` lists those of [{section}]."
+    else:
+        close, otherwise = get_close_matches(word, keys, n=1), ""
+    return f" Did you mean {close[0]}?" if close else otherwise
 
 
 def _filled(settings: Settings, values: Mapping[str, Any]) -> Settings:
     for key, value in values.items():
         section, _, name = key.rpartition(".")
         if section:
-            settings = replace(settings, **{section: replace(getattr(settings, section), **{name: value})})
-        else:
-            settings = replace(settings, **{name: value})
+            name, value = section, replace(getattr(settings, section), **{name: value})
+        settings = replace(settings, **{name: value})
     return settings
 
 

@@ -34,6 +34,10 @@ CONFIG_FILE = "config.toml"
 TOOLSETS = ("core", "capture", "history", "assistant", "project", "fragments", "all")
 
 
+def _path(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None
+
+
 def _toolsets_problem(names: str) -> str:
     unknown = [name for name in names.split(",") if name.strip().casefold() not in TOOLSETS]
     return f"no list of toolsets; there are {', '.join(TOOLSETS)}" if unknown else ""
@@ -333,7 +337,7 @@ class Settings:
 
     @property
     def database(self) -> Path:
-        return Path(self.store.path).expanduser() if self.store.path else self.home / "data" / "mindhold.db"
+        return _path(self.store.path) or self.home / "data" / "mindhold.db"
 
     @property
     def models_dir(self) -> Path:
@@ -341,7 +345,7 @@ class Settings:
 
     @property
     def logs_dir(self) -> Path:
-        return Path(self.log.directory).expanduser() if self.log.directory else self.home / "logs"
+        return _path(self.log.directory) or self.home / "logs"
 
     @property
     def export_dir(self) -> Path:
@@ -349,22 +353,19 @@ class Settings:
 
     @property
     def claude_dir(self) -> Path:
-        named = self.history.claude_dir
-        return Path(named).expanduser() if named else Path.home() / ".claude"
+        return _path(self.history.claude_dir) or Path.home() / ".claude"
 
     @property
     def codex_dir(self) -> Path:
-        named = self.history.codex_dir
-        return Path(named).expanduser() if named else Path.home() / ".codex"
+        return _path(self.history.codex_dir) or Path.home() / ".codex"
 
     @property
     def gemini_dir(self) -> Path:
-        named = self.history.gemini_dir
-        return Path(named).expanduser() if named else Path.home() / ".gemini"
+        return _path(self.history.gemini_dir) or Path.home() / ".gemini"
 
     @property
     def cursor_dir(self) -> Path | None:
-        return Path(self.history.cursor_dir).expanduser() if self.history.cursor_dir else None
+        return _path(self.history.cursor_dir)
 
     @property
     def history_index(self) -> Path:

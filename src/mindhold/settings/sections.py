@@ -97,15 +97,24 @@ def comma_list(value: str) -> tuple[str, ...]:
     return tuple(part for part in (piece.strip() for piece in value.split(",")) if part)
 
 
-def _kinds_problem(value: str) -> str:
-    unknown = [name for name in comma_list(value) if name not in KINDS]
-    return f"no list of what is captured: {unknown[0]!r} is none of {', '.join(KINDS)}" if unknown else ""
+def _only_names(known: tuple[str, ...], what: str) -> Callable[[str], str]:
+    """A check that a list has only known names."""
+
+    def problem(value: str) -> str:
+        unknown = [name for name in comma_list(value) if name not in known]
+        return f"no list of {what}: {unknown[0]!r} is none of {', '.join(known)}" if unknown else ""
+
+    return problem
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
     enabled: bool = setting(True, "Whether what Claude Code's hooks report is captured.")
-    kinds: str = setting("", "What is captured, by commas; empty means everything.", problem=_kinds_problem)
+    kinds: str = setting(
+        "",
+        "What is captured, by commas; empty means everything.",
+        problem=_only_names(KINDS, "what is captured"),
+    )
     exclude: str = setting(
         "", "Folders whose conversations are never read, by commas; * and ? stand for anything in them."
     )
@@ -157,11 +166,6 @@ class CaptureSettings:
 AGENTS = ("claude", "codex", "gemini", "cursor")
 
 
-def _agents_problem(value: str) -> str:
-    unknown = [name for name in comma_list(value) if name not in AGENTS]
-    return f"no list of agents: {unknown[0]!r} is none of {', '.join(AGENTS)}" if unknown else ""
-
-
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
     enabled: bool = setting(True, "Whether past conversations are indexed and searched.")
@@ -171,7 +175,9 @@ class HistorySettings:
         aliases=("CLAUDE_CONFIG_DIR",),
     )
     agents: str = setting(
-        "claude,codex,gemini,cursor", "Whose conversations are read, by commas.", problem=_agents_problem
+        "claude,codex,gemini,cursor",
+        "Whose conversations are read, by commas.",
+        problem=_only_names(AGENTS, "agents"),
     )
     codex_dir: str = setting("", "Codex CLI's folder; empty means ~/.codex.", aliases=("CODEX_HOME",))
     gemini_dir: str = setting("", "Gemini CLI's folder; empty means ~/.gemini.")
@@ -267,7 +273,7 @@ def origin_of(address: str) -> tuple[str, str, int | None]:
 def fallbacks(value: str) -> tuple[ModelChoice, ...]:
     """Parse a list such as `claude_cli, compatible:qwen3@http://localhost:11434/v1`. Raises ValueError, saying what is wrong."""
     choices = []
-    for part in filter(None, (piece.strip() for piece in value.split(","))):
+    for part in comma_list(value):
         match = _CHOICE.fullmatch(part)
         names = [name for name in get_args(Provider) if name != "none"]
         if match is None or match["provider"] not in names:

@@ -65,9 +65,7 @@ async def amend(
         metadata=pairs(metadata) or None,
         **fields,
     )
-    if session.console.json:
-        session.console.document(result)
-    else:
+    if not session.console.as_json(result):
         session.console.line(f"Amended {result.memory.id}: {one_line(result.memory.content)}")
 
 
@@ -86,24 +84,17 @@ async def amend(
 )
 @click.option("--remove", is_flag=True, help="Remove the link, or only the one with this --relation.")
 @with_open_session
-async def link(
-    session: OpenSession, /, *, origin: str, target: str, relation: str | None, remove: bool
-) -> None:
+async def link(session: OpenSession, /, *, remove: bool, **ends: Any) -> None:
     """Link two memories by a relation."""
     from mindhold.memories.links import LINK, UNLINK
 
     console = session.console
-    ends = {"origin": origin, "target": target, "relation": relation}
     if remove:
         removed = await session.run(UNLINK, **ends)
-        if console.json:
-            console.document(removed)
-        else:
+        if not console.as_json(removed):
             console.line(f"Removed {plural(len(removed.removed), 'link')}.")
         return
     result = await session.run(LINK, **ends)
-    if console.json:
-        console.document(result)
-    else:
+    if not console.as_json(result):
         verb = "Linked" if result.created else "Linked already"
         console.line(f"{verb}: {result.link.origin} {result.link.relation} {result.link.target}")

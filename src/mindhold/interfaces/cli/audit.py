@@ -29,15 +29,13 @@ MOST_LISTED = 50
     examples=["mindhold audit", "mindhold audit show 01jxq3k", "mindhold audit undo 01jxq3k"],
 )
 @click.pass_context
-def audit(ctx: click.Context) -> int | None:
+def audit(ctx: click.Context) -> None:
     """What upkeep archived, merged and removed, and why.
 
     Without a command the records are listed.
     """
-    if ctx.invoked_subcommand is not None:
-        return None
-    status: int | None = ctx.invoke(list_audit)
-    return status
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_audit)
 
 
 @audit.command("list", examples=["mindhold audit list -n 5", "mindhold audit list --json"])
@@ -48,8 +46,7 @@ async def list_audit(session: OpenSession, /, *, limit: int | None) -> None:
     from mindhold.lifecycle.audit import LIST_AUDIT
 
     result = await session.run(LIST_AUDIT, limit=limit)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     if not result.records:
         session.console.line("Upkeep has changed nothing yet.")
@@ -65,8 +62,7 @@ async def show_audit(session: OpenSession, /, *, id: str) -> None:
     from mindhold.lifecycle.audit import SHOW_AUDIT
 
     result = await session.run(SHOW_AUDIT, id=id)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     _print_audit(session, result)
     for memory in result.memories[:MOST_LISTED]:
@@ -85,16 +81,14 @@ async def undo_audit(session: OpenSession, /, *, id: str) -> None:
 
     result = await session.run(UNDO_AUDIT, id=id)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.line(f"Brought back {plural(result.count, 'memory')}.")
     if result.passed_over:
         verb = "is" if result.passed_over == 1 else "are"
         console.note(f"{plural(result.passed_over, 'other')} {verb} not in the archive any more.")
-    for text in (result.note, result.notice):
-        if text:
-            console.note(neutral(text))
+    console.note(result.note)
+    console.note(result.notice)
 
 
 def _print_audit(session: OpenSession, record: AuditView) -> None:
@@ -118,15 +112,13 @@ def _print_audit(session: OpenSession, record: AuditView) -> None:
     examples=["mindhold contradictions", "mindhold contradictions undo 3f2a"],
 )
 @click.pass_context
-def contradictions(ctx: click.Context) -> int | None:
+def contradictions(ctx: click.Context) -> None:
     """Memories that contradict each other.
 
     `mindhold consolidate` finds them, and you decide. Without a command they are listed.
     """
-    if ctx.invoked_subcommand is not None:
-        return None
-    status: int | None = ctx.invoke(list_contradictions)
-    return status
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_contradictions)
 
 
 @contradictions.command(
@@ -139,8 +131,7 @@ async def list_contradictions(session: OpenSession, /, *, limit: int | None) -> 
     from mindhold.lifecycle.contradictions import LIST_CONTRADICTIONS
 
     result = await session.run(LIST_CONTRADICTIONS, limit=limit)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     _print_section(session, "Found", result.found, "`mindhold contradictions undo ID` takes one back.")
     _print_section(
@@ -190,8 +181,7 @@ async def _settle(
     message: str,
 ) -> None:
     result = await session.run(operation, id=found_id)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     session.console.line(message)
     _print_contradiction(session, result.contradiction)

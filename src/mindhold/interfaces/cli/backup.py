@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,10 +13,6 @@ from mindhold.interfaces.cli.forget import confirm
 from mindhold.interfaces.cli.output import local_time, megabytes, neutral, plural
 from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.model.errors import InvalidInput, Refused
-
-if TYPE_CHECKING:
-    from mindhold.backup.restore import ReplaceResult
-
 
 UNPROVEN = 1
 PASSPHRASE = "backup.passphrase"
@@ -66,23 +62,20 @@ def backup() -> None:
 @words("--without", metavar="STORE", help="Leave out this store of projects if it doesn't answer.")
 @with_session
 async def make(
-    cli: CliSession,
-    /,
-    *,
-    name: str | None,
-    encrypt: bool | None,
-    passphrase_file: Path | None,
-    without: tuple[str, ...],
+    cli: CliSession, /, *, encrypt: bool | None, passphrase_file: Path | None, **fields: Any
 ) -> None:
     """Make a backup now; `mindhold backup NAME` does the same."""
     from mindhold.backup.create import BACKUP
 
-    is_encrypted = cli.loaded().settings.backup.encrypt if encrypt is None else encrypt
-    secret = _secret(cli, passphrase_file, again=True) if is_encrypted else {}
+    settings = cli.loaded().settings.backup
+    secret: dict[str, str] = {}
+    if settings.encrypt if encrypt is None else encrypt:
+        secret = _file_secret(passphrase_file)
+        if not secret and not settings.read_passphrase() and sys.stdin.isatty():
+            secret = {PASSPHRASE: _prompt_passphrase(again=True)}
     async with cli.open(**secret) as session:
-        result = await session.run(BACKUP, name=name, encrypt=encrypt, without=without)
-    if cli.console.json:
-        cli.console.document(result)
+        result = await session.run(BACKUP, encrypt=encrypt, **fields)
+    if cli.console.as_json(result):
         return
     suffix = ", encrypted" if result.encrypted else ""
     cli.console.line(f"{neutral(result.path)}  {megabytes(result.bytes)}{suffix}")
@@ -100,31 +93,20 @@ async def list_backups(session: OpenSession) -> None:
 
     result = await session.run(LIST_BACKUPS)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     if not result.backups:
         console.line("There is no backup.")
         console.note("`mindhold backup` makes one.")
         return
-    rows = [
-        (
-            neutral(backup_file.file),
-            local_time(backup_file.created, session.zone),
-            megabytes(backup_file.bytes),
-            ", ".join(
-                filter(
-                    None,
-                    (
-                        backup_file.made,
-                        "encrypted" * backup_file.encrypted,
-                        "no sum" * (backup_file.sha256 is None),
-                    ),
-                )
-            ),
+    rows = []
+    for backup_file in result.backups:
+        unsummed = "no sum" if backup_file.sha256 is None else ""
+        remarks = (backup_file.made, "encrypted" if backup_file.encrypted else "", unsummed)
+        created = local_time(backup_file.created, session.zone)
+        rows.append(
+            (backup_file.file, created, megabytes(backup_file.bytes), ", ".join(filter(None, remarks)))
         )
-        for backup_file in result.backups
-    ]
     console.table(("file", "made", "size", ""), rows)
 
 
@@ -150,9 +132,7 @@ async def verify(cli: CliSession, /, *, file: str | None, every: bool, passphras
     async with cli.open(**_file_secret(passphrase_file)) as session:
         result = await session.run(VERIFY_BACKUPS, file=file, all=every)
     console = cli.console
-    if console.json:
-        console.document(result)
-    else:
+    if not console.as_json(result):
         for check in result.backups:
             mark = console.style("good ", fg="green") if check.good else console.style("BAD  ", fg="red")
             text = check.problem or (
@@ -173,9 +153,7 @@ async def drop(session: OpenSession, /, *, file: str, yes: bool) -> None:
     if not yes:
         confirm(session.console, f"Remove the backup {file} for good?")
     result = await session.run(DROP_BACKUP, file=file)
-    if session.console.json:
-        session.console.document(result)
-    else:
+    if not session.console.as_json(result):
         session.console.line(f"Removed {neutral(result.dropped.file)}.")
 
 
@@ -227,9 +205,15 @@ async def _replace(cli: CliSession, file: str | None, secret: Path | None, *, ye
         confirm(console, f"Put {file or 'the newest backup'} in the place of everything that is there now?")
     loaded = cli.loaded(**_file_secret(secret))
     with console.progress() as progress:
-        result: ReplaceResult = await _restore_with_passphrase(cli, loaded, file, progress)
-    if console.json:
-        console.document(result)
+        try:
+            result = await cli.launcher.restore(loaded, file, told=progress)
+        except Refused as error:
+            has_passphrase = bool(loaded.settings.backup.passphrase)
+            if has_passphrase or "is encrypted" not in error.message or not sys.stdin.isatty():
+                raise
+            loaded = cli.loaded(**{PASSPHRASE: _prompt_passphrase(again=False)})
+            result = await cli.launcher.restore(loaded, file, told=progress)
+    if console.as_json(result):
         return
     console.line(f"Restored {plural(result.memories, 'memory')} from {neutral(result.file)}.")
     for old in result.old:
@@ -240,27 +224,13 @@ async def _replace(cli: CliSession, file: str | None, secret: Path | None, *, ye
         console.warn(problem)
 
 
-async def _restore_with_passphrase(
-    cli: CliSession, loaded: Any, file: str | None, progress: Any
-) -> ReplaceResult:
-    """Restore; ask for the passphrase if the backup needs one and none is set."""
-    try:
-        return await cli.launcher.restore(loaded, file, told=progress)
-    except Refused as error:
-        if loaded.settings.backup.passphrase or "is encrypted" not in error.message or not sys.stdin.isatty():
-            raise
-    loaded = cli.loaded(**{PASSPHRASE: _prompt_passphrase(again=False)})
-    return await cli.launcher.restore(loaded, file, told=progress)
-
-
 async def _merge(cli: CliSession, file: str | None, secret: Path | None) -> None:
     from mindhold.backup.restore import RESTORE
 
     async with cli.open(**_file_secret(secret)) as session:
         result = await session.run(RESTORE, file=file)
     console = cli.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.line(
         f"Brought back {plural(result.memories, 'memory')} from {neutral(result.file)}; "
@@ -275,38 +245,26 @@ async def _drop_old(cli: CliSession, name: str | None, *, yes: bool) -> None:
     if not yes:
         confirm(console, f"Remove {name or 'all that restores have put aside'} for good?")
     result = await cli.launcher.drop_old(cli.loaded(), name)
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     for old in result.dropped:
         console.line(f"Removed {neutral(old.location)}, {megabytes(old.bytes)}.")
 
 
-def _file_secret(file: Path | None) -> dict[str, str]:
-    """Return the passphrase setting from a file; empty without a file."""
-    return {} if file is None else {PASSPHRASE: _read_passphrase(file)}
-
-
-def _secret(cli: CliSession, file: Path | None, *, again: bool) -> dict[str, str]:
-    """Return the passphrase setting from a file or a prompt; empty if the settings have one. Raises Refused."""
-    if file is not None:
-        return {PASSPHRASE: _read_passphrase(file)}
-    if cli.loaded().settings.backup.read_passphrase() or not sys.stdin.isatty():
-        return {}
-    return {PASSPHRASE: _prompt_passphrase(again=again)}
-
-
-def _prompt_passphrase(*, again: bool) -> str:
-    return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=again, err=True))
-
-
-def _read_passphrase(path: Path) -> str:
+def _file_secret(path: Path | None) -> dict[str, str]:
+    """Return the passphrase setting from a file; empty without a file. Raises InvalidInput."""
     from mindhold.settings.sections import first_line
 
+    if path is None:
+        return {}
     passphrase = first_line(path.expanduser())
     if passphrase is None:
         raise InvalidInput(
             f"There is no passphrase in {path}.",
             advice="Its first line is the passphrase, without blanks around it.",
         )
-    return passphrase
+    return {PASSPHRASE: passphrase}
+
+
+def _prompt_passphrase(*, again: bool) -> str:
+    return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=again, err=True))

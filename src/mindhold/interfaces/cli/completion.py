@@ -30,7 +30,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     # Not .source(): for bash it would start a bash to ask for its version.
     script = shell_complete.source_template % shell_complete.source_vars()
     console = ctx.ensure_object(CliSession).console
-    if console.json:
-        console.document({"shell": shell, "script": script})
-    else:
+    if not console.as_json({"shell": shell, "script": script}):
         console.line(script)

@@ -7,7 +7,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,6 @@ from mindhold.settings.loader import (
     LoadedSettings,
     SettingInfo,
     check_address,
-    checked_value,
     is_secret,
     is_setting,
     parsed_value,
@@ -47,12 +47,9 @@ def settings_file(session: CliSession) -> Path:
 
 def put_values(path: Path, values: Mapping[str, Any]) -> None:
     """Write settings to the file, all of them or none. Raises SettingsError, StoreReadOnly."""
-
-    def with_values(document: TOMLDocument) -> None:
+    with edited_file(path) as document:
         for key, value in values.items():
             _put(document, key, value, path)
-
-    edit_file(path, with_values)
 
 
 def _put(document: TOMLDocument, key: str, value: Any, path: Path) -> None:
@@ -70,8 +67,9 @@ def _put(document: TOMLDocument, key: str, value: Any, path: Path) -> None:
     table[name] = value
 
 
-def edit_file(path: Path, change: Callable[[TOMLDocument], None]) -> None:
-    """Apply a change to the file and write it if it differs. Raises SettingsError, StoreReadOnly."""
+@contextmanager
+def edited_file(path: Path) -> Iterator[TOMLDocument]:
+    """Yield the document of the file, and write it at the end if it differs. Raises SettingsError, StoreReadOnly."""
     import tomlkit
     from tomlkit.exceptions import ParseError
 
@@ -84,7 +82,7 @@ def edit_file(path: Path, change: Callable[[TOMLDocument], None]) -> None:
         raise SettingsError(
             f"{path} can't be read: {error.strerror}.", advice="Check its permissions."
         ) from error
-    change(document)
+    yield document
     after = tomlkit.dumps(document)
     if after != text:
         _write(path, after)
@@ -163,9 +161,7 @@ def import_config(session: CliSession, file: Path, dry_run: bool) -> int:
         put_values(path, changes)
         for key in changes:
             reset_hook_cache(session, key)
-    if session.console.json:
-        session.console.document(_import_document(translation, changes, path, dry_run=dry_run))
-    else:
+    if not session.console.as_json(_import_document(translation, changes, path, dry_run=dry_run)):
         _print(session, translation, changes, path, dry_run=dry_run)
     if changes.get("store.mode", LOCAL) != LOCAL and not dry_run:
         warn_about_local_records(session)
@@ -200,7 +196,7 @@ def _checked(document: Mapping[str, Any], source: str) -> tuple[AssistantSetting
             translation.ignored.append(IgnoredSetting(setting.name, reason))
             continue
         try:
-            value = checked_value(setting.key, setting.value, source=source)
+            value = parsed_value(setting.key, setting.value, source=source)
         except SettingsError as error:
             translation.ignored.append(IgnoredSetting(setting.name, error.message))
             valid = False
@@ -244,8 +240,8 @@ def _print(
     console = session.console
     for setting in translation.settings:
         value = _shown_import(setting)
-        shown = "true" if value is True else "false" if value is False else neutral(str(value))
         mark = "" if setting.key in changes else "  (as it was)"
+        shown = neutral(_shown(value, quoted=False))
         console.line(f"{setting.key} = {shown}  (from {neutral(setting.name)}){mark}")
     for ignored in translation.ignored:
         console.line(f"not taken: {neutral(ignored.name)}: {neutral(ignored.reason)}")
@@ -291,24 +287,16 @@ def show_config(session: CliSession, prefix: str | None, changed: bool) -> None:
     """Settings with their values, their sources and what they mean: all, or those that begin with PREFIX."""
     loaded = session.loaded()
     shown = _chosen(loaded, prefix, changed=changed)
-    if session.console.json:
-        settings = loaded.settings
-        session.console.document(
-            {
-                "home": str(settings.home),
-                "file": str(settings.config_file),
-                "settings": [_document(info) for info in shown],
-            }
-        )
-        return
     console, file = session.console, str(loaded.settings.config_file)
+    settings = [_document(info) for info in shown]
+    if console.as_json({"home": str(loaded.settings.home), "file": file, "settings": settings}):
+        return
     for info in shown:
         source = "" if info.source == "default" else "config.toml" if info.source == file else info.source
         head = f"{info.key} = {_shown(info.value)}" + (f"  ({source})" if source else "")
         for line in console.paragraphs(head, indent=0):
             console.line(console.style(line, bold=True))
-        for line in console.paragraphs(info.description, indent=4):
-            console.line(f"    {line}")
+        console.text(info.description, indent=4)
     console.note(f"home: {loaded.settings.home}; -o KEY=VALUE sets one for one call")
     console.note(f"{VARIABLES}; --json names each.")
 
@@ -319,9 +307,7 @@ def show_config(session: CliSession, prefix: str | None, changed: bool) -> None:
 def get_config(session: CliSession, key: str) -> None:
     """One setting's value."""
     info = _info(session.loaded(), key)
-    if session.console.json:
-        session.console.document(_document(info))
-    else:
+    if not session.console.as_json(_document(info)):
         session.console.line(neutral(_shown(info.value, quoted=False)))
 
 
@@ -357,10 +343,8 @@ def set_config(session: CliSession, key: str, value: str | None) -> None:
     path = write_setting(session, key, value)
     warn_if_overridden(session, key)
     secret = _info(session.loaded(), key).secret
-    if session.console.json:
-        shown = HIDDEN if secret else parsed_value(key, value)
-        session.console.document({"key": key, "value": shown, "file": str(path)})
-    else:
+    shown = HIDDEN if secret else parsed_value(key, value)
+    if not session.console.as_json({"key": key, "value": shown, "file": str(path)}):
         session.console.line(f"{key} = {HIDDEN if secret else neutral(value)} in {path}")
     if key == "store.mode" and value != "local":
         warn_about_local_records(session)
@@ -372,22 +356,15 @@ def set_config(session: CliSession, key: str, value: str | None) -> None:
 def unset_config(session: CliSession, key: str) -> None:
     """Remove a setting from config.toml, so that its default holds again."""
     path = settings_file(session)
-    removed = False
-
-    def without(document: TOMLDocument) -> None:
-        nonlocal removed
-        section, _, name = key.rpartition(".")
+    section, _, name = key.rpartition(".")
+    with edited_file(path) as document:
         table: Any = document.get(section, {}) if section else document
         removed = isinstance(table, dict) and name in table
         if removed:
             del table[name]
-
-    edit_file(path, without)
     if removed:
         reset_hook_cache(session, key)
-    if session.console.json:
-        session.console.document({"key": key, "removed": removed, "file": str(path)})
-    else:
+    if not session.console.as_json({"key": key, "removed": removed, "file": str(path)}):
         session.console.line(f"{'Removed' if removed else 'There was no'} {neutral(key)} in {path}")
 
 
@@ -396,9 +373,7 @@ def unset_config(session: CliSession, key: str) -> None:
 def config_path(session: CliSession) -> None:
     """Where config.toml is, or would be."""
     path = settings_file(session)
-    if session.console.json:
-        session.console.document({"file": str(path), "exists": path.exists()})
-    else:
+    if not session.console.as_json({"file": str(path), "exists": path.exists()}):
         session.console.line(str(path))
 
 
@@ -452,14 +427,8 @@ def _chosen(loaded: LoadedSettings, prefix: str | None, *, changed: bool) -> lis
 
 
 def _document(info: SettingInfo) -> dict[str, Any]:
-    return {
-        "key": info.key,
-        "value": info.value,
-        "default": info.default,
-        "source": info.source,
-        "variable": info.variable,
-        "description": info.description,
-    }
+    names = ("key", "value", "default", "source", "variable", "description")
+    return {name: getattr(info, name) for name in names}
 
 
 def _shown(value: Any, *, quoted: bool = True) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         ConsolidateResult,
         MaintainResult,
         ReportsResult,
+        StageView,
+        StepView,
         ToldView,
     )
 
@@ -84,16 +86,13 @@ async def consolidate(
         await _print_reports(session, await session.run(CONSOLIDATION_REPORTS, limit=limit))
         return
     result = await session.run(CONSOLIDATE, dry_run=dry_run, stages=stages, seconds=seconds)
-    if session.console.json:
-        session.console.document(result)
-    else:
+    if not session.console.as_json(result):
         await _print(session, result)
 
 
 def _print_condensed(session: OpenSession, result: CondenseResult) -> None:
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     would = "would be " if result.dry_run else ""
     console.line(
@@ -103,31 +102,35 @@ def _print_condensed(session: OpenSession, result: CondenseResult) -> None:
     )
     for change in result.changes:
         console.line(f"{would}{change.what} {change.id}  {one_line(change.why, most=LONGEST_QUOTE)}")
-    if result.notice:
-        console.note(neutral(result.notice))
+    console.note(result.notice)
 
 
 async def _print(session: OpenSession, result: ConsolidateResult) -> None:
-    console = session.console
     if result.notice:
-        console.line(result.notice)
+        session.console.line(result.notice)
         return
+    rows = [(stage.stage, stage, stage.detail) for stage in result.stages]
+    _print_steps(session.console, "stage", rows, dry_run=result.dry_run)
+    await _print_changes(session, result)
+    _print_rest(session.console, result.stages, dry_run=result.dry_run)
+
+
+def _print_steps(
+    console: Console, head: str, rows: Sequence[tuple[str, StageView | StepView, str]], *, dry_run: bool
+) -> None:
     console.table(
-        ["stage", "would change" if result.dry_run else "changed", "seconds", "what"],
+        [head, "would change" if dry_run else "changed", "seconds", "what"],
         [
-            [
-                stage.stage,
-                stage.changed,
-                f"{stage.seconds:.2f}",
-                stage.detail + (" (more is left)" if stage.more else ""),
-            ]
-            for stage in result.stages
+            [name, step.changed, f"{step.seconds:.2f}", text + (" (more is left)" if step.more else "")]
+            for name, step, text in rows
         ],
     )
-    await _print_changes(session, result)
-    if result.dry_run:
+
+
+def _print_rest(console: Console, steps: Sequence[StageView | StepView], *, dry_run: bool) -> None:
+    if dry_run:
         console.note("Nothing was changed.")
-    elif any(stage.more for stage in result.stages):
+    elif any(step.more for step in steps):
         console.note("The time was up; the same call goes on from there.")
 
 
@@ -164,8 +167,7 @@ async def _load_beginnings(session: OpenSession, ids: Sequence[str]) -> dict[str
 
 
 async def _print_reports(session: OpenSession, result: ReportsResult) -> None:
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     if not result.reports:
         session.console.line("Nothing was consolidated yet.")
@@ -195,15 +197,7 @@ SOME_FAILED = 1
 @click.option("--seconds", type=float, metavar="N", help="The time limit (default: maintenance.seconds).")
 @click.option("--backup/--no-backup", default=True, help="Whether to make a due backup first.")
 @with_session
-async def maintain(
-    cli: CliSession,
-    /,
-    *,
-    dry_run: bool,
-    steps: tuple[str, ...],
-    seconds: float | None,
-    backup: bool,
-) -> int:
+async def maintain(cli: CliSession, /, **fields: Any) -> int:
     """Back up, summarise, consolidate, prune and tidy.
 
     It runs at low priority; the exit status is 1 if a step failed. A server does the same every night
@@ -213,10 +207,8 @@ async def maintain(
 
     with logging_to(cli.loaded().settings):
         async with cli.open() as session:
-            result = await session.run(MAINTAIN, dry_run=dry_run, steps=steps, seconds=seconds, backup=backup)
-    if cli.console.json:
-        cli.console.document(result)
-    else:
+            result = await session.run(MAINTAIN, **fields)
+    if not cli.console.as_json(result):
         _print_maintenance(cli.console, result)
     for step in result.steps:
         if step.error:  # on stderr too, because cron mails it
@@ -228,20 +220,8 @@ def _print_maintenance(console: Console, result: MaintainResult) -> None:
     if result.notice:
         console.line(result.notice)
         return
-    console.table(
-        ["step", "would change" if result.dry_run else "changed", "seconds", "what"],
-        [
-            [
-                step.step,
-                step.changed,
-                f"{step.seconds:.2f}",
-                neutral(f"FAILED: {step.error}" if step.error else step.detail)
-                + (" (more is left)" if step.more else ""),
-            ]
-            for step in result.steps
-        ],
-    )
-    if result.dry_run:
-        console.note("Nothing was changed.")
-    elif any(step.more for step in result.steps):
-        console.note("The time was up; the same call goes on from there.")
+    rows = [
+        (step.step, step, f"FAILED: {step.error}" if step.error else step.detail) for step in result.steps
+    ]
+    _print_steps(console, "step", rows, dry_run=result.dry_run)
+    _print_rest(console, result.steps, dry_run=result.dry_run)

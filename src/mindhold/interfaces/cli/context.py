@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mindhold.interfaces.cli.amend import RELATIONS
 from mindhold.interfaces.cli.command import command, with_open_session, words
 from mindhold.interfaces.cli.output import one_line, plural
 from mindhold.interfaces.cli.remember import KINDS, text_or_stdin
 from mindhold.interfaces.cli.session import OpenSession
-from mindhold.model.memory import Relation
 
 if TYPE_CHECKING:
     from mindhold.memories.links import NodeView
 
 
-RELATIONS = [relation.value for relation in Relation]
 LONGEST_CELL = 100
 
 
@@ -40,14 +39,12 @@ async def context(session: OpenSession, /, **fields: Any) -> None:
 
     result = await session.run(CONTEXT, **fields)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     if not result.text:
         console.line("There is nothing to have in mind yet.")
         return
-    for line in console.paragraphs(result.text, indent=0):
-        console.line(line)
+    console.text(result.text)
     console.note(
         f"{plural(result.tokens, 'token')}: {len(result.core)} of core memory, {len(result.working)} of this conversation."
     )
@@ -108,8 +105,7 @@ async def reflect(
         **fields,
     )
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     if console.quiet:
         console.line(result.ids[0])
@@ -148,8 +144,7 @@ async def explore(session: OpenSession, /, *, id: str, **fields: Any) -> None:
 
     result = await session.run(EXPLORE, start=id, **fields)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.line(_node(result.start))
     if not result.nodes:

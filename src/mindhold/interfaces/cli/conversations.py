@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,7 @@ from mindhold.interfaces.cli.output import local_time, neutral, one_line, plural
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.conversations.recaps import ConversationView, RecapView
+    from mindhold.conversations.recaps import RecapView
 
 
 LONGEST_CELL = 60
@@ -26,16 +26,14 @@ LONGEST_CELL = 60
     examples=["mindhold conversations", "mindhold conversations show abc-123"],
 )
 @click.pass_context
-def conversations(ctx: click.Context) -> int | None:
+def conversations(ctx: click.Context) -> None:
     """Messages that programs saved here, and their summaries.
 
     Without a command the conversations are listed. For the transcripts that Claude Code and other programs keep
     themselves, see `mindhold history`.
     """
-    if ctx.invoked_subcommand is not None:
-        return None
-    status: int | None = ctx.invoke(list_conversations)
-    return status
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_conversations)
 
 
 @conversations.command(
@@ -44,33 +42,22 @@ def conversations(ctx: click.Context) -> int | None:
 @click.option("--scope", "project", metavar="NAME", help="Only in this scope.")
 @click.option("--limit", "-n", type=int, metavar="N", help="How many at most (default: 20).")
 @with_open_session
-async def list_conversations(
-    session: OpenSession, /, *, project: str | None = None, limit: int | None = None
-) -> None:
+async def list_conversations(session: OpenSession, /, **fields: Any) -> None:
     """List conversations with counts and summaries, latest first."""
     from mindhold.conversations.recaps import LIST_CONVERSATIONS
 
-    result = await session.run(LIST_CONVERSATIONS, project=project, limit=limit)
+    result = await session.run(LIST_CONVERSATIONS, **fields)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     if not result.conversations:
         console.line("No message was saved yet. Past conversations of Claude Code are in `mindhold history`.")
         return
-    console.table(
-        ["conversation", "scope", "messages", "last", "summary"],
-        [
-            [
-                one_line(conversation.conversation, most=40),
-                conversation.scope,
-                str(conversation.messages),
-                local_time(conversation.last, session.zone),
-                _gist(conversation.recap),
-            ]
-            for conversation in result.conversations
-        ],
-    )
+    rows = []
+    for view in result.conversations:
+        name, last = one_line(view.conversation, most=40), local_time(view.last, session.zone)
+        rows.append([name, view.scope, view.messages, last, _gist(view.recap)])
+    console.table(["conversation", "scope", "messages", "last", "summary"], rows)
 
 
 @conversations.command(
@@ -89,15 +76,16 @@ async def show(session: OpenSession, /, *, conversation: str, project: str | Non
         LIST_RECAPS, project=project, conversation=conversation, archived=True, limit=200
     )
     console = session.console
-    if console.json:
-        console.document(result.model_dump(mode="json") | recaps.model_dump(mode="json", include={"recaps"}))
+    if console.as_json(result.model_dump(mode="json") | recaps.model_dump(mode="json", include={"recaps"})):
         return
     if not result.conversations:
         console.line(
             "There is no message of that conversation. `mindhold conversations list` names those there are."
         )
     for view in result.conversations:
-        _print_heading(session, view)
+        times = f"{local_time(view.first, session.zone)} to {local_time(view.last, session.zone)}"
+        where = f"{neutral(view.conversation)}  {neutral(view.scope)}"
+        console.line(console.style(f"{where}, {plural(view.messages, 'message')}, {times}", bold=True))
         own = [recap for recap in recaps.recaps if recap.scope == view.scope]
         for recap in sorted(own, key=lambda recap: (recap.part is not None, recap.part or 0)):
             await _print_recap(session, recap, limit=limit)
@@ -118,23 +106,15 @@ async def recap(session: OpenSession, /, *, conversation: str, project: str | No
 
     result = await session.run(RECAP, conversation=conversation, project=project)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.note(result.notice)
     if result.recap:
-        for line in console.paragraphs(result.recap.content, indent=0):
-            console.line(line)
+        console.text(result.recap.content)
         news = "" if result.made else " Nothing is new."
         console.note(
             f"{result.recap.id}, by {result.recap.made_by}, {plural(result.recap.count, 'message')}.{news}"
         )
-
-
-def _print_heading(session: OpenSession, view: ConversationView) -> None:
-    times = f"{local_time(view.first, session.zone)} to {local_time(view.last, session.zone)}"
-    head = f"{neutral(view.conversation)}  {neutral(view.scope)}, {plural(view.messages, 'message')}, {times}"
-    session.console.line(session.console.style(head, bold=True))
 
 
 async def _print_recap(session: OpenSession, recap: RecapView, *, limit: int | None) -> None:
@@ -143,8 +123,7 @@ async def _print_recap(session: OpenSession, recap: RecapView, *, limit: int | N
     console = session.console
     away = ", in the archive" if recap.archived else ""
     console.line(f"{recap.id}  level {recap.level}, by {recap.made_by}{away}")
-    for line in console.paragraphs(recap.content, indent=2):
-        console.line(f"  {line}")
+    console.text(recap.content, indent=2)
     if recap.part is None:
         return
     result = await session.run(RECAP_MESSAGES, id=recap.id, limit=limit)

@@ -7,44 +7,39 @@ from pathlib import Path
 from typing import Any
 
 from mindhold.interfaces.cli.command import command, with_session
-from mindhold.interfaces.cli.output import Console, one_line, plural
+from mindhold.interfaces.cli.output import one_line, plural
 from mindhold.interfaces.cli.session import CliSession, OpenSession
 
-FACTS: tuple[dict[str, Any], ...] = (
-    {
-        "content": "The staging database of Lighthouse listens on port 5433.",
-        "kind": "fact",
-        "tags": ["staging"],
-    },
-    {
-        "content": "We chose SQLite for the desktop client because nobody has to install a server.",
-        "kind": "decision",
-    },
-    {
-        "content": "Deploys fail when the CDN cache is not purged first; purge it, then deploy.",
-        "kind": "gotcha",
-        "tags": ["deploy"],
-    },
-    {"content": "Error messages are written in plain English and say what to do next.", "kind": "preference"},
-    {
-        "content": "To rotate the signing key, run the rotate script on both build machines.",
-        "kind": "procedure",
-    },
-    {"content": "The importer runs out of memory on files above two gigabytes.", "kind": "error"},
-    {
-        "content": "Map tiles are rendered by the tile service, which scales out by region.",
-        "kind": "architecture",
-    },
-    {"content": "The mobile app polls every fifteen minutes to spare the battery.", "kind": "fact"},
-    {"content": "The search page was redesigned and shipped.", "kind": "progress", "when": "last week"},
-    {"content": "Integration tests need the queue emulator running on port 9324.", "kind": "procedure"},
+FACTS: tuple[tuple[str, str, dict[str, Any]], ...] = (  # kind, content, other fields
+    ("fact", "The staging database of Lighthouse listens on port 5433.", {"tags": ["staging"]}),
+    ("decision", "We chose SQLite for the desktop client because nobody has to install a server.", {}),
+    (
+        "gotcha",
+        "Deploys fail when the CDN cache is not purged first; purge it, then deploy.",
+        {"tags": ["deploy"]},
+    ),
+    ("preference", "Error messages are written in plain English and say what to do next.", {}),
+    ("procedure", "To rotate the signing key, run the rotate script on both build machines.", {}),
+    ("error", "The importer runs out of memory on files above two gigabytes.", {}),
+    ("architecture", "Map tiles are rendered by the tile service, which scales out by region.", {}),
+    ("fact", "The mobile app polls every fifteen minutes to spare the battery.", {}),
+    ("progress", "The search page was redesigned and shipped.", {"when": "last week"}),
+    ("procedure", "Integration tests need the queue emulator running on port 9324.", {}),
 )
+FIRST_FACT = FACTS[0][1]
 QUESTIONS = (
     "why did we not use a database server?",
     "what is the tone of our messages to users?",
     "how do I change the key that signs builds?",
     "why does importing big files crash?",
 )
+NEXT_STEPS = """\
+  mindhold remember "..."        store something of your own
+  mindhold recall "..."          ask for it in other words
+  mindhold list, tags, timeline  look around
+  mindhold status, doctor        see how things are
+{pull}  mindhold mcp                   give it to an agent: claude mcp add mindhold -- mindhold mcp
+  mindhold --help                everything else; each command has examples"""
 SECRET = "The deploy token is ghp_" + "x7Kp2Qm9Zt4Rv8Wn1Yb6Dc3Fh5Jg0LsAeUoI"
 
 
@@ -67,22 +62,13 @@ async def demo(cli: CliSession) -> None:
             await tour.refuse()
             await tour.time()
             await tour.forget()
-        if console.json:
-            console.document({"steps": tour.steps})
+        if console.as_json({"steps": tour.steps}):
             return
     settings = cli.loaded().settings
     place = f"{settings.home} and nowhere else" if settings.store.mode == "local" else settings.store.mode
-    _heading(console, "Now yours")
-    console.line('  mindhold remember "..."        store something of your own')
-    console.line('  mindhold recall "..."          ask for it in other words')
-    console.line("  mindhold list, tags, timeline  look around")
-    console.line("  mindhold status, doctor        see how things are")
-    if not tour.by_meaning:
-        console.line("  mindhold models pull           let recall go by meaning, not by words alone")
-    console.line(
-        "  mindhold mcp                   give it to an agent: claude mcp add mindhold -- mindhold mcp"
-    )
-    console.line("  mindhold --help                everything else; each command has examples")
+    tour.heading("Now yours")
+    pull = "  mindhold models pull           let recall go by meaning, not by words alone\n"
+    console.line(NEXT_STEPS.format(pull="" if tour.by_meaning else pull))
     console.line(f"\nYour memories will live in {place}. This tour's database is gone again.")
 
 
@@ -102,12 +88,13 @@ class Tour:
 
         status = await self._session.run(STATUS)
         self.by_meaning = status.model is not None and not status.notice
-        self._heading("Remembering ten things about a made-up project, Lighthouse")
+        self.heading("Remembering ten things about a made-up project, Lighthouse")
         items = []
-        for fact in FACTS:
-            fields = dict(fact)
-            phrase = fields.pop("when", None)
-            items.append({**fields, "occurred": await self._session.instant(phrase)} if phrase else fields)
+        for kind, content, others in FACTS:
+            fields = {"content": content, "kind": kind, **others}
+            if phrase := fields.pop("when", None):
+                fields["occurred"] = await self._session.instant(phrase)
+            items.append(fields)
         stored = await self._session.run(REMEMBER_MANY, items=items)
         self._say(
             f"Stored {plural(stored.created, 'memory')}. Search: {status.rung.replace('/int8', ' (int8)')}."
@@ -120,20 +107,21 @@ class Tour:
         """Ask questions in other words than the facts."""
         from mindhold.memories.recall import RECALL
 
-        self._heading("Recalling, in other words than they were stored in")
+        self.heading("Recalling, in other words than they were stored in")
+        nothing = "  nothing found" if self.by_meaning else "  nothing found by words alone"
         for question in QUESTIONS:
             result = await self._session.run(RECALL, query=question, limit=1)
             best = result.hits[0] if result.hits else None
             self._say(f"? {question}")
-            self._say(f"  {best.score:.2f}  {one_line(best.content)}" if best else self._empty)
+            self._say(f"  {best.score:.2f}  {one_line(best.content)}" if best else nothing)
             self._note("recall", question=question, answer=best.content if best else None)
 
     async def refuse(self) -> None:
         """Try to store a duplicate and a secret."""
         from mindhold.memories.remember import REMEMBER
 
-        self._heading("What is not stored twice, and what is not stored at all")
-        again = await self._session.run(REMEMBER, content=FACTS[0]["content"])
+        self.heading("What is not stored twice, and what is not stored at all")
+        again = await self._session.run(REMEMBER, content=FIRST_FACT)
         self._say(f"The first fact again: {again.outcome}, known as {again.id}.")
         self._note("duplicate", outcome=again.outcome, id=again.id)
         secret = await self._session.run(REMEMBER, content=SECRET)
@@ -145,7 +133,7 @@ class Tour:
         """Ask by a phrase of time."""
         from mindhold.memories.recall import RECALL
 
-        self._heading('Asking by time: mindhold recall shipped --when "last week"')
+        self.heading('Asking by time: mindhold recall shipped --when "last week"')
         result = await self._session.run(RECALL, query="what was shipped", when="last week")
         words = result.timeframe.words if result.timeframe else ""
         self._say(f"Understood as {words}.")
@@ -158,11 +146,11 @@ class Tour:
         from mindhold.memories.forget import FORGET, UNFORGET
         from mindhold.memories.recall import RECALL
 
-        self._heading("Forgetting, and changing one's mind")
-        result = await self._session.run(RECALL, query=FACTS[0]["content"], limit=1)
+        self.heading("Forgetting, and changing one's mind")
+        result = await self._session.run(RECALL, query=FIRST_FACT, limit=1)
         first = result.hits[0].id
         forgotten = await self._session.run(FORGET, ids=[first])
-        after = await self._session.run(RECALL, query=FACTS[0]["content"])
+        after = await self._session.run(RECALL, query=FIRST_FACT)
         is_hidden = first not in {hit.id for hit in after.hits}
         await self._session.run(UNFORGET, ids=[first])
         self._say(
@@ -171,13 +159,10 @@ class Tour:
         self._say("With --undo it is back; with --hard it would be gone for good, with a receipt.")
         self._note("forget", id=first, hidden=is_hidden)
 
-    @property
-    def _empty(self) -> str:
-        return "  nothing found" if self.by_meaning else "  nothing found by words alone"
-
-    def _heading(self, text: str) -> None:
+    def heading(self, text: str) -> None:
+        """Print a heading, unless --json was given."""
         if not self._console.json:
-            _heading(self._console, text)
+            self._console.line("\n" + self._console.style(text, bold=True))
 
     def _say(self, text: str) -> None:
         if not self._console.json:
@@ -185,7 +170,3 @@ class Tour:
 
     def _note(self, step: str, **facts: Any) -> None:
         self.steps.append({"step": step, **facts})
-
-
-def _heading(console: Console, text: str) -> None:
-    console.line("\n" + console.style(text, bold=True))

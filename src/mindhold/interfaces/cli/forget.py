@@ -57,15 +57,12 @@ async def forget(
     """
     from mindhold.memories.forget import FORGET
 
-    by_filter = any(filters.values())
     if undo and hard:
         raise click.UsageError("What was removed --hard can't be brought back.")
     if undo:
-        await restore_memories(
-            session, list(ids) or await _matching(session, status="forgotten", filters=filters)
-        )
+        await restore_memories(session, list(ids) or await _forgotten(session, filters))
         return
-    if (by_filter or hard) and not yes:
+    if (hard or any(filters.values())) and not yes:
         count = len(set(ids)) if ids else await count_of(session, filters, hidden=hard)
         if count or hard:
             confirm(session.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
@@ -73,8 +70,7 @@ async def forget(
         result = await session.run(FORGET, ids=ids, hard=hard, force=force, confirm=True, **filters)
     except Refused as error:
         raise type(error)(error.message, advice=error.advice.replace("`force`", "--force")) from error
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     _print(session.console, result)
 
@@ -121,8 +117,7 @@ async def restore_memories(session: OpenSession, ids: list[str]) -> None:
             "Say which to bring back; `mindhold list --status forgotten` or `--archived` shows them."
         )
     result = await session.run(UNFORGET, ids=ids)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     session.console.line(f"Brought back {plural(len(result.memories), 'memory')}.")
     for memory in result.memories:
@@ -131,7 +126,7 @@ async def restore_memories(session: OpenSession, ids: list[str]) -> None:
         session.console.line(neutral(result.notice))
 
 
-async def _matching(session: OpenSession, /, *, status: str, filters: dict[str, Any]) -> list[str]:
+async def _forgotten(session: OpenSession, filters: dict[str, Any]) -> list[str]:
     from mindhold.memories.filters import LIST
 
     if not any(filters.values()):
@@ -139,10 +134,9 @@ async def _matching(session: OpenSession, /, *, status: str, filters: dict[str, 
     ids: list[str] = []
     after: str | None = None
     while True:
-        page = await session.run(LIST, statuses=[status], limit=PAGE, after=after, **filters)
+        page = await session.run(LIST, statuses=[Status.FORGOTTEN], limit=PAGE, after=after, **filters)
         ids.extend(memory.id for memory in page.memories)
-        after = page.next
-        if after is None:
+        if (after := page.next) is None:
             return ids
 
 
@@ -162,8 +156,7 @@ def _print(console: Console, result: ForgetResult) -> None:
         console.note("`mindhold forget ID --undo` brings it back.")
     if result.backup:
         console.note(f"All that was in the scope is in backups/{result.backup}.")
-    if result.notice:
-        console.note(neutral(result.notice))
+    console.note(result.notice)
 
 
 @command("unarchive", remote=True, examples=["mindhold unarchive 01jxq3k", "mindhold list --archived"])

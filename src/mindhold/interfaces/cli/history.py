@@ -66,12 +66,8 @@ def print_stretch(console: Console, stretch: StretchView, *, marked: int | None 
         console.line(f"{'…':>{MARGIN}}")
     who = stretch.conversation.source.upper()
     for utterance in stretch.utterances:
-        _print(
-            console,
-            utterance,
-            who=who if utterance.role == "CLAUDE" else utterance.role,
-            marked=utterance.line == marked,
-        )
+        speaker = who if utterance.role == "CLAUDE" else utterance.role
+        _print(console, utterance, who=speaker, marked=utterance.line == marked)
     if stretch.after is not None:
         console.line(f"{'…':>{MARGIN}}")
 
@@ -90,10 +86,8 @@ def _print(console: Console, utterance: UtteranceView, *, who: str, marked: bool
         console.line(f"{'':{MARGIN}}    {line}".rstrip())
     if utterance.suspicious:
         why = ", ".join(utterance.suspicious)
-        console.line(
-            f"{'':{MARGIN}}    "
-            + console.style(f"(looks like an instruction to whoever reads it: {why})", fg="yellow")
-        )
+        warning = f"(looks like an instruction to whoever reads it: {why})"
+        console.line(f"{'':{MARGIN}}    {console.style(warning, fg='yellow')}")
 
 
 def folder_names(paths: Iterable[str], *, longest: int) -> dict[str, str]:
@@ -210,9 +204,8 @@ async def index(
         if not no_vectors and not indexed.busy and most_seconds is None:
             session.running.warm()
             embedded = await session.run(EMBED_HISTORY, most=MOST_VECTORS, seconds=VECTOR_SECONDS)
-        if session.console.json:
-            vectors = embedded.model_dump(mode="json") if embedded else None
-            session.console.document({**indexed.model_dump(mode="json"), "vectors": vectors})
+        vectors = embedded.model_dump(mode="json") if embedded else None
+        if session.console.as_json({**indexed.model_dump(mode="json"), "vectors": vectors}):
             return
         _print_indexed(session, indexed)
         if embedded is not None:
@@ -223,12 +216,9 @@ def _start_in_background(cli: CliSession) -> None:
     from mindhold.hooks.worker import start_indexer
 
     started = start_indexer(str(cli.loaded().settings.home))
-    if cli.console.json:
-        cli.console.document({"started": started})
-    elif started:
-        cli.console.line("It goes on in the background; `mindhold history status` tells how far it is.")
-    else:
-        cli.console.line("Another process is at it already.")
+    there = "It goes on in the background; `mindhold history status` tells how far it is."
+    if not cli.console.as_json({"started": started}):
+        cli.console.line(there if started else "Another process is at it already.")
 
 
 def _print_indexed(session: OpenSession, result: IndexHistoryResult) -> None:
@@ -299,15 +289,10 @@ async def search(
     from mindhold.history.search import SEARCH_HISTORY
 
     session.running.warm()
-    result = await session.run(
-        SEARCH_HISTORY,
-        query=" ".join(query),
-        project=resolve_project(project, server=session.server),
-        limit=limit,
-    )
+    project = resolve_project(project, server=session.server)
+    result = await session.run(SEARCH_HISTORY, query=" ".join(query), project=project, limit=limit)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     for number, hit in enumerate(result.results, 1):
         head = f"{number}. {local_time(hit.timestamp, session.zone)}"
@@ -331,15 +316,10 @@ async def search(
         advice = result.resolution or ""
         console.warn(result.message if advice in result.message else f"{result.message} {advice}")
     console.note((result.suggestion or "").removeprefix("Nothing was found.").strip())
-    searched = (
-        f"{plural(result.total_sessions_searched, 'conversation')} searched with {result.searched_with}"
-    )
-    shows = (
-        "; `mindhold history show SESSION --around LINE` shows one"
-        if not session.server and result.results
-        else ""
-    )
-    console.note(f"{searched}{shows}.")
+    count = plural(result.total_sessions_searched, "conversation")
+    can_show = result.results and not session.server
+    shows = "; `mindhold history show SESSION --around LINE` shows one" if can_show else ""
+    console.note(f"{count} searched with {result.searched_with}{shows}.")
 
 
 @command(
@@ -363,41 +343,28 @@ async def timeline(
 
     if time and days is not None:
         raise click.UsageError("Give a TIME or --days, not both.")
-    result = await session.run(
-        HISTORY_TIMELINE,
-        days=days,
-        when=" ".join(time) or None,
-        project=resolve_project(project, server=session.server),
-    )
-    if session.console.json:
-        session.console.document(result)
+    project = resolve_project(project, server=session.server)
+    result = await session.run(HISTORY_TIMELINE, days=days, when=" ".join(time) or None, project=project)
+    if session.console.as_json(result):
         return
     if result.sessions:
         longest = session.console.room(otherwise=5 * LONGEST_CELL) // 5
         names = folder_names((conversation.project for conversation in result.sessions), longest=longest)
-        rows = [
-            [
-                conversation.session_id[:SHORT_ID],
-                local_time(conversation.timestamp, session.zone),
-                names[conversation.project],
-            ]
-            for conversation in result.sessions
-        ]
-        widest = [max(column, key=display_width) for column in zip(_TIMELINE_HEADS[:-1], *rows, strict=True)]
+        heads = ("session", "when", "project")
+        rows = []
+        for conversation in result.sessions:
+            when = local_time(conversation.timestamp, session.zone)
+            rows.append([conversation.session_id[:SHORT_ID], when, names[conversation.project]])
+        widest = [max(column, key=display_width) for column in zip(heads, *rows, strict=True)]
         room = session.console.room(*widest, otherwise=LONGEST_CELL)
-        about = [
-            one_line(conversation.title or conversation.summary, most=room)
-            for conversation in result.sessions
-        ]
-        session.console.table(_TIMELINE_HEADS, [[*row, text] for row, text in zip(rows, about, strict=True)])
+        for row, conversation in zip(rows, result.sessions, strict=True):
+            row.append(one_line(conversation.title or conversation.summary, most=room))
+        session.console.table((*heads, "about"), rows)
         session.console.note(result.suggestion or "")
     else:
         session.console.line(result.suggestion or "No conversation.")
     more = "; `mindhold history show SESSION` shows one" if not session.server and result.sessions else ""
     session.console.note(f"{plural(result.total_sessions, 'conversation')}, {result.date_range}{more}.")
-
-
-_TIMELINE_HEADS = ("session", "when", "project", "about")
 
 
 @command("projects", remote=True, examples=["mindhold history projects", "mindhold history projects --json"])
@@ -407,26 +374,20 @@ async def projects(session: OpenSession) -> None:
     from mindhold.history.projects import HISTORY_PROJECTS
 
     result = await session.run(HISTORY_PROJECTS)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
-    if result.projects:
-        session.console.table(
-            ["project", "conversations", "last used", "size"],
-            [
-                [
-                    project.path,
-                    project.session_count,
-                    local_time(project.last_used, session.zone),
-                    megabytes(int(project.total_size_mb * 1e6)),
-                ]
-                for project in result.projects
-            ],
-        )
-    else:
+    if not result.projects:
         session.console.line("No conversation is known.")
-    session.console.note(result.suggestion or "")
-    if result.projects:
+        session.console.note(result.suggestion or "")
+    else:
+        rows = []
+        for project in result.projects:
+            size = megabytes(int(project.total_size_mb * 1e6))
+            rows.append(
+                [project.path, project.session_count, local_time(project.last_used, session.zone), size]
+            )
+        session.console.table(["project", "conversations", "last used", "size"], rows)
+        session.console.note(result.suggestion or "")
         size = megabytes(round(sum(project.total_size_mb for project in result.projects) * 1e6))
         conversations = plural(result.total_sessions, "conversation")
         session.console.note(f"{plural(result.total_projects, 'project')}, {conversations}, {size}.")
@@ -466,8 +427,7 @@ async def show(
         )
     most = 10 if limit is None and around else limit
     stretch = await opened.run(SHOW_CONVERSATION, session=session, around=around, after=after, limit=most)
-    if opened.console.json:
-        opened.console.document(stretch)
+    if opened.console.as_json(stretch):
         return
     print_heading(opened.console, stretch.conversation, opened.zone)
     print_stretch(opened.console, stretch, marked=around)
@@ -494,12 +454,10 @@ async def summarize(opened: OpenSession, /, *, session: str) -> None:
     from mindhold.history.conversation import SUMMARIZE_CONVERSATION
 
     result = await opened.run(SUMMARIZE_CONVERSATION, session=session)
-    if opened.console.json:
-        opened.console.document(result)
+    if opened.console.as_json(result):
         return
     print_heading(opened.console, result.conversation, opened.zone)
-    for line in opened.console.paragraphs(result.conversation.summary, indent=2):
-        opened.console.line(f"  {line}")
+    opened.console.text(result.conversation.summary, indent=2)
     by = _BY.get(result.conversation.summary_by, "")
     opened.console.note(f"{by}. {result.notice}".strip(". ") + ".")
 

@@ -57,7 +57,7 @@ async def archive(
         raise click.UsageError("--restore names the conversation, and --to where it goes: give both.")
     if restore is not None and how is not None:
         raise click.UsageError(f"--restore writes one transcript, --{how} is about the archive: give one.")
-    if restore is not None and to is not None:
+    if restore is not None:
         await _restore(cli, restore, to)
         return 0
     if how == "off":
@@ -68,17 +68,14 @@ async def archive(
             "Past conversations are switched off: nothing would be copied.",
             advice="`mindhold config set history.enabled true` switches them on.",
         )
-    consented = bool(cli.loaded().settings.history.archive)
-    if not consented and how != "once":
+    if not cli.loaded().settings.history.archive and how != "once":
         if not yes:
             _explain(cli)
             confirm(cli.console, "Keep copies of past conversations from now on?")
         _set_archive(cli, on=True, report=not cli.console.json)
     async with cli.open() as session:
         result = await session.run(ARCHIVE_HISTORY)
-    if cli.console.json:
-        cli.console.document(result)
-    else:
+    if not cli.console.as_json(result):
         _print_archived(cli, result)
     return 1 if result.problems else 0
 
@@ -98,10 +95,7 @@ def _set_archive(cli: CliSession, *, on: bool, report: bool = True) -> None:
     value = "true" if on else "false"
     path = write_setting(cli, SETTING, value)
     warn_if_overridden(cli, SETTING)
-    if not report:
-        return
-    if cli.console.json:
-        cli.console.document({"key": SETTING, "value": on, "file": str(path)})
+    if not report or cli.console.as_json({"key": SETTING, "value": on, "file": str(path)}):
         return
     cli.console.line(f"{SETTING} = {value} in {path}")
     if not on:
@@ -111,13 +105,12 @@ def _set_archive(cli: CliSession, *, on: bool, report: bool = True) -> None:
         )
 
 
-async def _restore(cli: CliSession, name: str, to: Path) -> None:
+async def _restore(cli: CliSession, name: str, to: Path | None) -> None:
     from mindhold.history.archive import RESTORE_CONVERSATION
 
     async with cli.open() as session:
         result = await session.run(RESTORE_CONVERSATION, session=name, to=to)
-    if cli.console.json:
-        cli.console.document(result)
+    if cli.console.as_json(result):
         return
     for file in result.files:
         cli.console.line(neutral(file))
@@ -176,16 +169,13 @@ async def forget(
         raise click.UsageError("--lift removes nothing: leave --dry-run and --force out.")
     if lift:
         lifted = await opened.run(FORGET_CONVERSATION, session=session, lift=True)
-        if console.json:
-            console.document(lifted)
-        else:
+        if not console.as_json(lifted):
             console.line(f"{neutral(lifted.session_id)} may be indexed and captured again.")
             console.note("`mindhold history index` reads it now.")
         return
     if dry_run or not yes:
         before = await opened.run(FORGET_CONVERSATION, session=session, force=force, preview=True)
-        if dry_run and console.json:
-            console.document(before)
+        if dry_run and console.as_json(before):
             return
         if not console.json:
             _print_preview(console, before)
@@ -194,10 +184,8 @@ async def forget(
         confirm(console, f"Remove it for good, and {plural(before.memory_count, 'memory')} with it?")
         session = before.session_id
     result = await opened.run(FORGET_CONVERSATION, session=session, force=force)
-    if console.json:
-        console.document(result)
-        return
-    _print_forgotten(console, result)
+    if not console.as_json(result):
+        _print_forgotten(console, result)
 
 
 def _print_preview(console: Console, result: ForgetConversationResult) -> None:
@@ -213,8 +201,7 @@ def _print_preview(console: Console, result: ForgetConversationResult) -> None:
         console.line(f"    {view.id}  {view.kind}: {one_line(view.content, most=LONGEST_CELL)}")
     if result.memory_count > len(result.memories):
         console.line(f"    and {result.memory_count - len(result.memories)} more")
-    _print_kept(console, result)
-    _print_repeated(console, result)
+    _print_remaining(console, result)
     if result.originals:
         console.line("  The transcript is another program's, and stays:")
     for file in result.originals:
@@ -223,20 +210,18 @@ def _print_preview(console: Console, result: ForgetConversationResult) -> None:
 
 def _print_forgotten(console: Console, result: ForgetConversationResult) -> None:
     removed = sum(result.receipt.removed.values()) if result.receipt else 0
+    name = neutral(result.session_id)
     if result.already and not removed:
-        console.line(f"{neutral(result.session_id)} is forgotten already, and nothing more of it was there.")
+        console.line(f"{name} is forgotten already, and nothing more of it was there.")
     else:
-        console.line(
-            f"Forgot {neutral(result.session_id)}, and {plural(result.memory_count, 'memory')} with it."
-        )
+        console.line(f"Forgot {name}, and {plural(result.memory_count, 'memory')} with it.")
     if result.receipt:
         print_receipt(console, result.receipt)
         console.note(
             "Rows, notes and copies were counted. A database may hold words of them in pages that it no longer uses: "
             '`mindhold doctor --scrub --phrase "..."` rewrites its file and proves that no such bytes are in it.'
         )
-    _print_kept(console, result)
-    _print_repeated(console, result)
+    _print_remaining(console, result)
     console.note(result.notice)
     if result.originals:
         console.line("The transcript is not ours and stays; delete it for the words to be gone altogether:")
@@ -244,25 +229,22 @@ def _print_forgotten(console: Console, result: ForgetConversationResult) -> None
             console.line(f"  {neutral(file)}")
 
 
-def _print_repeated(console: Console, result: ForgetConversationResult) -> None:
-    if not result.repeated_in:
-        return
-    console.line("  These conversations repeat parts of it, and stay; `mindhold history forget` them too:")
-    for conversation in result.repeated_in[:MOST_LISTED]:
-        console.line(
-            f"    {neutral(conversation.session_id)}  {one_line(conversation.title, most=LONGEST_CELL)}"
-        )
-    if len(result.repeated_in) > MOST_LISTED:
-        console.line(f"    and {len(result.repeated_in) - MOST_LISTED} more")
-
-
-def _print_kept(console: Console, result: ForgetConversationResult) -> None:
-    if not result.kept:
-        return
-    stay = "stays: it is" if len(result.kept) == 1 else "stay: they are"
-    console.line(f"  {plural(len(result.kept), 'memory')} {stay} kept for good (--force takes them too)")
+def _print_remaining(console: Console, result: ForgetConversationResult) -> None:
+    """Print the memories that stay, and the conversations that repeat parts of this one."""
+    if result.kept:
+        stay = "stays: it is" if len(result.kept) == 1 else "stay: they are"
+        console.line(f"  {plural(len(result.kept), 'memory')} {stay} kept for good (--force takes them too)")
     for memory in result.kept:
         console.line(f"    {memory.id}  {memory.kind}: {one_line(memory.content, most=LONGEST_CELL)}")
+    if result.repeated_in:
+        console.line(
+            "  These conversations repeat parts of it, and stay; `mindhold history forget` them too:"
+        )
+    for conversation in result.repeated_in[:MOST_LISTED]:
+        title = one_line(conversation.title, most=LONGEST_CELL)
+        console.line(f"    {neutral(conversation.session_id)}  {title}")
+    if len(result.repeated_in) > MOST_LISTED:
+        console.line(f"    and {len(result.repeated_in) - MOST_LISTED} more")
 
 
 MOST_NAMED = 5  # printed with full ids
@@ -276,23 +258,18 @@ async def status(session: OpenSession) -> None:
 
     result = await session.run(HISTORY_STATUS)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     facts = _facts(session, result)
     widest = max(len(name) for name, _ in facts)
     for name, value in facts:
         console.line(f"{console.style(name.ljust(widest), dim=True)}  {neutral(value)}")
     for conversation in result.vanishing:
-        when = (
-            "at its next start"
-            if conversation.when <= datetime.now(UTC)
-            else f"on {local_time(conversation.when, session.zone)[:10]}"
-        )
+        day = f"on {local_time(conversation.when, session.zone)[:10]}"
+        when = "at its next start" if conversation.when <= datetime.now(UTC) else day
         head = f"  {when:<17}  {conversation.session_id[:SHORT_ID]}"
-        console.line(
-            f"{head}  {one_line(conversation.title, most=console.room(head, otherwise=LONGEST_CELL))}"
-        )
+        title = one_line(conversation.title, most=console.room(head, otherwise=LONGEST_CELL))
+        console.line(f"{head}  {title}")
     if result.vanishing_count > len(result.vanishing):
         console.line(f"  and {result.vanishing_count - len(result.vanishing)} more")
     _print_problems(session, result)
@@ -323,12 +300,6 @@ def _print_problems(session: OpenSession, result: HistoryStatusResult) -> None:
         )
 
 
-def _reader(result: HistoryStatusResult) -> str:
-    """Name what reads conversations, and why the configured RLM server doesn't."""
-    reader = {"rlm": "an RLM server", "index": "the index alone"}.get(result.rung, result.rung)
-    return f"{reader}; the RLM server can't be started: {result.doubt}" if result.doubt else reader
-
-
 def _facts(session: OpenSession, result: HistoryStatusResult) -> list[tuple[str, str]]:
     latest = f", last held {local_time(result.latest, session.zone)}" if result.latest else ""
     kinds = [
@@ -342,16 +313,14 @@ def _facts(session: OpenSession, result: HistoryStatusResult) -> list[tuple[str,
     vectors = f", {result.embedded:,} with vectors" if result.embedded else ""
     unread = f"{megabytes(result.unread_bytes)} in {plural(result.unread_files, 'file')}"
     copies = f"{plural(result.copies, 'copy')}, {megabytes(result.archive_bytes)} of {result.archive_room >> 20:,} MB"
+    reader = {"rlm": "an RLM server", "index": "the index alone"}.get(result.rung, result.rung)
+    count = plural(result.vanishing_count, "conversation")
+    vanishing = f"{count} without a copy: Claude Code keeps {result.kept_days} days"
     return [
         ("conversations", f"{result.conversations:,}{others}{latest}{state}"),
         ("index", f"{plural(result.passages, 'passage')}{vectors}, {megabytes(result.index_bytes)}"),
         ("not yet indexed", unread if result.unread_files else "nothing"),
         ("archive", (copies if result.copies else "empty") + ("" if result.archive else "; switched off")),
-        ("read by", _reader(result)),
-        (
-            "to be deleted",
-            f"{plural(result.vanishing_count, 'conversation')} without a copy: Claude Code keeps {result.kept_days} days"
-            if result.vanishing_count
-            else "nothing that has no copy",
-        ),
+        ("read by", f"{reader}; the RLM server can't be started: {result.doubt}" if result.doubt else reader),
+        ("to be deleted", vanishing if result.vanishing_count else "nothing that has no copy"),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from mindhold.hooks.project_identity import project_identity
 from mindhold.installers.claude import markers_change, settings_change
 from mindhold.installers.config_text import KeyPath
 from mindhold.installers.files import (
-    TABLE,
     FileChange,
     check_writable,
     errors_name_file,
@@ -21,18 +21,15 @@ from mindhold.installers.files import (
     read,
 )
 from mindhold.installers.manifest import (
-    InstalledFile,
     install,
     plan_removal,
     read_manifest,
-    server_undo,
     uninstall,
 )
 from mindhold.installers.mcp_clients import (
     HOME_VARIABLE,
     MCP_CLIENTS,
     NAME,
-    TOML,
     McpClient,
     StartCommand,
     claude_local_keys,
@@ -49,9 +46,6 @@ from mindhold.interfaces.cli.installation import (
     agree,
     check_home,
     check_same_home,
-    current_time,
-    describe_home,
-    describe_start,
     documents,
     folder_of,
     home_of_option,
@@ -62,7 +56,7 @@ from mindhold.interfaces.cli.installation import (
     program_here,
     read_claude_settings,
     show_plan,
-    unrecorded_file,
+    unrecorded_entry,
 )
 from mindhold.interfaces.cli.output import Console, neutral
 from mindhold.interfaces.cli.session import CliSession
@@ -71,22 +65,6 @@ from mindhold.model.host import ClientFolders
 from mindhold.settings.loader import client_places
 
 TOOLSETS = "core,capture"
-CONSENT = (
-    "Shall what is remembered be shown in {file} as well, for all to see who get that file? Mindhold then keeps a block "
-    "of it up to date between two markers, and nothing else in it"
-)
-NOT_A_PROJECT = "{folder} is no project: all that you have is below it."
-IN_COMMON = (
-    "Who shares these files and hasn't Mindhold is told by Claude Code that it can't be started; `mindhold init --local` "
-    "is for you alone."
-)
-WITHIN = (
-    "This folder is within {top}: Claude Code has these hooks where it is started here, and not there. `mindhold init "
-    "{top}` sets up all of it."
-)
-YOURS_ALONE = (
-    "Unless git ignores {file} already, write it into .git/info/exclude, or it may be committed unawares."
-)
 CLAUDE = "claude"
 
 
@@ -112,6 +90,7 @@ class InitRequest:
 class InitOutcome:
     """What init did."""
 
+    request: InitRequest
     changes: list[FileChange]
     program: StartCommand
     notes: list[str]
@@ -151,10 +130,8 @@ async def init(cli: CliSession, /, **options: Any) -> None:
     """
     request = init_request(cli.console, **options)
     outcome = await run_init(cli, request, dry_run=options["dry_run"], yes=options["yes"])
-    if cli.console.json:
-        cli.console.document(init_document(request, outcome))
-    else:
-        print_outcome(cli.console, outcome, request)
+    if not cli.console.as_json(init_document(outcome)):
+        print_outcome(cli.console, outcome)
 
 
 def init_request(console: Console, /, **options: Any) -> InitRequest:
@@ -163,26 +140,22 @@ def init_request(console: Console, /, **options: Any) -> InitRequest:
     if everywhere and local:
         raise click.UsageError("--global and --local exclude each other.")
     level = PERSON if everywhere else LOCAL if local else PROJECT
-    names = [
-        name
-        for name, is_chosen in (
-            ("CLAUDE.md", options["claude_md"]),
-            ("AGENTS.md", options["agents_md"]),
-            ("GEMINI.md", options["gemini_md"]),
-        )
-        if is_chosen
-    ]
+    names = [f"{name.upper()}.md" for name in ("claude", "agents", "gemini") if options[f"{name}_md"]]
     if everywhere and (names or options["name"]):
         raise click.UsageError("--claude-md, --agents-md, --gemini-md and --name go with one project.")
     folder = folder_of(options["folder"])
     if not everywhere and folder in (Path.home().resolve(), Path(folder.anchor)):
         raise Refused(
-            NOT_A_PROJECT.format(folder=folder), advice="Say --global, or go to a project's folder."
+            f"{folder} is no project: all that you have is below it.",
+            advice="Say --global, or go to a project's folder.",
         )
     if options["claude_md"] is None and not everywhere and not (options["yes"] or options["dry_run"]):
         file = document_file(folder, "CLAUDE.md")
         if is_interactive(console) and markers_change(file).changes:
-            question = CONSENT.format(file=file.relative_to(document_root(folder)))
+            question = (
+                f"Shall what is remembered be shown in {file.relative_to(document_root(folder))} as well, for all to see "
+                "who get that file? Mindhold then keeps a block of it up to date between two markers, and nothing else in it"
+            )
             names += ["CLAUDE.md"] if click.confirm(question, default=False, err=True) else []
     return InitRequest(
         level=level,
@@ -214,7 +187,7 @@ async def run_init(
         *_notes(request, changes, program, home=new_home),
         *hook_warnings(claude_settings, request.level, program),
     ]
-    outcome = InitOutcome(changes, program, notes, dry_run=dry_run)
+    outcome = InitOutcome(request, changes, program, notes, dry_run=dry_run)
     pending = [change for change in changes if change.changes]
     if dry_run:
         return outcome
@@ -228,7 +201,7 @@ async def run_init(
             changes,
             place=request.place,
             client=CLAUDE,
-            now=current_time(),
+            now=datetime.now(UTC),
             project=project if is_new else None,
         )
     except MindholdError:
@@ -245,25 +218,19 @@ def plan_changes(
     settings = hook_settings_file(request.level, request.folder, places)
     changes = [settings_change(settings, program, home=new_home, status_line=request.status_line)]
     if request.server:
-        path = request.folder / ".mcp.json" if request.level == PROJECT else places.claude_json
-        local = request.level == LOCAL
-        keys: KeyPath = ("mcpServers", NAME)
-        keys = claude_local_keys(request.folder, project_identity(str(request.folder))) if local else keys
-        entry = server_entry(program, toolsets=request.toolsets or TOOLSETS, home=new_home)
-        changes.append(_server_change(path, keys, request, program, entry, home=home))
+        changes.append(_server_change(request, places, program, new_home=new_home, home=home))
     return changes + [markers_change(document_file(request.folder, name)) for name in request.documents]
 
 
 def _server_change(
-    path: Path,
-    keys: KeyPath,
-    request: InitRequest,
-    program: StartCommand,
-    entry: dict[str, Any],
-    *,
-    home: Path,
+    request: InitRequest, places: ClientFolders, program: StartCommand, *, new_home: str | None, home: Path
 ) -> FileChange:
     """Plan the server's entry. An existing entry keeps its toolsets unless others are requested."""
+    path = request.folder / ".mcp.json" if request.level == PROJECT else places.claude_json
+    keys: KeyPath = ("mcpServers", NAME)
+    if request.level == LOCAL:
+        keys = claude_local_keys(request.folder, project_identity(str(request.folder)))
+    entry = server_entry(program, toolsets=request.toolsets or TOOLSETS, home=new_home)
     with errors_name_file(path):
         existing = parse_json_file(path, read(path)).get(keys)
     call = server_call(existing)
@@ -326,25 +293,35 @@ def _notes(
     if shared and not program.portable:
         notes.append(NOT_FOR_OTHERS.format(command=program.command))
     elif shared and (root / ".git").exists():
-        notes.append(IN_COMMON)
+        notes.append(
+            "Who shares these files and hasn't Mindhold is told by Claude Code that it can't be started; `mindhold init "
+            "--local` is for you alone."
+        )
     if request.level == LOCAL and changes[0].before is None and (root / ".git").exists():
-        notes.append(YOURS_ALONE.format(file=changes[0].path.relative_to(root).as_posix()))
+        file = changes[0].path.relative_to(root).as_posix()
+        notes.append(
+            f"Unless git ignores {file} already, write it into .git/info/exclude, or it may be committed unawares."
+        )
     if request.level != PERSON and root != request.folder:
-        notes.append(WITHIN.format(top=root))
+        notes.append(
+            f"This folder is within {root}: Claude Code has these hooks where it is started here, and not there. "
+            f"`mindhold init {root}` sets up all of it."
+        )
     if only_while_active(program):
         notes.append(
             "mindhold is on the PATH by an active virtual environment only: start Claude Code within it, or install "
             "Mindhold outside of it."
         )
     if home:
-        notes.append(describe_home(home))
+        notes.append(f"{HOME_VARIABLE}={home} is written along, since --home said so.")
     if any(change.path.name == ".mcp.json" and change.changes for change in changes):
         notes.append("Claude Code asks once whether it may use the server of .mcp.json.")
     return notes
 
 
-def init_document(request: InitRequest, outcome: InitOutcome) -> dict[str, Any]:
+def init_document(outcome: InitOutcome) -> dict[str, Any]:
     """Return the outcome for --json."""
+    request = outcome.request
     return {
         "dry_run": outcome.dry_run,
         "level": request.level,
@@ -359,7 +336,7 @@ def init_document(request: InitRequest, outcome: InitOutcome) -> dict[str, Any]:
     }
 
 
-def print_outcome(console: Console, outcome: InitOutcome, request: InitRequest) -> None:
+def print_outcome(console: Console, outcome: InitOutcome) -> None:
     """Print the outcome."""
     changes = [change for change in outcome.changes if change.changes]
     if not changes:
@@ -372,13 +349,15 @@ def print_outcome(console: Console, outcome: InitOutcome, request: InitRequest) 
             console.line(neutral(f"{'Made' if change.before is None else 'Changed'} {change.path}"))
     if outcome.project:
         console.line(f"What is said here is remembered as the project {neutral(outcome.project)}.")
-    console.note(f"{describe_start(outcome.program)}.")
+    program = outcome.program
+    call = " ".join((program.command, *program.arguments))
+    console.note(f"Clients call it by {'its name' if program.portable else 'its path'}, {call}.")
     if outcome.backup:
         console.note(f"What was there before is in {outcome.backup}.")
     for note in outcome.notes:
         console.note(note)
     if changes and not outcome.dry_run:
-        command = "mindhold uninstall --global" if request.level == PERSON else "mindhold uninstall"
+        command = "mindhold uninstall --global" if outcome.request.level == PERSON else "mindhold uninstall"
         console.note(f"`mindhold status` tells what was captured; `{command}` takes this back.")
 
 
@@ -433,9 +412,7 @@ def connect(
     program = program_here(absolute=folder is None)
     entry = mcp_client.entry(program, toolsets=toolsets, home=home_of_option())
     if shown_only:
-        if cli.console.json:
-            cli.console.document({"file": str(path), "entry": entry})
-        else:
+        if not cli.console.as_json({"file": str(path), "entry": entry}):
             cli.console.line(mcp_client.shown(path, entry).rstrip("\n"))
             cli.console.note(f"belongs into {path}")
         return
@@ -453,10 +430,9 @@ def _add_entry(
     console, home = cli.console, cli.loaded().settings.home
     agree(console, [change], yes=yes)
     place = str(folder) if folder else ""
-    backup = install(home, [change], place=place, client=client.name, now=current_time())
-    if console.json:
-        document = {"client": client.name, "file": str(change.path), "changes": documents([change])}
-        console.document({**document, "backup": str(backup) if backup else None})
+    backup = install(home, [change], place=place, client=client.name, now=datetime.now(UTC))
+    document = {"client": client.name, "file": str(change.path), "changes": documents([change])}
+    if console.as_json({**document, "backup": str(backup) if backup else None}):
         return
     if not change.changes:
         console.line(neutral(f"{change.path} has it already: nothing was changed."))
@@ -475,23 +451,13 @@ def _remove_entry(cli: CliSession, client: McpClient, path: Path, folder: Path |
         for record in read_manifest(home).at(place)
         if record.client == client.name and record.path == str(path)
     ]
-    planned = plan_removal(home, records or [_unrecorded_entry(client, path, place)])
+    planned = plan_removal(home, records or [unrecorded_entry(path, place, client)])
     changes = [change for _, change in planned]
     agree(console, changes, yes=yes)
     folders = uninstall(home, planned)
-    if console.json:
-        document = {"client": client.name, "file": str(path), "changes": documents(changes)}
-        console.document({**document, "folders_removed": folders})
+    document = {"client": client.name, "file": str(path), "changes": documents(changes)}
+    if console.as_json({**document, "folders_removed": folders}):
         return
     for change in changes:
         verb = "Removed" if change.after is None else "Cleared"
-        text = (
-            neutral(f"{verb} {path}") if change.changes else neutral(f"Nothing of Mindhold's is in {path}.")
-        )
-        console.line(text)
-
-
-def _unrecorded_entry(client: McpClient, path: Path, place: str) -> InstalledFile:
-    keys = client.keys()
-    undo = ({"do": TABLE, "path": list(keys)},) if path.suffix == TOML else server_undo(*keys)
-    return unrecorded_file(path, place, client.name, undo)
+        console.line(neutral(f"{verb} {path}" if change.changes else f"Nothing of Mindhold's is in {path}."))

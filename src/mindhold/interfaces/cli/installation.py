@@ -9,9 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import click
@@ -19,8 +17,15 @@ import click
 from mindhold.installers.claude import ENV, EVENTS, foreign_hook_commands, handlers, is_our_hook
 from mindhold.installers.config_text import JsonText
 from mindhold.installers.files import FileChange, parse_json_file, read
-from mindhold.installers.manifest import InstalledFile
-from mindhold.installers.mcp_clients import HOME_VARIABLE, NAME, StartCommand, find_start_command
+from mindhold.installers.manifest import InstalledFile, server_undo, table_undo
+from mindhold.installers.mcp_clients import (
+    HOME_VARIABLE,
+    NAME,
+    TOML,
+    McpClient,
+    StartCommand,
+    find_start_command,
+)
 from mindhold.interfaces.cli.forget import confirm
 from mindhold.interfaces.cli.output import Console, neutral
 from mindhold.interfaces.cli.session import CliSession
@@ -124,25 +129,15 @@ def documents(changes: Iterable[FileChange]) -> list[dict[str, Any]]:
     ]
 
 
-def current_time() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
-
-
-def describe_start(program: StartCommand) -> str:
-    """Describe how clients start the program."""
-    words = " ".join((program.command, *program.arguments))
-    return f"Clients call it by {'its name' if program.portable else 'its path'}, {words}"
-
-
-def describe_home(home: str) -> str:
-    """Describe that the home folder is written into the entry."""
-    return f"{HOME_VARIABLE}={home} is written along, since --home said so."
-
-
 def unrecorded_file(path: Path, place: str, client: str, undo: Sequence[dict[str, Any]]) -> InstalledFile:
     """Return a record of a file that isn't in the manifest but may contain entries of Mindhold."""
     return InstalledFile(path=str(path), place=place, client=client, undo=tuple(undo))
+
+
+def unrecorded_entry(path: Path, place: str, client: McpClient) -> InstalledFile:
+    """Return such a record of the file with a client's server entry."""
+    undo = (table_undo if path.suffix == TOML else server_undo)(*client.keys())
+    return unrecorded_file(path, place, client.name, undo)
 
 
 def _lines(content: bytes | None) -> list[str]:
@@ -197,7 +192,8 @@ def read_claude_settings(level: str, folder: Path, places: ClientFolders) -> Cla
 def check_home(settings: ClaudeSettings, level: str, *, new_home: str | None, home: Path) -> None:
     """Check that hooks use the home of this call; `new_home` is about to be written. Raises Conflict."""
     for current, document in settings.documents.items():
-        value = new_home if current == level and new_home else _member(document.value, ENV).get(HOME_VARIABLE)
+        written = new_home if current == level else None
+        value = written or _member(document.value, ENV).get(HOME_VARIABLE)
         if isinstance(value, str) and value:
             check_same_home(settings.files[current], value, home=home)
             return
@@ -205,11 +201,9 @@ def check_home(settings: ClaudeSettings, level: str, *, new_home: str | None, ho
 
 def check_same_home(path: Path, value: Any, *, home: Path) -> None:
     """Check that a file names the same home folder. Raises Conflict."""
-    if (
-        isinstance(value, str)
-        and value
-        and os.path.realpath(Path(value).expanduser()) != os.path.realpath(home)
-    ):
+    if not isinstance(value, str) or not value:
+        return
+    if os.path.realpath(Path(value).expanduser()) != os.path.realpath(home):
         raise Conflict(
             f"{path} has {HOME_VARIABLE} set to {value!r}, and this call goes by {str(home)!r}.",
             advice=f"Say --home {value}, or take the line out first.",
@@ -239,15 +233,12 @@ def hook_warnings(settings: ClaudeSettings, level: str, program: StartCommand) -
 
 def _calls_otherwise(document: JsonText, program: StartCommand) -> bool:
     """Whether hooks call Mindhold in another way; Claude Code runs identical hooks once only."""
+    calls = {event: (program.command, program.arguments_for("hook", event)) for event, *_ in EVENTS}
     return any(
-        is_our_hook(handler) and not _is_call(handler, program.command, program.arguments_for("hook", event))
-        for event, _, _ in EVENTS
+        is_our_hook(handler) and (handler.get("command"), handler.get("args")) != call
+        for event, call in calls.items()
         for _, handler in handlers(document, event)
     )
-
-
-def _is_call(handler: Mapping[str, Any], command: str, words: Sequence[str]) -> bool:
-    return handler.get("command") == command and handler.get("args") == list(words)
 
 
 def _member(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -264,11 +255,6 @@ def hooks_here(folder: Path, places: ClientFolders) -> tuple[str, str] | None:
                 if is_our_hook(handler):
                     return _LEVEL_TEXTS[level], str(handler.get("command"))
     return None
-
-
-def is_there(command: str) -> bool:
-    """Whether a program is found on this machine."""
-    return which(command) is not None
 
 
 _LEVEL_TEXTS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,13 +32,12 @@ def jobs() -> None:
 @words("--state", "states", choices=STATES, metavar="STATE", help="Only in these states.")
 @click.option("--limit", "-n", type=int, metavar="N", help="How many at most (default: 50).")
 @with_open_session
-async def list_jobs(session: OpenSession, /, *, states: tuple[str, ...], limit: int | None) -> None:
+async def list_jobs(session: OpenSession, /, **fields: Any) -> None:
     """List jobs, newest first, and the schedule."""
     from mindhold.jobs.queue import LIST_JOBS
 
-    result = await session.run(LIST_JOBS, states=states, limit=limit)
-    if session.console.json:
-        session.console.document(result)
+    result = await session.run(LIST_JOBS, **fields)
+    if session.console.as_json(result):
         return
     if result.jobs:
         session.console.table(
@@ -59,9 +58,7 @@ async def run_jobs(session: OpenSession, /, *, most: int | None) -> int:
 
     result = await session.run(RUN_JOBS, most=most, waiting=True)
     failed = [job for job in result.ran if job.error or job.state == JobState.RUNNING]
-    if session.console.json:
-        session.console.document(result)
-    else:
+    if not session.console.as_json(result):
         session.console.line(f"Ran {plural(len(result.ran), 'job')}.")
         for job in failed:
             session.console.warn(f"{job.name} {job.id}: {one_line(job.error or job.state, most=300)}")
@@ -75,7 +72,9 @@ async def retry_job(session: OpenSession, /, *, id: str) -> None:
     """Retry a dead job."""
     from mindhold.jobs.queue import RETRY_JOB
 
-    _print(session, await session.run(RETRY_JOB, id=id), outcome="will be tried again by `mindhold jobs run`")
+    job = await session.run(RETRY_JOB, id=id)
+    if not session.console.as_json(job):
+        session.console.line(f"{job.name} {job.id} will be tried again by `mindhold jobs run`.")
 
 
 @jobs.command("cancel", examples=["mindhold jobs cancel 01jxq3k5v6w7x8y9z0a1b2c3d4"])
@@ -85,14 +84,9 @@ async def cancel_job(session: OpenSession, /, *, id: str) -> None:
     """Cancel a waiting job."""
     from mindhold.jobs.queue import CANCEL_JOB
 
-    _print(session, await session.run(CANCEL_JOB, id=id), outcome="was given up")
-
-
-def _print(session: OpenSession, job: JobView, *, outcome: str) -> None:
-    if session.console.json:
-        session.console.document(job)
-    else:
-        session.console.line(f"{job.name} {job.id} {outcome}.")
+    job = await session.run(CANCEL_JOB, id=id)
+    if not session.console.as_json(job):
+        session.console.line(f"{job.name} {job.id} was given up.")
 
 
 def _row(session: OpenSession, job: JobView) -> list[object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,35 +44,22 @@ def keys() -> None:
 @click.option("--read-only", is_flag=True, help="It may read but not write.")
 @click.option("--days", "expires_days", type=int, metavar="N", help="It expires after this many days.")
 @with_open_session
-async def create_key(
-    session: OpenSession,
-    /,
-    *,
-    name: str,
-    agent: str | None,
-    scopes: tuple[str, ...],
-    read_only: bool,
-    expires_days: int | None,
-) -> None:
+async def create_key(session: OpenSession, /, *, read_only: bool, **fields: Any) -> None:
     """Create a key. It is shown only now: the store keeps its hash.
 
     Keys restrict nobody on this machine until MINDHOLD_ACCESS_KEY is set.
     """
     from mindhold.access.keys import CREATE_KEY
 
-    access = "read" if read_only else "write"
-    key = await session.run(
-        CREATE_KEY, name=name, agent=agent, scopes=scopes, access=access, expires_days=expires_days
-    )
+    key = await session.run(CREATE_KEY, access="read" if read_only else "write", **fields)
     if not session.running.loaded.settings.access_key:
         session.console.warn(OPEN)
-    if session.console.json:
-        session.console.document(key)
+    if session.console.as_json(key):
         return
     session.console.line(key.key)
     session.console.note(f"Keep it: it is not shown again. `mindhold keys revoke {key.id}` ends it.")
-    if agent in PRIVILEGED_AGENTS:
-        session.console.warn(f"Whoever has it sees every agent's memories: {agent} does.")
+    if fields["agent"] in PRIVILEGED_AGENTS:
+        session.console.warn(f"Whoever has it sees every agent's memories: {fields['agent']} does.")
 
 
 @keys.command("list", examples=["mindhold keys list --json"])
@@ -84,12 +71,10 @@ async def list_keys(session: OpenSession) -> None:
 
     result = await session.run(LIST_KEYS)
     clients = await session.run(LIST_GRANTS)
-    if session.console.json:
-        session.console.document(result.model_dump(mode="json") | clients.model_dump(mode="json"))
+    if session.console.as_json(result.model_dump(mode="json") | clients.model_dump(mode="json")):
         return
-    rows = [_key_row(session, key) for key in result.keys] + [
-        _grant_row(session, grant) for grant in clients.grants
-    ]
+    rows = [_key_row(session, key) for key in result.keys]
+    rows += [_grant_row(session, grant) for grant in clients.grants]
     if rows:
         session.console.table(["id", "name", "for", "scopes", "may", "made", "ends"], rows)
     else:
@@ -113,20 +98,20 @@ async def revoke_key(session: OpenSession, /, *, id: str) -> None:
         name, document = f"grant {id}", grant.model_dump(mode="json") | {"id": id}
     else:
         name, document = f"key {key.name!r}", key.model_dump(mode="json")
-    if session.console.json:
-        session.console.document(document)
-    else:
+    if not session.console.as_json(document):
         session.console.line(f"The {neutral(name)} is ended, at once and everywhere.")
 
 
 def _key_row(session: OpenSession, key: KeyView) -> list[object]:
     may = "read" if key.access == "read" else "read and write"
-    ends = local_time(key.expires, session.zone) if key.expires else ""
-    created = local_time(key.created, session.zone)
-    return [key.id, key.name, key.agent or DEFAULT_AGENT, ", ".join(key.scopes) or "all", may, created, ends]
+    scopes = ", ".join(key.scopes) or "all"
+    return [key.id, key.name, key.agent or DEFAULT_AGENT, scopes, may, *_times(session, key)]
 
 
 def _grant_row(session: OpenSession, grant: GrantView) -> list[object]:
-    ends = local_time(grant.expires, session.zone) if grant.expires else ""
-    created = local_time(grant.created, session.zone)
-    return [grant.id, grant.client_name, "a client", "", " ".join(grant.scopes), created, ends]
+    return [grant.id, grant.client_name, "a client", "", " ".join(grant.scopes), *_times(session, grant)]
+
+
+def _times(session: OpenSession, view: KeyView | GrantView) -> tuple[str, str]:
+    ends = local_time(view.expires, session.zone) if view.expires else ""
+    return local_time(view.created, session.zone), ends

@@ -12,7 +12,7 @@ from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.memory import Kind, Status
 
 if TYPE_CHECKING:
-    from mindhold.memories.views import MemoryView
+    from mindhold.memories.views import LinkView, MemoryView
 
 
 KINDS = [kind.value for kind in Kind]
@@ -30,11 +30,9 @@ async def show(session: OpenSession, /, *, id: str) -> None:
 
     result = await session.run(SHOW, id=id)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
-    for line in console.paragraphs(result.memory.content, indent=0):
-        console.line(line)
+    console.text(result.memory.content)
     console.line()
     for name, value in _facts(session, result.memory):
         first, *rest = console.paragraphs(one_line(value, most=400), indent=13)
@@ -44,8 +42,7 @@ async def show(session: OpenSession, /, *, id: str) -> None:
     if result.links:
         console.line(console.style("\nLinks", bold=True))
         for neighbour in result.links:
-            outward = neighbour.link.origin == result.memory.id
-            arrow = f"{neighbour.link.relation} →" if outward else f"← {neighbour.link.relation}"
+            arrow = link_arrow(neighbour.link, seen_from=result.memory.id)
             console.line(f"  {arrow} {neighbour.id}  {one_line(neighbour.content, most=LONGEST_CELL)}")
     if result.versions:
         console.line(console.style("\nEarlier versions", bold=True))
@@ -89,28 +86,20 @@ async def list_memories(session: OpenSession, /, *, everywhere: bool, archived: 
     in_project = session.running.loaded.in_project and not everywhere
     result = await session.run(LIST, everywhere=not in_project, **fields)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.note(result.notice)
     if not result.memories:
         console.line("No memory matches.")
         return
     several = len(set(fields["statuses"])) > 1
-    console.table(
-        ["id", "date", *(["status"] if several else []), "kind", "scope", "content"],
-        [
-            [
-                memory.id,
-                local_time(memory.occurred, session.zone)[: len("2024-01-01")],
-                *([memory.status] if several else []),
-                memory.kind,
-                memory.scope,
-                one_line(memory.content, most=LONGEST_CELL),
-            ]
-            for memory in result.memories
-        ],
-    )
+    rows = []
+    for memory in result.memories:
+        date = local_time(memory.occurred, session.zone)[: len("2024-01-01")]
+        status = [memory.status] if several else []
+        content = one_line(memory.content, most=LONGEST_CELL)
+        rows.append([memory.id, date, *status, memory.kind, memory.scope, content])
+    console.table(["id", "date", *(["status"] if several else []), "kind", "scope", "content"], rows)
     if result.next and len(result.memories) < result.total:
         console.note(
             f"{len(result.memories)} of {result.total:,}; --after {result.memories[-1].id} shows the next."
@@ -127,14 +116,18 @@ async def tags(session: OpenSession, /, *, scope: str | None) -> None:
     from mindhold.memories.filters import TAGS
 
     result = await session.run(TAGS, scope=scope)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     session.console.note(result.notice)
     if not result.tags:
         session.console.line("There are no tags yet: `mindhold remember ... --tag NAME` gives one.")
     else:
         session.console.table(["tag", "memories"], list(result.tags.items()))
+
+
+def link_arrow(link: LinkView, *, seen_from: str) -> str:
+    """`caused_by →`, or `← caused_by` if the link points at the memory."""
+    return f"{link.relation} →" if link.origin == seen_from else f"← {link.relation}"
 
 
 def statuses_with_archive(statuses: tuple[str, ...], *, archived: bool) -> tuple[str, ...]:
@@ -144,14 +137,10 @@ def statuses_with_archive(statuses: tuple[str, ...], *, archived: bool) -> tuple
     return (Status.ARCHIVED.value,) if archived else statuses
 
 
-def _utility(memory: MemoryView) -> str:
-    shown = f", shown {memory.shown} times unasked" if memory.shown else ""
-    return f"{memory.utility:g}, usefulness {memory.usefulness:g}{shown}"
-
-
 def _facts(session: OpenSession, memory: MemoryView) -> list[tuple[str, str]]:
     zone = session.zone
     used = f", last {local_time(memory.last_used, zone)}" if memory.last_used else ""
+    shown = f", shown {memory.shown} times unasked" if memory.shown else ""
     facts = [
         ("id", memory.id),
         ("kind", memory.kind),
@@ -167,7 +156,7 @@ def _facts(session: OpenSession, memory: MemoryView) -> list[tuple[str, str]]:
         ("importance", f"{memory.importance:g}, confidence {memory.confidence:g}, trust {memory.trust:g}"),
         ("tier", memory.tier + (", anchor" if memory.anchor else "")),
         ("uses", f"{memory.uses}{used}"),
-        ("utility", _utility(memory)),
+        ("utility", f"{memory.utility:g}, usefulness {memory.usefulness:g}{shown}"),
         ("verified", local_time(memory.verified, zone) if memory.verified else "not yet"),
         ("next upkeep", local_time(memory.review, zone) if memory.review else ""),
         ("tokens", str(memory.tokens)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,16 +31,13 @@ async def list_models(session: OpenSession) -> None:
     from mindhold.memories.embedding import LIST_MODELS
 
     result = await session.run(LIST_MODELS)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
-    session.console.table(
-        ["model", "state", "dimensions", "size", "what it is"],
-        [
-            [model.name, _state(model), model.dimensions or "", _size(model), model.description]
-            for model in result.models
-        ],
-    )
+    rows = [
+        [model.name, _state(model), model.dimensions or "", _size(model), model.description]
+        for model in result.models
+    ]
+    session.console.table(["model", "state", "dimensions", "size", "what it is"], rows)
     if result.active and not any(model.active for model in result.models):
         session.console.note(f"Recall goes by {result.active}.")
 
@@ -62,9 +59,7 @@ async def list_models(session: OpenSession) -> None:
 @click.option("--force", is_flag=True, help="Fetch it again even if it is installed.")
 @click.option("--no-jobs", is_flag=True, help="Don't make the missing vectors now.")
 @with_session
-async def pull_model(
-    cli: CliSession, /, *, name: str | None, precision: str | None, force: bool, no_jobs: bool
-) -> None:
+async def pull_model(cli: CliSession, /, *, no_jobs: bool, **fields: Any) -> None:
     """Fetch a model: the default one, or by name, folder or hub id.
 
     A model that detects contradictions is recognised by its labels; the NAME nli fetches the default one.
@@ -72,11 +67,9 @@ async def pull_model(
     from mindhold.memories.embedding import PULL_MODEL
 
     async with cli.open() as session:
-        pulled = await session.run(PULL_MODEL, name=name, precision=precision, force=force)
+        pulled = await session.run(PULL_MODEL, **fields)
     embedded = None if no_jobs or not pulled.model.dimensions else await _embed(cli)
-    if cli.console.json:
-        answer = pulled.model_dump(mode="json")
-        cli.console.document({**answer, "embedded": embedded.embedded if embedded else None})
+    if cli.console.as_json(pulled.model_dump(mode="json") | _count(embedded)):
         return
     cli.console.line(f"The model {neutral(pulled.model.name)} is here ({_size(pulled.model)}).")
     cli.console.note(pulled.notice)
@@ -91,9 +84,7 @@ async def remove_model(session: OpenSession, /, *, name: str) -> None:
     from mindhold.memories.embedding import REMOVE_MODEL
 
     result = await session.run(REMOVE_MODEL, name=name)
-    if session.console.json:
-        session.console.document(result)
-    else:
+    if not session.console.as_json(result):
         session.console.line(f"Removed {neutral(result.name)}.")
 
 
@@ -108,18 +99,15 @@ async def use_model(cli: CliSession, /, *, name: str, no_jobs: bool) -> None:
 
     async with cli.open() as session:
         result = await session.run(LIST_MODELS)
-    if name != "auto" and name not in {
-        model.name for model in result.models if model.installed and model.dimensions
-    }:
+    usable = {model.name for model in result.models if model.installed and model.dimensions}
+    if name != "auto" and name not in usable:
         raise ModelMissing(
             f"The model {name!r} is not here.", advice=f"`mindhold models pull {name}` fetches it."
         )
     path = write_setting(cli, "embedding.model", name)
     warn_if_overridden(cli, "embedding.model")
     embedded = None if no_jobs else await _embed(cli)
-    if cli.console.json:
-        count = embedded.embedded if embedded else None
-        cli.console.document({"model": name, "file": str(path), "embedded": count})
+    if cli.console.as_json({"model": name, "file": str(path), **_count(embedded)}):
         return
     cli.console.line(f"embedding.model = {neutral(name)} in {path}")
     _print_embedded(cli, embedded)
@@ -143,9 +131,7 @@ async def adopt_model(cli: CliSession, /, *, yes: bool, no_jobs: bool) -> None:
             confirm(cli.console, f"Let {result.model} embed {plural(result.memories, 'memory')}?")
         result = await session.run(ADOPT_MODEL)
     embedded = None if no_jobs else await _embed(cli)
-    if cli.console.json:
-        answer = result.model_dump(mode="json")
-        cli.console.document({**answer, "embedded": embedded.embedded if embedded else None})
+    if cli.console.as_json(result.model_dump(mode="json") | _count(embedded)):
         return
     cli.console.line(f"Recall goes by {neutral(result.model)} from now on.")
     _print_embedded(cli, embedded)
@@ -166,6 +152,10 @@ async def _embed(cli: CliSession) -> EmbedResult:
 
     async with cli.open() as session:
         return await session.run(EMBED_MISSING)
+
+
+def _count(embedded: EmbedResult | None) -> dict[str, int | None]:
+    return {"embedded": embedded.embedded if embedded else None}
 
 
 def _print_embedded(cli: CliSession, embedded: EmbedResult | None) -> None:

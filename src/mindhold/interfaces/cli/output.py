@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -74,13 +74,17 @@ class Console:
     def document(self, value: Output | dict[str, Any]) -> None:
         """Print the answer as JSON."""
         document = value if isinstance(value, dict) else value.model_dump(mode="json")
-        text = json.dumps(document, ensure_ascii=not _speaks_utf8(), indent=2, default=str)
-        click.echo(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text), color=False)
+        click.echo(_safe_json(document, indent=2), color=False)
+
+    def as_json(self, answer: Output | dict[str, Any]) -> bool:
+        """Print the answer as JSON if --json was given; return whether it was."""
+        if self.json:
+            self.document(answer)
+        return self.json
 
     def record(self, value: Mapping[str, Any]) -> None:
         """Print one JSON object on one line and flush."""
-        text = json.dumps(value, ensure_ascii=not _speaks_utf8(), separators=(",", ":"), default=str)
-        click.echo(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text), color=False)
+        click.echo(_safe_json(value, separators=(",", ":")), color=False)
         sys.stdout.flush()
 
     def style(self, text: str, **how: Any) -> str:
@@ -100,6 +104,17 @@ class Console:
                 for cell, width in zip(row, widths, strict=True)
             ]
             self.line("  ".join(padded).rstrip())
+
+    def text(self, text: str, *, indent: int = 0) -> None:
+        """Print a text, indented, wrapped on a terminal."""
+        for line in self.paragraphs(text, indent=indent):
+            self.line(" " * indent + line)
+
+    def facts(self, facts: Iterable[tuple[str, str]], *, width: int) -> None:
+        """Print names and values in two columns; those without a value are left out."""
+        for name, value in facts:
+            if value:
+                self.line(f"{self.style(f'{name:<{width}}', bold=True)} {neutral(value)}")
 
     def paragraphs(self, text: str, *, indent: int, most_lines: int | None = None) -> list[str]:
         """Split the text into lines, wrapped on a terminal, with unsafe characters made visible."""
@@ -302,8 +317,10 @@ def _spell(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
-def _speaks_utf8() -> bool:
-    return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+def _safe_json(value: Mapping[str, Any], **layout: Any) -> str:
+    speaks_utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+    text = json.dumps(value, ensure_ascii=not speaks_utf8, default=str, **layout)
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def megabytes(size: int) -> str:

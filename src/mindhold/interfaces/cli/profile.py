@@ -12,7 +12,7 @@ from mindhold.interfaces.cli.remember import text_or_stdin
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.profile.profile import EntryChangeView, ProfileView
+    from mindhold.profile.profile import EntryChangeView
 
 
 VERBS = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged": "Unchanged"}
@@ -31,15 +31,13 @@ VERBS = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged"
     ],
 )
 @click.pass_context
-def profile(ctx: click.Context) -> int | None:
+def profile(ctx: click.Context) -> None:
     """What is known of you: name, preferences, facts, notes.
 
     Without a command it is shown. Agents get it when a conversation begins. Nothing in it fades.
     """
-    if ctx.invoked_subcommand is not None:
-        return None
-    status: int | None = ctx.invoke(show_profile)
-    return status
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(show_profile)
 
 
 @profile.command("show", examples=["mindhold profile show", "mindhold profile show --json"])
@@ -49,10 +47,20 @@ async def show_profile(session: OpenSession) -> None:
     from mindhold.profile.profile import SHOW_PROFILE
 
     result = await session.run(SHOW_PROFILE)
-    if session.console.json:
-        session.console.document(result)
-    else:
-        _print(session, result)
+    console = session.console
+    if console.as_json(result):
+        return
+    if not result.entries:
+        console.line("Nothing is known yet. `mindhold profile set name ...` begins it.")
+    section = ""
+    for entry in result.entries:
+        if entry.section != section:
+            section = entry.section
+            console.line(console.style(section, bold=True))
+        name = entry.label if section == "contacts" else entry.key
+        shared = "  (everybody's)" if entry.shared else ""
+        text = neutral(entry.value) if section == "name" else f"{neutral(name)}: {neutral(entry.value)}"
+        console.line(f"  {text}{shared}")
 
 
 @profile.command(
@@ -104,18 +112,12 @@ async def history(session: OpenSession, /, *, key: str) -> None:
 
     result = await session.run(PROFILE_HISTORY, entry=key)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
-    rows = [
-        [
-            local_time(edition.since, session.zone),
-            "now" if edition.until is None else local_time(edition.until, session.zone),
-            edition.value,
-            edition.by,
-        ]
-        for edition in result.editions
-    ]
+    rows = []
+    for edition in result.editions:
+        until = "now" if edition.until is None else local_time(edition.until, session.zone)
+        rows.append([local_time(edition.since, session.zone), until, edition.value, edition.by])
     console.table(["since", "until", "value", "by"], rows)
 
 
@@ -166,8 +168,7 @@ async def _change(session: OpenSession, **fields: Any) -> None:
     from mindhold.profile.profile import CHANGE_PROFILE
 
     result = await session.run(CHANGE_PROFILE, **fields)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     for change in result.changes:
         session.console.line(_describe(change))
@@ -179,18 +180,3 @@ def _describe(change: EntryChangeView) -> str:
     before = f" (was {neutral(change.previous)})" if change.change == "replaced" and change.previous else ""
     place = change.section if change.section == "name" else f"{change.section}.{neutral(name)}"
     return f"{VERBS[change.change]} {place}{value}{before}"
-
-
-def _print(session: OpenSession, profile_view: ProfileView) -> None:
-    console = session.console
-    if not profile_view.entries:
-        console.line("Nothing is known yet. `mindhold profile set name ...` begins it.")
-    section = ""
-    for entry in profile_view.entries:
-        if entry.section != section:
-            section = entry.section
-            console.line(console.style(section, bold=True))
-        name = entry.label if section == "contacts" else entry.key
-        shared = "  (everybody's)" if entry.shared else ""
-        text = neutral(entry.value) if section == "name" else f"{neutral(name)}: {neutral(entry.value)}"
-        console.line(f"  {text}{shared}")

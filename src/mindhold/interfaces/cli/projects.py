@@ -10,6 +10,7 @@ from mindhold.interfaces.cli.command import Group, command, with_open_session, w
 from mindhold.interfaces.cli.forget import confirm
 from mindhold.interfaces.cli.output import Console, local_time, neutral, plural
 from mindhold.interfaces.cli.session import OpenSession
+from mindhold.interfaces.cli.transfer import transferred
 from mindhold.model.scope import MODES
 
 if TYPE_CHECKING:
@@ -43,17 +44,12 @@ def projects() -> None:
 @click.option("--path", metavar="DIR", help="Its folder; all worktrees of one repository are one project.")
 @click.option("--description", metavar="WORDS", help="What it is about.")
 @with_open_session
-async def create_project(
-    session: OpenSession, /, *, name: str, storage_mode: str | None, path: str | None, description: str | None
-) -> None:
+async def create_project(session: OpenSession, /, **fields: Any) -> None:
     """Create a project, or join it if it exists in that store already."""
     from mindhold.projects.projects import CREATE_PROJECT
 
-    project = await session.run(
-        CREATE_PROJECT, name=name, storage_mode=storage_mode, path=path, description=description
-    )
-    if session.console.json:
-        session.console.document(project)
+    project = await session.run(CREATE_PROJECT, **fields)
+    if session.console.as_json(project):
         return
     session.console.line(f"Created {neutral(project.name)} in {project.storage_mode}.")
     if project.memories:
@@ -67,25 +63,16 @@ async def list_projects(session: OpenSession) -> None:
     from mindhold.projects.projects import LIST_PROJECTS
 
     result = await session.run(LIST_PROJECTS)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     if not result.projects:
         session.console.line("There is no project yet. `mindhold projects create NAME` makes one.")
         return
-    session.console.table(
-        ["project", "storage", "memories", "path", ""],
-        [
-            [
-                project.name,
-                project.storage_mode,
-                "?" if project.memories is None else project.memories,
-                project.path or "",
-                _remark(project),
-            ]
-            for project in result.projects
-        ],
-    )
+    rows = []
+    for project in result.projects:
+        memories = "?" if project.memories is None else project.memories
+        rows.append([project.name, project.storage_mode, memories, project.path or "", _remark(project)])
+    session.console.table(["project", "storage", "memories", "path", ""], rows)
 
 
 @projects.command("show", examples=["mindhold projects show shop"])
@@ -97,10 +84,9 @@ async def show_project(session: OpenSession, /, *, name: str) -> None:
 
     project = await session.run(SHOW_PROJECT, name=name)
     console = session.console
-    if console.json:
-        console.document(project)
+    if console.as_json(project):
         return
-    for label, value in (
+    facts = [
         ("project", project.name),
         ("storage", project.storage_mode),
         ("memories", "its store does not answer" if project.memories is None else f"{project.memories}"),
@@ -109,9 +95,8 @@ async def show_project(session: OpenSession, /, *, name: str) -> None:
         ("path", project.path or ""),
         ("identity", project.identity or ""),
         ("also", _remark(project)),
-    ):
-        if value:
-            console.line(f"{console.style(f'{label:<12}', bold=True)} {neutral(value)}")
+    ]
+    console.facts(facts, width=12)
 
 
 @projects.command(
@@ -139,9 +124,7 @@ async def change_project(session: OpenSession, /, *, name: str, **fields: Any) -
     if not changes:
         raise click.UsageError("Give --description, --path, --active, --inactive, --parent or --keyword.")
     project = await session.run(CHANGE_PROJECT, name=name, **changes)
-    if session.console.json:
-        session.console.document(project)
-    else:
+    if not session.console.as_json(project):
         session.console.line(f"Changed {neutral(project.name)}.")
 
 
@@ -161,8 +144,7 @@ async def delete_project(session: OpenSession, /, *, name: str, yes: bool) -> No
     if not yes:
         confirm(console, f"Remove the project {project.name!r} in {project.storage_mode} for good?")
     result = await session.run(DELETE_PROJECT, name=project.name, confirm=project.name)
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.line(f"Deleted {neutral(result.name)} with {plural(result.memories, 'memory')}.")
     console.line(f"Exported first to {neutral(result.export)}")
@@ -232,13 +214,12 @@ async def _show_summary(session: OpenSession, project: str, version: int | None)
         result = await session.run(PROJECT_SUMMARY, project=project)
     else:
         result = await session.run(SUMMARY_VERSION, project=project, version=version)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     if not result.summary:
         session.console.line("There is no summary yet.")
         return
-    session.console.line("\n".join(session.console.paragraphs(result.summary, indent=0)))
+    session.console.text(result.summary)
     when = "" if result.last_updated is None else f" of {local_time(result.last_updated, session.zone)}"
     session.console.note(f"Version {result.version}{when}.")
 
@@ -247,25 +228,17 @@ async def _show_versions(session: OpenSession, project: str) -> None:
     from mindhold.projects.summary_versions import SUMMARY_VERSIONS
 
     result = await session.run(SUMMARY_VERSIONS, project=project, limit=MOST_VERSIONS)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     if not result.versions:
         session.console.line("There is no summary yet.")
         return
-    session.console.table(
-        ["version", "written", "by", "length", "how"],
-        [
-            [
-                version.version,
-                local_time(version.last_updated, session.zone),
-                version.by,
-                version.summary_length,
-                " ".join(filter(None, (version.merged_by, version.trigger.replace("_", " ")))),
-            ]
-            for version in result.versions
-        ],
-    )
+    rows = []
+    for version in result.versions:
+        written = local_time(version.last_updated, session.zone)
+        how = " ".join(filter(None, (version.merged_by, version.trigger.replace("_", " "))))
+        rows.append([version.version, written, version.by, version.summary_length, how])
+    session.console.table(["version", "written", "by", "length", "how"], rows)
     if result.next:
         session.console.note(f"There are {result.count} in all.")
 
@@ -274,8 +247,7 @@ async def _show_difference(session: OpenSession, project: str, **versions: int) 
     from mindhold.projects.summary_versions import SUMMARY_DIFF
 
     result = await session.run(SUMMARY_DIFF, project=project, **versions)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     colours = {"+": "green", "-": "red", "@": "cyan"}
     for line in result.diff.splitlines() or ["They say the same."]:
@@ -284,9 +256,7 @@ async def _show_difference(session: OpenSession, project: str, **versions: int) 
 
 
 def _print_written(session: OpenSession, result: ReplaceSummaryResult, how: str) -> None:
-    if session.console.json:
-        session.console.document(result)
-    else:
+    if not session.console.as_json(result):
         session.console.line(f"{how}: version {result.version} of the summary of {neutral(result.project)}.")
 
 
@@ -353,9 +323,7 @@ async def migrate(
     result = await session.run(
         MIGRATE_PROJECT, project=project, to=to, drop_source=drop_source, forget_copy=forget_copy
     )
-    if session.console.json:
-        session.console.document(result)
-    else:
+    if not session.console.as_json(result):
         _print(session.console, result, forgotten=forget_copy)
 
 
@@ -363,15 +331,8 @@ def _print(console: Console, result: MigrateProjectResult, *, forgotten: str | N
     if forgotten:
         console.line(f"What is of {neutral(result.project)} in {forgotten} is forgotten.")
     if result.moved:
-        parts = (
-            plural(result.memories, "memory"),
-            plural(result.versions, "version"),
-            plural(result.links, "link"),
-            plural(result.vectors, "vector"),
-        )
-        console.line(
-            f"Moved {neutral(result.project)} from {result.source} to {result.target}: {', '.join(parts)}."
-        )
+        parts = f"{transferred(result)}, {plural(result.vectors, 'vector')}"
+        console.line(f"Moved {neutral(result.project)} from {result.source} to {result.target}: {parts}.")
         console.line(f"Verified: the same counts and content hashes in both, {result.content_sum[:16]}.")
     elif forgotten is None:
         console.line(f"{neutral(result.project)} lives in {result.target} already.")

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mindhold.interfaces.cli.amend import RELATIONS
 from mindhold.interfaces.cli.command import command, with_open_session, words
-from mindhold.interfaces.cli.memories import statuses_with_archive
+from mindhold.interfaces.cli.memories import KINDS, STATUSES, statuses_with_archive
 from mindhold.interfaces.cli.output import local_time, one_line, relation_words
 from mindhold.interfaces.cli.remember import text_or_stdin
 from mindhold.interfaces.cli.session import OpenSession
-from mindhold.model.memory import Kind, Relation, Status
+from mindhold.model.memory import Status
 
 if TYPE_CHECKING:
     from mindhold.memories.recall import RecallResult
@@ -38,9 +39,7 @@ INDENT = 9
 @click.option("--scope", metavar="NAME", help="Search this scope, those above it and Global.")
 @click.option("--everywhere", "-e", is_flag=True, help="Search every scope.")
 @words("--tag", "-t", "tags", metavar="TAG", help="Only memories with all these tags.")
-@words(
-    "--kind", "-k", "kinds", choices=[kind.value for kind in Kind], metavar="KIND", help="Only these kinds."
-)
+@words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds.")
 @click.option("--topic", metavar="WORDS", help="Only memories of this topic.")
 @click.option("--when", metavar="TIME", help='Only from this time: "yesterday", "March 2023", "last week".')
 @click.option("--since", metavar="TIME", help="Only from this time or later.")
@@ -54,7 +53,7 @@ INDENT = 9
 @words(
     "--relation",
     "relations",
-    choices=[relation.value for relation in Relation],
+    choices=RELATIONS,
     metavar="RELATION",
     help="The relations of the links to show.",
 )
@@ -64,7 +63,7 @@ INDENT = 9
 @words(
     "--status",
     "statuses",
-    choices=[status.value for status in Status],
+    choices=STATUSES,
     metavar="STATUS",
     help="Search these instead of active memories.",
 )
@@ -98,8 +97,7 @@ async def recall(
         count_use=not no_count,
         **fields,
     )
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     if result.timeframe:
         how = "Only from" if result.timeframe.filters else "Preferring"
@@ -142,10 +140,9 @@ def _print_hit(session: OpenSession, number: int, hit: HitView, *, content: str,
     for label, ids in (("contradicted by", hit.contradicted_by), ("contradicts", hit.contradicts)):
         if ids:
             console.line(margin + console.style(f"{label} {', '.join(ids)}", fg="yellow"))
-    for turn in hit.before:
-        console.line(margin + console.style(f"before: {one_line(turn.content)}", dim=True))
-    for turn in hit.after:
-        console.line(margin + console.style(f"after: {one_line(turn.content)}", dim=True))
+    for label, turns in (("before", hit.before), ("after", hit.after)):
+        for turn in turns:
+            console.line(margin + console.style(f"{label}: {one_line(turn.content)}", dim=True))
     for neighbour in hit.links:
         relation = relation_words(neighbour.link.relation, outward=neighbour.link.origin == hit.id)
         text = f"{relation}: {one_line(neighbour.content)} ({neighbour.id})"
@@ -162,10 +159,7 @@ def _details(session: OpenSession, hit: HitView) -> str:
         "" if hit.status == Status.ACTIVE else hit.status,
         "; ".join(hit.why),
     ]
-    return one_line(" · ".join(part for part in parts if part), most=400)
-
-
-LONGEST_SOURCE = 160
+    return one_line(" · ".join(filter(None, parts)), most=400)
 
 
 @command(
@@ -193,15 +187,11 @@ async def ask(session: OpenSession, /, *, question: tuple[str, ...], **fields: A
     session.running.warm()
     result = await session.run(ASK, question=text_or_stdin(session, question), **fields)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
-    for line in console.paragraphs(result.answer, indent=0):
-        console.line(line)
+    console.text(result.answer)
     for number, source in enumerate(result.citations, 1):
-        reference = (
-            f"[{number}] {source.id} · {source.kind} · {one_line(source.content, most=LONGEST_SOURCE)}"
-        )
+        reference = f"[{number}] {source.id} · {source.kind} · {one_line(source.content, most=160)}"
         console.line(console.style(reference, dim=True))
     if result.model:
         console.note(f"In the words of {result.model}.")

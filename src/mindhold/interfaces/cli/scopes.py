@@ -35,24 +35,15 @@ async def list_scopes(session: OpenSession) -> None:
     from mindhold.projects.scope_operations import LIST_SCOPES
 
     result = await session.run(LIST_SCOPES)
-    if session.console.json:
-        session.console.document(result)
+    if session.console.as_json(result):
         return
     session.console.note(result.notice)
-    session.console.table(
-        ["scope", "memories", "kind", "within", "active", "description"],
-        [
-            [
-                scope.name,
-                "?" if scope.memories is None else scope.memories,
-                scope.kind,
-                scope.parent or "",
-                "yes" if scope.active else "no",
-                scope.description,
-            ]
-            for scope in result.scopes
-        ],
-    )
+    rows = []
+    for scope in result.scopes:
+        memories = "?" if scope.memories is None else scope.memories
+        active = "yes" if scope.active else "no"
+        rows.append([scope.name, memories, scope.kind, scope.parent or "", active, scope.description])
+    session.console.table(["scope", "memories", "kind", "within", "active", "description"], rows)
 
 
 @scopes.command("show", examples=["mindhold scopes show work"])
@@ -87,13 +78,7 @@ async def create_scope(session: OpenSession, /, **fields: Any) -> None:
 @with_open_session
 async def describe_scope(session: OpenSession, /, *, name: str, description: tuple[str, ...]) -> None:
     """Describe what belongs in a scope."""
-    from mindhold.projects.scope_operations import CHANGE_SCOPE
-
-    _print(
-        session,
-        await session.run(CHANGE_SCOPE, name=name, description=" ".join(description)),
-        verb="Described",
-    )
+    await _change(session, "Described", name=name, description=" ".join(description))
 
 
 @scopes.command("keywords", examples=["mindhold scopes keywords work office payroll"])
@@ -105,9 +90,7 @@ async def set_keywords(session: OpenSession, /, *, name: str, keywords: tuple[st
 
     A text that an assistant stores without a scope goes to the scope whose keyword it contains.
     """
-    from mindhold.projects.scope_operations import CHANGE_SCOPE
-
-    _print(session, await session.run(CHANGE_SCOPE, name=name, keywords=list(keywords)), verb="Changed")
+    await _change(session, "Changed", name=name, keywords=list(keywords))
 
 
 @scopes.command("nest", examples=["mindhold scopes nest api work", "mindhold scopes nest api Global"])
@@ -116,9 +99,7 @@ async def set_keywords(session: OpenSession, /, *, name: str, keywords: tuple[st
 @with_open_session
 async def nest_scope(session: OpenSession, /, *, name: str, parent: str) -> None:
     """Move a scope into another; into Global moves it to the top."""
-    from mindhold.projects.scope_operations import CHANGE_SCOPE
-
-    _print(session, await session.run(CHANGE_SCOPE, name=name, parent=parent), verb="Nested")
+    await _change(session, "Nested", name=name, parent=parent)
 
 
 @scopes.command("rename", examples=["mindhold scopes rename api rest-api"])
@@ -137,9 +118,7 @@ async def rename_scope(session: OpenSession, /, *, name: str, new_name: str) -> 
 @with_open_session
 async def activate_scope(session: OpenSession, /, *, name: str) -> None:
     """Switch a scope on again."""
-    from mindhold.projects.scope_operations import CHANGE_SCOPE
-
-    _print(session, await session.run(CHANGE_SCOPE, name=name, active=True), verb="Activated")
+    await _change(session, "Activated", name=name, active=True)
 
 
 @scopes.command("deactivate", examples=["mindhold scopes deactivate work"])
@@ -147,9 +126,7 @@ async def activate_scope(session: OpenSession, /, *, name: str) -> None:
 @with_open_session
 async def deactivate_scope(session: OpenSession, /, *, name: str) -> None:
     """Switch a scope off; its memories stay."""
-    from mindhold.projects.scope_operations import CHANGE_SCOPE
-
-    _print(session, await session.run(CHANGE_SCOPE, name=name, active=False), verb="Deactivated")
+    await _change(session, "Deactivated", name=name, active=False)
 
 
 @scopes.command("delete", examples=["mindhold scopes delete work --export work.jsonl --yes"])
@@ -166,8 +143,7 @@ async def delete_scope(session: OpenSession, /, *, name: str, export: str | None
         count = await count_of(session, {"scope": name}, hidden=True)
         confirm(console, f"Remove the scope {name!r} and its {plural(count, 'memory')} for good?")
     result = await session.run(DELETE_SCOPE, name=name, export=export)
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.line(f"Deleted {neutral(result.name)} with {plural(result.memories, 'memory')}.")
     if result.export:
@@ -194,16 +170,14 @@ async def retire_scope(session: OpenSession, /, *, name: str, delete: bool, yes:
         count = await count_of(session, {"scope": name}, hidden=True)
         confirm(console, f"Back up the scope {name!r} and remove its {plural(count, 'memory')} for good?")
     result = await session.run(RETIRE_SCOPE, name=name, delete=delete)
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.line(f"Retired {neutral(result.name)} with {plural(result.memories, 'memory')}.")
     console.line(f"All that was in it is in backups/{result.backup}.")
     if result.receipt:
         print_receipt(console, result.receipt)
-    for text in (result.note, result.notice):
-        if text:
-            console.note(neutral(text))
+    console.note(result.note)
+    console.note(result.notice)
 
 
 @scopes.command("revive", examples=["mindhold scopes revive work"])
@@ -216,16 +190,21 @@ async def revive_scope(session: OpenSession, /, *, name: str) -> None:
     _print(session, await session.run(REVIVE_SCOPE, name=name), verb="Revived")
 
 
+async def _change(session: OpenSession, verb: str, **fields: Any) -> None:
+    from mindhold.projects.scope_operations import CHANGE_SCOPE
+
+    _print(session, await session.run(CHANGE_SCOPE, **fields), verb=verb)
+
+
 def _print(session: OpenSession, scope: ScopeView, *, verb: str = "") -> None:
     console = session.console
-    if console.json:
-        console.document(scope)
+    if console.as_json(scope):
         return
     if verb:
         console.line(f"{verb} {neutral(scope.name)}.")
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in scope.kinds.items())
-    for name, value in (
+    facts = [
         ("scope", scope.name),
         ("description", scope.description),
         ("kind", scope.kind),
@@ -234,6 +213,5 @@ def _print(session: OpenSession, scope: ScopeView, *, verb: str = "") -> None:
         ("sees", ", ".join(scope.sees)),
         ("holds", ", ".join(scope.children)),
         ("memories", f"{scope.memories}" + (f" ({kinds})" if kinds else "")),
-    ):
-        if value:
-            console.line(f"{console.style(f'{name:<12}', bold=True)} {neutral(value)}")
+    ]
+    console.facts(facts, width=12)

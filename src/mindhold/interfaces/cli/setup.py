@@ -117,25 +117,23 @@ async def setup(cli: CliSession, /, **flags: Any) -> int:
     outcome = await run_init(cli, request, yes=True) if request else None
     settings = {key: HIDDEN if key in KEYS.values() else value for key, value in choices.settings.items()}
     home = str(cli.loaded().settings.home)
-    if console.json:
-        document = {"home": home, "file": files[0] if files else None, "settings": settings, "model": model}
-        problem = str(failed) if failed else None
-        console.document(
-            {
-                **document,
-                "problem": problem,
-                "notes": choices.notes,
-                "init": init_document(request, outcome) if request and outcome else None,
-            }
-        )
-    else:
+    document = {
+        "home": home,
+        "file": files[0] if files else None,
+        "settings": settings,
+        "model": model,
+        "problem": str(failed) if failed else None,
+        "notes": choices.notes,
+        "init": init_document(outcome) if outcome else None,
+    }
+    if not console.as_json(document):
         for key, value in settings.items():
             console.line(f"{key} = {neutral(value) or UNSAID.get(key, '')}")
         for note in choices.notes:
             console.warn(note)
         console.line(f"Ready: everything is kept in {neutral(home)}.")
-        if request and outcome:
-            print_outcome(console, outcome, request)
+        if outcome:
+            print_outcome(console, outcome)
         else:
             console.note(
                 "`mindhold init` in a project's folder lets Claude Code remember what is done there."
@@ -151,12 +149,9 @@ def _read_flags(cli: CliSession, flags: dict[str, Any]) -> Choices:
         raise click.UsageError("--key-from-env and --key-file exclude each other.")
     choices = Choices(pull=flags["model"], no_model=flags["no_model"], init=flags["init"])
     provider = flags["provider"]
-    if provider:
-        choices.settings["llm.provider"] = provider
-    if flags["address"]:
-        choices.settings["llm.base_url"] = flags["address"]
-    if flags["llm_model"]:
-        choices.settings["llm.model"] = flags["llm_model"]
+    for flag, key in (("provider", "llm.provider"), ("address", "llm.base_url"), ("llm_model", "llm.model")):
+        if flags[flag]:
+            choices.settings[key] = flags[flag]
     present = cli.loaded().settings
     effective_provider = provider or present.llm.provider
     address, _ = _address_and_model(present.llm, effective_provider)
@@ -233,12 +228,8 @@ async def _has_model(cli: CliSession, choices: Choices) -> bool:
     from mindhold.memories.embedding import LIST_MODELS
 
     settings = cli.loaded().settings
-    if (
-        choices.pull
-        or choices.no_model
-        or settings.embedding.provider != "local"
-        or not settings.home.is_dir()
-    ):
+    is_local = settings.embedding.provider == "local" and settings.home.is_dir()
+    if choices.pull or choices.no_model or not is_local:
         return False
     async with cli.open() as session:
         result = await session.run(LIST_MODELS)
@@ -248,19 +239,27 @@ async def _has_model(cli: CliSession, choices: Choices) -> bool:
 def _ask(cli: CliSession, choices: Choices, flags: dict[str, Any], *, has_model: bool) -> None:
     """Ask what the flags left open. Settings that don't change aren't written."""
     loaded = cli.loaded()
-    text = (
-        f"Mindhold keeps everything in {loaded.settings.home}. Nothing leaves this machine unless you say so."
+    home = loaded.settings.home
+    click.echo(
+        f"Mindhold keeps everything in {home}. Nothing leaves this machine unless you say so.", err=True
     )
-    click.echo(text, err=True)
     local = loaded.settings.embedding.provider == "local"
     if local and choices.pull is None and not choices.no_model and not has_model:
         question = "Fetch a small model, so that recall goes by meaning and not by words alone?"
         choices.no_model = not click.confirm(question, default=True, err=True)
-    answers = {
-        **_ask_model(cli, choices, flags),
-        **_ask_kinds(loaded.settings.capture.kinds, flags),
-        **_ask_archive(loaded.settings.history.archive, flags),
-    }
+    answers = _ask_model(cli, choices, flags)
+    if not flags["capture"]:
+        question = f"What shall be captured: all, or some of {', '.join(KINDS)}"
+        kinds = loaded.settings.capture.kinds or ALL
+        answers["capture.kinds"] = click.prompt(question, default=kinds, value_proc=_parse_kinds, err=True)
+    if flags["archive"] is None:
+        question = (
+            "Claude Code deletes conversations after 30 days. May compressed copies of them be kept here, so that they "
+            "can still be found? They are whole, with secrets that were typed into them, and readable by you alone."
+        )
+        keep = click.confirm(question, default=loaded.settings.history.archive, err=True)
+        if keep != loaded.settings.history.archive:
+            answers["history.archive"] = _switch(keep)
     present = {info.key: info.value for info in loaded}
     choices.settings |= {key: value for key, value in answers.items() if present[key] != value}
 
@@ -291,25 +290,6 @@ def _ask_model(cli: CliSession, choices: Choices, flags: dict[str, Any]) -> dict
         sends = provider != NONE and click.confirm(question, default=False, err=True)
         answers["capture.extract_with"] = MODEL if sends else RULES
     return answers
-
-
-def _ask_kinds(present: str, flags: dict[str, Any]) -> dict[str, str]:
-    if flags["capture"]:
-        return {}
-    question = f"What shall be captured: all, or some of {', '.join(KINDS)}"
-    kinds: str = click.prompt(question, default=present or ALL, value_proc=_parse_kinds, err=True)
-    return {"capture.kinds": kinds}
-
-
-def _ask_archive(present: bool, flags: dict[str, Any]) -> dict[str, str]:
-    if flags["archive"] is not None:
-        return {}
-    question = (
-        "Claude Code deletes conversations after 30 days. May compressed copies of them be kept here, so that they can "
-        "still be found? They are whole, with secrets that were typed into them, and readable by you alone."
-    )
-    keep = click.confirm(question, default=present, err=True)
-    return {"history.archive": _switch(keep)} if keep != present else {}
 
 
 def _switch(on: bool) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mindhold.interfaces.cli.command import command, with_open_session, words
-from mindhold.interfaces.cli.output import Console, local_time, one_line, plural
+from mindhold.interfaces.cli.output import local_time, one_line, plural
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
@@ -64,14 +65,9 @@ async def feedback(
         memories=memory_ids or None,
         **fields,
     )
-    if session.console.json:
-        session.console.document(result)
-    else:
-        moved = (
-            f" {result.rated} of the memories count for {'more' if relevant else 'less'} now."
-            if result.rated
-            else ""
-        )
+    if not session.console.as_json(result):
+        more = "more" if relevant else "less"
+        moved = f" {result.rated} of the memories count for {more} now." if result.rated else ""
         session.console.line(f"Noted.{moved}")
 
 
@@ -86,11 +82,14 @@ async def stats(session: OpenSession, /) -> None:
 
     result = await session.run(STATS)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.note(result.notice)
-    spent = result.models_today
+    spent, tasks = result.models_today, result.tasks
+    feedback = [
+        f"{name} {verdicts.relevant} of {verdicts.count} relevant"
+        for name, verdicts in result.feedback.items()
+    ]
     facts = [
         ("memories", f"{result.total:,}"),
         ("by kind", _format_counts(result.by_kind)),
@@ -101,21 +100,10 @@ async def stats(session: OpenSession, /) -> None:
         ("with vectors", f"{result.embedded:,} ({result.embedded_ratio:.0%})"),
         ("links", f"{result.links:,}"),
         ("conversations", f"{result.conversations:,}"),
-        (
-            "feedback",
-            _format_feedback(
-                {name: (verdicts.count, verdicts.relevant) for name, verdicts in result.feedback.items()}
-            ),
-        ),
-        (
-            "tasks",
-            f"{result.tasks.succeeded} of {result.tasks.count} succeeded" if result.tasks.count else "",
-        ),
-        (
-            "consolidated",
-            local_time(result.last_consolidated, session.zone) if result.last_consolidated else "never",
-        ),
-        ("last backup", local_time(result.last_backup, session.zone) if result.last_backup else "never"),
+        ("feedback", ", ".join(feedback)),
+        ("tasks", f"{tasks.succeeded} of {tasks.count} succeeded" if tasks.count else ""),
+        ("consolidated", _time_or_never(session, result.last_consolidated)),
+        ("last backup", _time_or_never(session, result.last_backup)),
         ("size", f"{result.megabytes:g} MB"),
         ("recall by", result.rung),
         (
@@ -123,9 +111,11 @@ async def stats(session: OpenSession, /) -> None:
             f"{spent.calls} calls, {spent.tokens_in + spent.tokens_out:,} tokens" if spent.calls else "",
         ),
     ]
-    for name, value in facts:
-        if value:
-            console.line(f"{console.style(f'{name:<14}', bold=True)} {one_line(value, most=400)}")
+    console.facts([(name, one_line(value, most=400)) for name, value in facts], width=14)
+
+
+def _time_or_never(session: OpenSession, moment: datetime | None) -> str:
+    return local_time(moment, session.zone) if moment else "never"
 
 
 async def _report(session: OpenSession) -> None:
@@ -133,8 +123,7 @@ async def _report(session: OpenSession) -> None:
 
     result = await session.run(FEEDBACK_REPORT)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     if not result.tools and not result.tasks.count:
         console.line("Nobody has said anything yet.")
@@ -148,8 +137,9 @@ async def _report(session: OpenSession) -> None:
     tasks = result.tasks
     if tasks.count:
         console.line(f"\n{tasks.succeeded} of {tasks.count} tasks succeeded.")
-        _print_points(console, "liked", tasks.highlights)
-        _print_points(console, "disliked", tasks.pain_points)
+        for verb, points in (("liked", tasks.highlights), ("disliked", tasks.pain_points)):
+            for point in points:
+                console.line(f"  {verb}: {one_line(point, most=200)}")
 
 
 def _row(report: ToolReportView) -> list[str]:
@@ -168,18 +158,9 @@ def _share(share: float | None) -> str:
     return "" if share is None else f"{share:.0%}"
 
 
-def _print_points(console: Console, what: str, points: list[str]) -> None:
-    for point in points:
-        console.line(f"  {what}: {one_line(point, most=200)}")
-
-
 def _format_counts(counts: Mapping[str, int]) -> str:
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return ", ".join(f"{name} {count:,}" for name, count in ordered)
-
-
-def _format_feedback(tallies: Mapping[str, tuple[int, int]]) -> str:
-    return ", ".join(f"{name} {relevant} of {count} relevant" for name, (count, relevant) in tallies.items())
 
 
 @command(
@@ -196,24 +177,19 @@ async def spend(session: OpenSession, /, *, days: int | None) -> None:
 
     result = await session.run(SPEND, days=days)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     if result.days:
+        heads = ["calls", "failed", "tokens in", "tokens out", "dollars", "memories"]
         for head, shares in (("day", result.days), ("purpose", result.purposes), ("model", result.models)):
-            _print_table(session, head, shares)
+            console.table([head, *heads], [_spend_row(share) for share in shares])
+            console.line()
     else:
         console.line("No model was asked.")
     console.line(f"{console.style('left today', bold=True)} {_format_budget(result.today)}")
     if result.total.unpriced:
         calls = plural(result.total.unpriced, "call")
         console.note(f"{calls} of unknown price: llm.price_in and llm.price_out say what a model costs.")
-
-
-def _print_table(session: OpenSession, head: str, shares: Sequence[ShareView]) -> None:
-    heads = [head, "calls", "failed", "tokens in", "tokens out", "dollars", "memories"]
-    session.console.table(heads, [_spend_row(share) for share in shares])
-    session.console.line()
 
 
 def _spend_row(share: ShareView) -> list[str]:

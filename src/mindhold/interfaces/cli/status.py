@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shutil import which
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +17,6 @@ from mindhold.interfaces.cli.session import CARRY_OVER, CheckFinding, CliSession
 from mindhold.model.errors import (
     InvalidInput,
     MemoryNotFound,
-    MindholdError,
     NotFound,
     Refused,
     SettingsError,
@@ -72,12 +71,7 @@ async def capture(session: OpenSession, /, *, files: tuple[Path, ...], folder: P
         try:
             path = file.expanduser().absolute()
             result = await session.run(CAPTURE, file=str(path), folder=at)
-        except (
-            InvalidInput,
-            NotFound,
-            Refused,
-            FileNotFoundError,
-        ) as error:  # only this file fails
+        except (InvalidInput, NotFound, Refused, FileNotFoundError) as error:  # only this file fails
             failed += 1
             outcomes.append({"file": str(file), "outcome": "failed", "problem": str(error)})
             session.console.warn(f"{one_line(file.name, most=80)}: {error}")
@@ -91,8 +85,7 @@ async def capture(session: OpenSession, /, *, files: tuple[Path, ...], folder: P
             for document in result.documents:
                 if document.problem:
                     session.console.warn(document.problem)
-    if session.console.json:
-        session.console.document({"captured": outcomes})
+    session.console.as_json({"captured": outcomes})
     return SOME_FAILED if failed else 0
 
 
@@ -109,7 +102,7 @@ def _describe(file: Path, result: CaptureResult) -> str:
     return f"{name}: {stored}, of {plural(result.lines, 'line')}{duplicates}{replaced}, by {result.rung}"
 
 
-def capture_facts(session: OpenSession, result: CaptureStatusResult) -> list[tuple[str, str]]:
+def _capture_facts(session: OpenSession, result: CaptureStatusResult) -> list[tuple[str, str]]:
     """Return the lines of `status` about capture; none if hooks were never used."""
     if not result.projects and not result.waiting and not result.given_up:
         return []
@@ -122,9 +115,9 @@ def capture_facts(session: OpenSession, result: CaptureStatusResult) -> list[tup
     return facts
 
 
-def hook_facts(loaded: LoadedSettings) -> tuple[list[tuple[str, str]], list[str]]:
+def _hook_facts(loaded: LoadedSettings) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the lines of `status` about the hooks of this folder, and their problems."""
-    from mindhold.interfaces.cli.installation import hooks_here, is_there
+    from mindhold.interfaces.cli.installation import hooks_here
     from mindhold.settings.loader import client_places
 
     if loaded.folder is None:
@@ -135,14 +128,13 @@ def hook_facts(loaded: LoadedSettings) -> tuple[list[tuple[str, str]], list[str]
         return facts, []
     where, command = hooks
     wrong = f"The hooks call {command}, and there is no such program: `mindhold init` writes them anew."
-    return [("hooks", f"set up {where}")], [] if is_there(command) else [wrong]
+    return [("hooks", f"set up {where}")], [] if which(command) else [wrong]
 
 
-def capture_problems(result: CaptureStatusResult) -> list[str]:
+def _capture_problems(result: CaptureStatusResult) -> list[str]:
     """Return what went wrong in captures lately."""
-    problems = [
-        f"capture of {project.project}: {project.problem}" for project in result.projects if project.problem
-    ]
+    projects = [project for project in result.projects if project.problem]
+    problems = [f"capture of {project.project}: {project.problem}" for project in projects]
     if result.given_up:
         problems.append(
             f"{plural(result.given_up, 'event')} of hooks failed too often and lie in hooks/waiting/bad of the home folder."
@@ -173,89 +165,61 @@ async def sync(session: OpenSession, /, *, folder: Path | None, scope: str | Non
 
     result = await session.run(WRITE_DOCUMENTS, folder=str(whole_path(folder)), scope=scope)
     console = session.console
-    if console.json:
-        console.document(result)
-    elif not result.documents:
+    failed = int(any(document.problem for document in result.documents))
+    if console.as_json(result):
+        return failed
+    if not result.documents:
         console.line("No document of this project has the markers.")
         console.note(f"Put {START} and {END} on two lines of CLAUDE.md, or have `mindhold init` do it.")
-    for document in () if console.json else result.documents:
+    for document in result.documents:
         if document.problem:
-            console.warn(neutral(document.problem))
+            console.warn(document.problem)
         else:
             state = "written" if document.changed else "up to date"
             console.line(f"{neutral(document.path)}: {state}, {plural(document.lines, 'line')} of memory")
-    return int(any(document.problem for document in result.documents))
-
-
-UNHEALTHY = 1
+    return failed
 
 
 @command("status", remote=True, examples=["mindhold status", "mindhold status --json"])
 @with_open_session
 async def status(session: OpenSession) -> None:
     """Show the state of Mindhold at a glance."""
+    from mindhold.capture.status import CAPTURE_STATUS
+    from mindhold.history.status import HISTORY_STATUS
     from mindhold.lifecycle.status import STATUS
 
-    result = await session.run(STATUS)
-    machine = None if session.server else await _machine_status(session)
-    if session.console.json:
-        session.console.document(
-            {**result.model_dump(mode="json"), **(machine.document() if machine else {})}
-        )
-        return
     console = session.console
-    for name, value in (*_facts(session, result), *(machine.facts if machine else ())):
-        if value:
-            console.line(f"{console.style(f'{name:<10}', bold=True)} {neutral(value)}")
+    result = await session.run(STATUS)
+    document, facts = result.model_dump(mode="json"), _facts(session, result)
+    problems: list[str] = []
+    left = 0
+    if not session.server:
+        captured = await session.run(CAPTURE_STATUS)
+        past = await session.run(HISTORY_STATUS)
+        left = await _count_left_in_file(session)
+        document["capture"] = captured.model_dump(mode="json")
+        document |= {"history": past.model_dump(mode="json"), "left_in_the_file": left}
+        hooks, wrong = _hook_facts(session.running.loaded)
+        facts += [*hooks, *_capture_facts(session, captured), ("history", _history(past))]
+        problems += [*wrong, *_capture_problems(captured)]
+    if console.as_json(document):
+        return
+    console.facts(facts, width=10)
     for job in result.dead_jobs:
         console.warn(f"dead job: {one_line(job, most=200)}")
-    for problem in machine.problems if machine else ():
+    for problem in problems:
         console.warn(one_line(problem, most=400))
     for mode, backend in result.storage.items():
         if backend["detail"]:
             console.warn(f"{mode}: {backend['detail']}")
-    if machine and machine.left:
-        text = f"The local file has {plural(machine.left, 'memory')}, and not all of them are in this store"
+    if left:
+        text = f"The local file has {plural(left, 'memory')}, and not all of them are in this store"
         console.warn(f"{text}: {CARRY_OVER}")
     if result.backup.get("problem"):
         console.warn(f"no backup: {result.backup['problem']}")
     for model in result.unready_models:
         console.warn(model)
     console.note(result.notice)
-
-
-@dataclass(frozen=True, slots=True)
-class _MachineStatus:
-    """The state of this machine: capture, history, hooks and the local file."""
-
-    captured: CaptureStatusResult
-    past: HistoryStatusResult
-    left: int
-    facts: Sequence[tuple[str, str]]
-    problems: Sequence[str]
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "capture": self.captured.model_dump(mode="json"),
-            "history": self.past.model_dump(mode="json"),
-            "left_in_the_file": self.left,
-        }
-
-
-async def _machine_status(session: OpenSession) -> _MachineStatus:
-    from mindhold.capture.status import CAPTURE_STATUS
-    from mindhold.history.status import HISTORY_STATUS
-
-    captured = await session.run(CAPTURE_STATUS)
-    past = await session.run(HISTORY_STATUS)
-    hooks, wrong = hook_facts(session.running.loaded)
-    return _MachineStatus(
-        captured,
-        past,
-        left=await _count_left_in_file(session),
-        facts=(*hooks, *capture_facts(session, captured), ("history", _history(past))),
-        problems=(*wrong, *capture_problems(captured)),
-    )
 
 
 async def _count_left_in_file(session: OpenSession) -> int:
@@ -311,28 +275,24 @@ async def doctor(cli: CliSession, /, *, repair: bool, scrub: bool, phrases: tupl
         return await _report_unusable(cli, error, repair=repair)
     if repair and (damage := _lasting_damage(result.findings)):
         return await _report_unusable(cli, StoreDamaged(damage), repair=True)
-    if console.json:
-        console.document(result)
-    else:
+    if not console.as_json(result):
         _print(console, result.findings, result.repaired)
         if result.scrubbed:
             print_receipt(console, result.scrubbed)
     unscrubbed = result.scrubbed is not None and not result.scrubbed.empty
-    return 0 if result.healthy and not unscrubbed else UNHEALTHY
+    return 0 if result.healthy and not unscrubbed else SOME_FAILED
 
 
 def _with_hooks(result: DoctorResult, session: OpenSession) -> DoctorResult:
     """Add the problems of this folder's hooks, which the operation can't see."""
     from mindhold.memories.views import FindingView
 
-    _, wrong = hook_facts(session.running.loaded)
-    findings = [
-        FindingView(name="hooks in this folder", healthy=False, detail=problem, advice="")
-        for problem in wrong
-    ]
-    if not findings:
+    _, problems = _hook_facts(session.running.loaded)
+    if not problems:
         return result
-    return result.model_copy(update={"healthy": False, "findings": [*result.findings, *findings]})
+    name = "hooks in this folder"
+    views = [FindingView(name=name, healthy=False, detail=problem, advice="") for problem in problems]
+    return result.model_copy(update={"healthy": False, "findings": [*result.findings, *views]})
 
 
 def _lasting_damage(findings: Sequence[CheckFinding]) -> str:
@@ -347,33 +307,23 @@ async def _report_unusable(cli: CliSession, error: StoreError | SettingsError, *
     salvaged = list(await cli.launcher.salvage(loaded)) if salvage else []
     findings = list(await cli.launcher.diagnose(loaded))
     if not salvaged and not any(error.message in finding.detail for finding in findings):
-        findings.insert(0, _opening_finding(error))
+        from mindhold.memories.views import FindingView  # rarely needed
+
+        detail = f"{error.code}: {error.message}"
+        findings.insert(0, FindingView(name="opening", healthy=False, detail=detail, advice=error.advice))
     healthy = bool(salvaged) and all(finding.healthy for finding in findings)
-    if console.json:
-        views = [
-            {
-                "name": finding.name,
-                "healthy": finding.healthy,
-                "detail": finding.detail,
-                "advice": finding.advice,
-            }
-            for finding in findings
-        ]
-        document: dict[str, Any] = {"healthy": healthy, "findings": views, "repaired": salvaged}
-        console.document({**document, "opening": {"code": error.code, "message": error.message}})
-    else:
+    fields = ("name", "healthy", "detail", "advice")
+    document = {
+        "healthy": healthy,
+        "findings": [{field: getattr(finding, field) for field in fields} for finding in findings],
+        "repaired": salvaged,
+        "opening": {"code": error.code, "message": error.message},
+    }
+    if not console.as_json(document):
         if salvaged:
             console.warn(f"The database could not be used as it was: {error}")
         _print(console, findings, salvaged)
-    return 0 if healthy else UNHEALTHY
-
-
-def _opening_finding(error: MindholdError) -> CheckFinding:
-    from mindhold.memories.views import FindingView  # rarely needed
-
-    return FindingView(
-        name="opening", healthy=False, detail=f"{error.code}: {error.message}", advice=error.advice
-    )
+    return 0 if healthy else SOME_FAILED
 
 
 def _print(console: Console, findings: Sequence[CheckFinding], repaired: Sequence[str]) -> None:
@@ -431,9 +381,8 @@ def _sidecar(result: StatusResult) -> str:
     if not sidecar:
         return ""
     where = ", ".join(filter(None, (sidecar["kind"], sidecar.get("location"), sidecar["state"])))
-    return f"{where}; keyword sets {sidecar['keywords']}" + (
-        f". {sidecar['detail']}" if sidecar["detail"] else ""
-    )
+    detail = f". {sidecar['detail']}" if sidecar["detail"] else ""
+    return f"{where}; keyword sets {sidecar['keywords']}{detail}"
 
 
 def _history(past: HistoryStatusResult) -> str:

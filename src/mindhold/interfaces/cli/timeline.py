@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mindhold.interfaces.cli.command import command, with_open_session, words
-from mindhold.interfaces.cli.memories import KINDS, LONGEST_CELL
+from mindhold.interfaces.cli.memories import KINDS, LONGEST_CELL, link_arrow
 from mindhold.interfaces.cli.output import local_time, one_line, plural
 from mindhold.interfaces.cli.session import OpenSession
 
@@ -38,8 +38,7 @@ async def timeline(
         raise click.UsageError("Give a TIME or --when, not both.")
     result = await session.run(TIMELINE, when=when or " ".join(time) or None, **fields)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.note(result.notice)
     if result.timeframe:
@@ -55,7 +54,6 @@ async def timeline(
             console.line(f"  {clock}  {memory.kind:<10} {one_line(memory.content, most=LONGEST_CELL)}")
 
 
-LONGEST_VERSION_CELL = 72
 DOCUMENT = "document:"  # prefix of the conversation that holds the parts of a long text
 
 
@@ -65,14 +63,13 @@ DOCUMENT = "document:"  # prefix of the conversation that holds the parts of a l
 @click.argument("id")
 @click.option("--limit", "-n", type=int, metavar="N", help="How many of the latest at most (default: 50).")
 @with_open_session
-async def versions(session: OpenSession, /, *, id: str, limit: int | None) -> None:
+async def versions(session: OpenSession, /, **fields: Any) -> None:
     """Show every version of a memory, and who changed it when."""
     from mindhold.memories.versions import VERSIONS
 
-    result = await session.run(VERSIONS, id=id, limit=limit)
+    result = await session.run(VERSIONS, **fields)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     if result.earlier:
         console.note(f"{result.earlier} earlier ones are not shown.")
@@ -82,14 +79,9 @@ async def versions(session: OpenSession, /, *, id: str, limit: int | None) -> No
         console.line(console.style(head, bold=True))
         if version.changed:
             console.line(f"   changed: {', '.join(version.changed)}")
-        for line in console.paragraphs(version.content, indent=3):
-            console.line(f"   {line}")
-        about = [
-            version.kind,
-            version.topic,
-            f"importance {version.importance:g}",
-            ", ".join(version.keywords),
-        ]
+        console.text(version.content, indent=3)
+        importance = f"importance {version.importance:g}"
+        about = (version.kind, version.topic, importance, ", ".join(version.keywords))
         console.line(f"   {one_line('; '.join(filter(None, about)), most=200)}")
     if result.supersedes:
         console.line(f"It took the place of {result.supersedes}.")
@@ -106,23 +98,19 @@ async def versions(session: OpenSession, /, *, id: str, limit: int | None) -> No
 @click.option("--scope", metavar="NAME", help="Only this scope, those above it and Global.")
 @click.option("--budget", "token_budget", type=int, metavar="N", help="The most tokens (default: 2000).")
 @with_open_session
-async def reconstruct(
-    session: OpenSession, /, *, topic: tuple[str, ...], scope: str | None, token_budget: int | None
-) -> None:
+async def reconstruct(session: OpenSession, /, *, topic: tuple[str, ...], **fields: Any) -> None:
     """Show the decisions on a topic over time."""
     from mindhold.memories.versions import RECONSTRUCT
 
-    result = await session.run(RECONSTRUCT, topic=" ".join(topic), scope=scope, token_budget=token_budget)
+    result = await session.run(RECONSTRUCT, topic=" ".join(topic), **fields)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.note(result.notice)
     for step in result.decisions:
         mark = "  (superseded)" if step.superseded else ""
         console.line(console.style(f"{local_time(step.occurred, session.zone)}  {step.id}{mark}", bold=True))
-        for line in console.paragraphs(step.content, indent=2):
-            console.line(f"  {line}")
+        console.text(step.content, indent=2)
         for relation in _relations(step):
             console.line(f"  {relation}")
 
@@ -138,14 +126,8 @@ def _relations(step: StepView) -> list[str]:
     if step.versions:
         lines.append(f"amended {step.versions} times: `mindhold versions {step.id}`")
     for neighbour in step.linked:
-        arrow = (
-            f"{neighbour.link.relation} →"
-            if neighbour.link.origin == step.id
-            else f"← {neighbour.link.relation}"
-        )
-        lines.append(
-            f"{arrow} {neighbour.id}  {neighbour.kind}: {one_line(neighbour.content, most=LONGEST_VERSION_CELL)}"
-        )
+        text = f"{neighbour.kind}: {one_line(neighbour.content, most=LONGEST_CELL)}"
+        lines.append(f"{link_arrow(neighbour.link, seen_from=step.id)} {neighbour.id}  {text}")
     return lines
 
 
@@ -155,25 +137,23 @@ def _relations(step: StepView) -> list[str]:
     "--limit", "-n", type=int, metavar="N", help="How many messages around it at most (default: 12)."
 )
 @with_open_session
-async def why(session: OpenSession, /, *, id: str, limit: int | None) -> None:
+async def why(session: OpenSession, /, **fields: Any) -> None:
     """Show where a memory comes from: conversation, file, line."""
     from mindhold.history.origin import ORIGIN
     from mindhold.interfaces.cli.history import print_heading, print_stretch
 
-    result = await session.run(ORIGIN, id=id, limit=limit)
+    result = await session.run(ORIGIN, **fields)
     console = session.console
-    if console.json:
-        console.document(result)
+    if console.as_json(result):
         return
     console.line(console.style(f"{result.id}  {result.kind}, {result.scope}", bold=True))
-    for line in console.paragraphs(result.content, indent=2):
-        console.line(f"  {line}")
+    console.text(result.content, indent=2)
     if result.made_of:
         console.line(f"It was made of {', '.join(result.made_of)}.")
     for place in result.places:
         console.line()
         if place.id != result.id:
-            console.line(f"{place.id}: {one_line(place.content, most=LONGEST_VERSION_CELL)}")
+            console.line(f"{place.id}: {one_line(place.content, most=LONGEST_CELL)}")
         console.line(f"{local_time(place.occurred, session.zone)}  {_where(place)}")
         if place.stretch:
             print_heading(console, place.stretch.conversation, session.zone, with_file=not place.file)

@@ -16,8 +16,8 @@ from mindhold.interfaces.cli.output import plural
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.jobs.queue import RunJobsResult
-    from mindhold.memories.transfer import ExportResult
+    from mindhold.memories.transfer import ExportResult, ImportResult
+    from mindhold.projects.migrate import MigrateProjectResult
 
 
 STATE = Path(".memory") / "state.json"
@@ -75,9 +75,7 @@ async def export(
         name = f"full_export_{datetime.now(UTC):%Y-%m-%d-%H%M%S}{ENDINGS[form]}"
         target = str(session.running.loaded.settings.export_dir / name)
     result = await session.run(EXPORT, path=path or target, **fields)
-    if session.console.json:
-        session.console.document(result)
-    else:
+    if not session.console.as_json(result):
         session.console.line(f"{_summary(result)} in {result.path}")
         session.console.note(result.notice)
 
@@ -110,17 +108,13 @@ async def import_file(
         result = await session.run(
             IMPORT, path=source, scope=scope, usual_scope=_chosen_scope(session), memory_mcp=memory_mcp
         )
-    jobs: RunJobsResult | None = None if no_jobs else await session.run(RUN_JOBS, scheduled=False)
-    if session.console.json:
-        session.console.document({**result.model_dump(mode="json"), "jobs": len(jobs.ran) if jobs else 0})
+    jobs_run = 0 if no_jobs else len((await session.run(RUN_JOBS, scheduled=False)).ran)
+    if session.console.as_json({**result.model_dump(mode="json"), "jobs": jobs_run}):
         return
-    parts = [
-        plural(result.memories, "memory"),
-        plural(result.versions, "version"),
-        plural(result.links, "link"),
-        *([plural(result.contradictions, "contradiction")] if result.contradictions else []),
-    ]
-    session.console.line(f"Imported {', '.join(parts)}; {result.skipped:,} were here already.")
+    contradictions = _contradictions(result)
+    session.console.line(
+        f"Imported {transferred(result)}{contradictions}; {result.skipped:,} were here already."
+    )
     if result.redacted:
         session.console.line(f"  redacted in {plural(result.redacted, 'memory')}")
     session.console.note(result.notice)
@@ -135,13 +129,17 @@ def _chosen_scope(session: OpenSession) -> str | None:
 
 
 def _summary(result: ExportResult) -> str:
-    parts = [
-        plural(result.memories, "memory"),
-        plural(result.versions, "version"),
-        plural(result.links, "link"),
-        *([plural(result.contradictions, "contradiction")] if result.contradictions else []),
-    ]
-    return f"Exported {', '.join(parts)}, {plural(result.scopes, 'scope')}"
+    return f"Exported {transferred(result)}{_contradictions(result)}, {plural(result.scopes, 'scope')}"
+
+
+def transferred(result: ExportResult | ImportResult | MigrateProjectResult) -> str:
+    """`2 memories, 1 version, 3 links`."""
+    counts = ((result.memories, "memory"), (result.versions, "version"), (result.links, "link"))
+    return ", ".join(plural(count, noun) for count, noun in counts)
+
+
+def _contradictions(result: ExportResult | ImportResult) -> str:
+    return f", {plural(result.contradictions, 'contradiction')}" if result.contradictions else ""
 
 
 def _copy_to_stdout(path: Path) -> None:

@@ -16,16 +16,22 @@ from mindhold.installers.manifest import (
     InstalledFile,
     Manifest,
     drop_project,
+    join_changes,
     plan_removal,
     read_manifest,
     server_undo,
-    table_undo,
     uninstall,
 )
-from mindhold.installers.mcp_clients import MCP_CLIENTS, NAME, TOML, claude_local_keys
+from mindhold.installers.mcp_clients import MCP_CLIENTS, NAME, claude_local_keys
 from mindhold.interfaces.cli.command import command, with_session
 from mindhold.interfaces.cli.init import CLAUDE, document_root
-from mindhold.interfaces.cli.installation import agree, documents, unrecorded_file, whole_path
+from mindhold.interfaces.cli.installation import (
+    agree,
+    documents,
+    unrecorded_entry,
+    unrecorded_file,
+    whole_path,
+)
 from mindhold.interfaces.cli.output import Console, neutral, plural
 from mindhold.interfaces.cli.session import CliSession
 from mindhold.model.errors import MarkersWrong, MindholdError, NotFound, Refused
@@ -82,7 +88,7 @@ async def uninstall_command(
     if at is not None and not at.is_dir() and not installed.at(str(at)):
         raise NotFound(f"There is no folder {at}.", advice="Give the project's folder.")
     planned, problems = _plan(settings.home, installed, places, at, all_of_it=all_of_it)
-    changes = [change for change in _join_changes(planned) if change.changes]
+    changes = [change for change in join_changes(planned) if change.changes]
     agree(console, changes, yes=yes)
     removed_folders = uninstall(settings.home, planned)
     folders = {place for _, place in installed.projects} if all_of_it else {str(at)} if at else set()
@@ -90,20 +96,15 @@ async def uninstall_command(
     notes = _notes(installed, places, at, has_changes=bool(changes))
     for problem in problems:
         console.warn(f"Left as it is: {problem}")
-    if console.json:
-        console.document(
-            {
-                "changes": documents(changes),
-                "folders_removed": removed_folders,
-                "projects_removed": removed_projects,
-                "projects_kept": [
-                    {"name": project.name, "memories": project.memories} for project in kept_projects
-                ],
-                "problems": problems,
-                "notes": notes,
-            }
-        )
-    else:
+    document = {
+        "changes": documents(changes),
+        "folders_removed": removed_folders,
+        "projects_removed": removed_projects,
+        "projects_kept": [{"name": project.name, "memories": project.memories} for project in kept_projects],
+        "problems": problems,
+        "notes": notes,
+    }
+    if not console.as_json(document):
         _print_outcome(console, changes, removed_folders, kept_projects, removed_projects)
         for note in notes:
             console.note(note)
@@ -124,24 +125,12 @@ def _plan(
     else:
         recorded = [record for record in installed.at(str(at)) if Path(record.path) != places.claude_settings]
     paths = {record.path for record in recorded}
-    unrecorded = [
-        record
-        for record in (_personal_files(places) if at is None else _folder_files(at, places))
-        if record.path not in paths and Path(record.path).exists()
-    ]
-    detected = [
-        (record, change)
-        for record, change in plan_removal(home, unrecorded, passed_over=[])
-        if change.changes
-    ]
+    possible = _personal_files(places) if at is None else _folder_files(at, places)
+    unrecorded = [record for record in possible if record.path not in paths and Path(record.path).exists()]
     errors: list[MindholdError] = []
-    planned = [*detected, *plan_removal(home, recorded, passed_over=errors)]
+    planned = [*_readable(home, unrecorded), *plan_removal(home, recorded, passed_over=errors)]
     for folder in {record.place for record, _ in planned if record.place}:
-        planned += [
-            (record, change)
-            for record, change in plan_removal(home, _filled_documents(Path(folder), paths), passed_over=[])
-            if change.changes
-        ]
+        planned += _readable(home, _filled_documents(Path(folder), paths))
     writable = []
     for record, change in planned:
         try:
@@ -151,6 +140,12 @@ def _plan(
         except Refused as error:
             errors.append(error)
     return writable, list(dict.fromkeys(map(str, errors)))
+
+
+def _readable(home: Path, records: list[InstalledFile]) -> Planned:
+    """Plan the removal from files that can be read and have something of ours."""
+    planned = plan_removal(home, records, passed_over=[])
+    return [(record, change) for record, change in planned if change.changes]
 
 
 def _personal_files(places: ClientFolders) -> list[InstalledFile]:
@@ -163,16 +158,14 @@ def _personal_files(places: ClientFolders) -> list[InstalledFile]:
 def _folder_files(folder: Path, places: ClientFolders) -> list[InstalledFile]:
     """Return the files of a project that may have entries. In the home folder, Claude's settings are no project's."""
     place = str(folder)
-    settings = [folder / ".claude" / name for name in ("settings.json", "settings.local.json")]
+    settings = {folder / ".claude" / name for name in ("settings.json", "settings.local.json")}
     records = [
         unrecorded_file(path, place, CLAUDE, SETTINGS_UNDO)
-        for path in settings
-        if path != places.claude_settings
+        for path in sorted(settings - {places.claude_settings})
     ]
     for client in MCP_CLIENTS.values():
         if client.project is not None:
-            undo = (table_undo if client.project.endswith(TOML) else server_undo)(*client.keys())
-            records.append(unrecorded_file(folder / client.project, place, client.name, undo))
+            records.append(unrecorded_entry(folder / client.project, place, client))
     keys = claude_local_keys(folder, project_identity(place))
     return [*records, unrecorded_file(places.claude_json, place, CLAUDE, server_undo(*keys))]
 
@@ -204,26 +197,13 @@ def _notes(installed: Manifest, places: ClientFolders, at: Path | None, *, has_c
     notes = []
     if at / ".claude" / "settings.json" == places.claude_settings:
         notes.append("Your own settings are left alone: `mindhold uninstall --global` is for them.")
-    others = {
-        record.place
-        for record in installed.records
-        if record.place and record.place != str(at) and Path(record.path).is_relative_to(at)
-    }
     if not has_changes:
+        others = {record.place for record in installed.records if Path(record.path).is_relative_to(at)}
         notes += [
             f"Mindhold was set up in {place}: `mindhold uninstall {shlex.quote(place)}` takes that back."
-            for place in sorted(others)
+            for place in sorted(others - {"", str(at)})
         ]
     return notes
-
-
-def _join_changes(planned: Planned) -> list[FileChange]:
-    """Join the changes of each file into one."""
-    joined: dict[Path, FileChange] = {}
-    for _, change in planned:
-        first = joined.get(change.path)
-        joined[change.path] = FileChange(change.path, first.before if first else change.before, change.after)
-    return list(joined.values())
 
 
 async def _remove_projects(
@@ -244,11 +224,10 @@ async def _remove_projects(
         async with cli.open() as session:
             result = await session.run(LIST_PROJECTS)
             for project in result.projects:
-                if (
-                    project.identity not in identities and project.name not in own_names
-                ):  # the folder may be gone
+                is_own = project.name in own_names
+                if not is_own and project.identity not in identities:  # of an own one the folder may be gone
                     continue
-                if project.name in own_names and project.memories == 0 and not keep:
+                if is_own and project.memories == 0 and not keep:
                     await session.run(DELETE_SCOPE, name=project.name)
                     dropped.append(project.name)
                 else:
