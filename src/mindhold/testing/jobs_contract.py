@@ -92,11 +92,7 @@ class JobsContract:
         assert await store.lease("second", now=LATER + MINUTE / 2, duration=MINUTE) is None
         second = await store.lease("second", now=LATER + MINUTE, duration=MINUTE)
         assert second is not None
-        assert (second.id, second.attempts, second.lease_owner) == (
-            first.id,
-            2,
-            "second",
-        )
+        assert (second.id, second.attempts, second.lease_owner) == (first.id, 2, "second")
         assert not await store.renew(first.id, "first", until=LATER + 5 * MINUTE)
         assert not await store.finish(replace(first, state=JobState.DONE), "first")
         assert await store.job(first.id) == second
