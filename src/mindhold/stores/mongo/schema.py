@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from pymongo import ASCENDING, DESCENDING, IndexModel, UpdateOne, WriteConcern
+from pymongo import ASCENDING, DESCENDING, IndexModel, UpdateOne
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
 
@@ -22,6 +22,7 @@ from mindhold.stores.mongo.records import scope_document, scope_key
 from mindhold.stores.mongo.rows import TURNS, Document
 from mindhold.stores.mongo.transactions import (
     CURSORS,
+    DURABLE,
     ENTRIES,
     JOBS,
     JOURNAL,
@@ -47,15 +48,15 @@ async def renew(database: MongoDatabase) -> int:
     corrected = 0
     async for wrong in _wrong(database):
         corrected += len(wrong)
-        if wrong:
-            mended = [
-                UpdateOne(
-                    {"_id": document["_id"], "keywords": document["keywords"]},
-                    {"$set": {"keyword_forms": list(keyword_forms(document["keywords"]))}},
-                )
-                for document in wrong
-            ]
-            await database.memories.bulk_write(mended, ordered=False)
+        updates = [
+            UpdateOne(
+                {"_id": document["_id"], "keywords": document["keywords"]},
+                {"$set": {"keyword_forms": list(keyword_forms(document["keywords"]))}},
+            )
+            for document in wrong
+        ]
+        if updates:
+            await database.memories.bulk_write(updates, ordered=False)
     return corrected
 
 
@@ -77,13 +78,12 @@ async def _wrong(database: MongoDatabase) -> AsyncIterator[list[Document]]:
 SWAP = "swap"  # a collection with one document while a swap is under way
 COLLECTIONS = (MEMORIES, VERSIONS, LINKS, JOBS, CURSORS, ENTRIES, TOMBSTONES, JOURNAL)
 _KEY = {"_id": "swap"}
-_DURABLE = WriteConcern(w="majority", j=True)
-_GONE, _THERE = 26, 48  # error codes if another process renamed a collection first
+_GONE, _THERE = 26, 48  # error codes if another process renamed or created a collection first
 
 
 async def begin_swap(database: AsyncDatabase[Document], *, new: str, aside: str) -> None:
     """Begin a swap. From here on the collections with the prefix `new` are the store, whoever finishes it."""
-    written = database[SWAP].with_options(write_concern=_DURABLE)
+    written = database[SWAP].with_options(write_concern=DURABLE)
     await written.replace_one(_KEY, {"new": new, "aside": aside}, upsert=True)
 
 
@@ -118,8 +118,6 @@ async def _rename(database: AsyncDatabase[Document], old: str, name: str, *, ove
 SCHEMA = 4
 _LIVES = 2  # from this version on records have a review date, and keywords their forms
 _TURNS = 4  # from this version on messages are marked
-
-_NAMESPACE_EXISTS = 48
 
 
 def _index(*keys: str, **options: Any) -> IndexModel:
@@ -157,11 +155,7 @@ INDEXES = {
         _index("verified", "occurred", "_id"),
         _index("examined", "occurred", "_id"),
         # Messages of project logs, counted without reading records.
-        _index(
-            *"turn scope status agent embedded_by trust".split(),
-            name=TURNS,
-            **_where(turn=True),
-        ),
+        _index(*"turn scope status agent embedded_by trust".split(), name=TURNS, **_where(turn=True)),
     ],
     METADATA: [
         _index("scope_name", unique=True, **_where(type="scope")),
@@ -189,10 +183,7 @@ _IS_TURN = {
 }
 _IS_SUMMARY = {
     **_ACTIVE,
-    "$or": [
-        {"source": {"$in": ["end of conversation", "summary"]}},
-        {"kind": "context"},
-    ],
+    "$or": [{"source": {"$in": ["end of conversation", "summary"]}}, {"kind": "context"}],
 }
 
 
@@ -299,8 +290,9 @@ async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> 
     if not database.prefix:  # otherwise they come with the swap
         await make_views(database, existing)
     now = clock()
-    if 0 < version < _LIVES:
-        await _bring_up_to_date(database, now)
+    if 0 < version < _LIVES:  # if interrupted, it continues at the next opening
+        await start_upkeep_fields(database, now)
+        await renew(database)
     if 0 < version < _TURNS:
         await mark_messages(database)
     scope = scope_document(Scope(GLOBAL, now))
@@ -310,20 +302,12 @@ async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> 
     await database.metadata.update_one({**STATE, "schema": {"$lt": SCHEMA}}, {"$set": {"schema": SCHEMA}})
 
 
-async def make_views(database: MongoDatabase, there: Collection[str]) -> None:
-    """Create missing views."""
-    for name, pipeline in VIEWS.items():
-        if name not in there:
-            await _created(database, name, viewOn=MEMORIES, pipeline=pipeline)
-
-
-async def _bring_up_to_date(database: MongoDatabase, now: datetime) -> None:
-    """Add what documents of the first schema lack: review dates, and forms of keywords.
-
-    If interrupted, it continues at the next opening.
-    """
-    await start_upkeep_fields(database, now)
-    await renew(database)
+async def make_views(database: MongoDatabase, there: Collection[str]) -> list[str]:
+    """Create the views that are not there yet. Returns their names."""
+    missing = [name for name in VIEWS if name not in there]
+    for name in missing:
+        await _created(database, name, viewOn=MEMORIES, pipeline=VIEWS[name])
+    return missing
 
 
 async def mark_messages(database: MongoDatabase) -> None:
@@ -349,7 +333,7 @@ async def _created(database: MongoDatabase, name: str, **options: Any) -> None:
     except CollectionInvalid:
         pass  # another process was faster
     except OperationFailure as error:
-        if error.code != _NAMESPACE_EXISTS:
+        if error.code != _THERE:
             raise
 
 
