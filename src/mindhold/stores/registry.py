@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -17,17 +18,15 @@ from mindhold.stores.base import StoreWrapper
 
 S = TypeVar("S", bound=Backend)
 
-REGISTRY = (
-    "places"  # name of the cursor that holds the placements: a single value, so that one swap changes it
-)
+# The name of the cursor that holds the placements: a single value, so that one swap changes it.
+REGISTRY = "places"
 FRESH_SECONDS = 1.0
 FAILED_SECONDS = 1.0  # seconds before a store that failed to open is tried again
 CLOSING_SECONDS = 5.0  # seconds to wait at close for a store that is being opened
 MOST_TRIES = 100
 
-Make = Callable[
-    [], AbstractAsyncContextManager[Backend]
-]  # opens on entry, closes on exit; raises the errors of StoreRegistry.house()
+# Opens on entry, closes on exit; raises the errors of StoreRegistry.house().
+Make = Callable[[], AbstractAsyncContextManager[Backend]]
 
 
 @asynccontextmanager
@@ -152,21 +151,10 @@ def _place(value: Mapping[str, Any]) -> Placement:
 
 
 def _value(places: Placements) -> str | None:
-    written = {name: _written(place) for name, place in places.items()}
-    return json.dumps(written, ensure_ascii=False, sort_keys=True) if written else None
-
-
-def _written(place: Placement) -> dict[str, Any]:
-    move = place.move
-    return {
-        "mode": place.mode,
-        "moves": place.moves,
-        "copies": list(place.copies),
-        "move": None
-        if move is None
-        else {"to": move.to, "by": move.by, "until": move.until.isoformat(), "frozen": move.frozen},
-        "renaming": place.renaming,
-    }
+    if not places:
+        return None
+    fields = {name: asdict(place) for name, place in places.items()}
+    return json.dumps(fields, ensure_ascii=False, sort_keys=True, default=datetime.isoformat)
 
 
 WHOLE = "redis.keywords"  # the cursor that says which build of the sets is complete, or who is building

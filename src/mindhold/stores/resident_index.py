@@ -7,6 +7,7 @@ import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Protocol
 
 import numpy as np
@@ -124,6 +125,7 @@ EXACT_UP_TO = 200_000  # vectors that the filter admits; beyond it sketches choo
 _FEWEST = 1024
 _GONE = 0
 _MOST_ADMISSIONS = 64
+_SLOT_COLUMNS = ("_rows", "_group", "_occurred", "_trust", "_lengths", "_keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +220,7 @@ class ResidentIndex:
         """Set the codes of records in the index; other rows are skipped."""
         slots = self.slots(np.array(rows, dtype=np.int64))
         present = slots >= 0
-        self._codes.put(
-            slots[present], [code for code, included in zip(codes, present, strict=True) if included]
-        )
+        self._codes.put(slots[present], list(compress(codes, present)))
 
     def remove(self, rows: Iterable[int]) -> None:
         """Remove records; rows that aren't in the index are skipped."""
@@ -233,7 +233,7 @@ class ResidentIndex:
         self._gone += len(slots)
 
     def reach(
-        self, where: Filter, *, scopes: Iterable[Hashable] | None, rows: Sequence[int] | None
+        self, where: Filter, *, scopes: Iterable[Hashable] | None, rows: Sequence[int] | Rows | None
     ) -> AdmittedSlots:
         """The slots that the filter admits.
 
@@ -256,11 +256,11 @@ class ResidentIndex:
 
     def slots(self, rows: npt.NDArray[np.int64]) -> Slots:
         """The slots of rows, -1 for rows that aren't in the index."""
-        indexed = rows[rows < len(self._slot_of)] if len(rows) and rows.max() >= len(self._slot_of) else rows
-        if len(indexed) == len(rows):
+        if not len(rows) or rows.max() < len(self._slot_of):
             return self._slot_of[rows].astype(np.int64)
         slots = np.full(len(rows), -1, np.int64)
-        slots[rows < len(self._slot_of)] = self._slot_of[indexed]
+        known = rows < len(self._slot_of)
+        slots[known] = self._slot_of[rows[known]]
         return slots
 
     def rows(self, slots: Slots) -> npt.NDArray[np.int64]:
@@ -278,20 +278,18 @@ class ResidentIndex:
         adjacent = self._adjacency.beside(self._keys[slots], self._keys[: self._used])
         return adjacent[reach.mask[adjacent]]
 
-    def nearest(self, vector: Vector, reach: AdmittedSlots, limit: int) -> NearestCodes:
-        """The nearest slots by code; the caller rescores them with the exact vectors."""
-        return self._codes.nearest(vector, reach.mask, limit)
-
     def elsewhere(self, reach: AdmittedSlots) -> Slots:
         """The admitted slots whose vectors are not held here."""
         return self._codes.elsewhere(reach.mask)
 
     def nearest_each(self, vectors: Sequence[Vector], reach: AdmittedSlots, limit: int) -> list[NearestCodes]:
-        """nearest() for many vectors."""
+        """The nearest slots of each vector by code; the caller rescores them with the exact vectors."""
         return self._codes.nearest_each(vectors, reach.mask, limit)
 
     def _slots_for(self, rows: npt.NDArray[np.int64]) -> Slots:
-        self._make_room(int(rows.max()) + 1)
+        last = int(rows.max())
+        if last >= len(self._slot_of):
+            self._slot_of = _lengthened(self._slot_of, max(last + 1, 2 * len(self._slot_of)), -1)
         slots = self._slot_of[rows].astype(np.int64)
         fresh = np.flatnonzero(slots < 0)
         if len(fresh):
@@ -302,29 +300,21 @@ class ResidentIndex:
                 self._grow(max(self._used, 2 * self._capacity))
         return slots
 
-    def _make_room(self, rows: int) -> None:
-        if rows > len(self._slot_of):
-            longer = np.full(max(rows, 2 * len(self._slot_of)), -1, np.int32)
-            longer[: len(self._slot_of)] = self._slot_of
-            self._slot_of = longer
-
     def reserve(self, count: int) -> None:
         """Make room for that many records, so that loading them needs no reallocation."""
         if count > self._capacity:
             self._grow(count)
 
     def _grow(self, capacity: int) -> None:
-        for name in ("_rows", "_group", "_occurred", "_trust", "_lengths", "_keys"):
-            column = getattr(self, name)
-            longer = np.full(capacity, NO_KEY if name == "_keys" else 0, column.dtype)
-            longer[: len(column)] = column
-            setattr(self, name, longer)
+        for name in _SLOT_COLUMNS:
+            empty = NO_KEY if name == "_keys" else 0
+            setattr(self, name, _lengthened(getattr(self, name), capacity, empty))
         self._codes.grow(capacity)
         self._capacity = capacity
 
     def _compact(self) -> None:
         live = np.flatnonzero(self._group[: self._used] != _GONE)
-        for name in ("_rows", "_group", "_occurred", "_trust", "_lengths", "_keys"):
+        for name in _SLOT_COLUMNS:
             column = getattr(self, name)
             column[: len(live)] = column[live]
         self._keys[len(live) :] = NO_KEY
@@ -360,6 +350,12 @@ class ResidentIndex:
             self._admissions = {}
         self._admissions[key] = admitted
         return admitted
+
+
+def _lengthened(column: npt.NDArray[Any], length: int, empty: int) -> npt.NDArray[Any]:
+    longer = np.full(length, empty, column.dtype)
+    longer[: len(column)] = column
+    return longer
 
 
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75

@@ -78,9 +78,8 @@ class FilterClauses:
             if waiting:
                 self.add(f"{self._column(field)} IS NULL")
         if (where.unverified or where.unexamined) and where.statuses == (Status.ACTIVE,):
-            self.add(
-                f"{self._alias}.status = 'active'"
-            )  # written as a constant, it lets the partial index be used
+            # As a constant it lets the partial index be used.
+            self.add(f"{self._alias}.status = 'active'")
 
     def condition(self) -> Condition:
         return Condition(" AND ".join(self._clauses), tuple(self._parameters))
@@ -517,9 +516,7 @@ class SqlWriting:
             CONNECT,
             [
                 columns.values(
-                    link,
-                    origin=self._reference(link.origin, rows),
-                    target=self._reference(link.target, rows),
+                    link, origin=self._reference(link.origin, rows), target=self._reference(link.target, rows)
                 )
                 for link in links
             ],

@@ -271,9 +271,8 @@ class ChangeListener:
     def _attend(self, connection: psycopg.Connection[Any]) -> None:
         assert self._bell is not None
         bell = self._bell[0]
-        with (
-            selectors.DefaultSelector() as waiting
-        ):  # select() is limited to the first 1,024 file descriptors
+        # select() is limited to the first 1,024 file descriptors.
+        with selectors.DefaultSelector() as waiting:
             waiting.register(connection.fileno(), selectors.EVENT_READ)
             waiting.register(bell, selectors.EVENT_READ)
             while not self._stopping.is_set():

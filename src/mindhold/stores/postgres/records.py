@@ -16,7 +16,6 @@ from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.ports.store import Change, Inherit, Mark, Put, Rate, Receipt, Revise, Tend
 from mindhold.stores.columns import beginning, mentions, number
-from mindhold.stores.postgres import rows as the_rows
 from mindhold.stores.postgres.connection import PostgresPart
 from mindhold.stores.postgres.driver import Connection
 from mindhold.stores.postgres.rows import (
@@ -31,6 +30,7 @@ from mindhold.stores.postgres.rows import (
     given,
     matching,
     memory_of,
+    note_keywords,
     revised,
     sent_types,
     visible,
@@ -90,13 +90,8 @@ TAG = """
 """
 
 
-def apply_change(connection: Connection, changes: Sequence[Change], *, vectors: bool) -> None:
-    """Apply changes within the caller's transaction. Without `vectors` the vectors in them are ignored."""
-    _Writing(connection, vectors=vectors).apply(changes)
-
-
 class _Writing(SqlWriting):
-    """One call of apply()."""
+    """One call of apply(). Without `vectors` the vectors in the changes are ignored."""
 
     dialect = POSTGRES
     _connection: Connection
@@ -106,7 +101,7 @@ class _Writing(SqlWriting):
         self._vectors = vectors
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Apply the changes, locking the records step by step, or two writers with different steps could deadlock."""
+        """Apply the changes, after locking all their records in order, or two writers could deadlock."""
         ids = set()
         for change in changes:
             if isinstance(change, (Put, Revise)):
@@ -158,7 +153,7 @@ class _Writing(SqlWriting):
         ]
         if tags:
             self._connection.execute(TAG, arrays_of(tags))
-        the_rows.note(self._connection, {rows[memory.id]: memory.keywords for memory in memories})
+        note_keywords(self._connection, {rows[memory.id]: memory.keywords for memory in memories})
 
 
 def _apart(changes: Sequence[T]) -> Iterator[list[T]]:
@@ -198,7 +193,7 @@ class PostgresRecords(SqlLinks, PostgresPart):
     async def apply(self, changes: Sequence[Change]) -> None:
         if changes:
             await self._database.write(
-                lambda connection: apply_change(connection, changes, vectors=self._has_vectors)
+                lambda connection: _Writing(connection, vectors=self._has_vectors).apply(changes)
             )
             self._changed(changes)
 
@@ -251,13 +246,6 @@ class PostgresRecords(SqlLinks, PostgresPart):
         )
 
 
-def _select(connection: Connection, condition: Condition, source: str = "fragments") -> list[Memory]:
-    """Memories by a plan for these very values: a plan that fits every filter would fit none."""
-    query = f"SELECT {SELECTED} FROM {source} WHERE {condition.sql}"
-    rows = connection.execute(query, condition.parameters, prepare=False).fetchall()
-    return [memory_of(row) for row in rows]
-
-
 def _page(
     connection: Connection, where: Filter, *, order: Order, limit: int, after: str | PagePosition | None
 ) -> list[Memory]:
@@ -274,7 +262,10 @@ def _page(
         if mark is None:
             raise MemoryNotFound(after)
     source, condition = listing(where, order, mark=mark, limit=limit)
-    return _select(connection, condition, source)
+    query = f"SELECT {SELECTED} FROM {source} WHERE {condition.sql}"
+    # By a plan for these very values: a plan that fits every filter would fit none.
+    rows = connection.execute(query, condition.parameters, prepare=False).fetchall()
+    return [memory_of(row) for row in rows]
 
 
 def listing(
@@ -368,7 +359,7 @@ class PostgresErasure(PostgresPart):
         erased = await self._database.write(
             lambda connection: _erase(connection, unique_ids, references=references)
         )
-        self._erased(len(erased.rows))
+        self._tell(len(erased.rows))
         try:
             remaining = await self._database.read(lambda connection: _remaining(connection, erased))
         except StoreError as error:
@@ -379,7 +370,7 @@ class PostgresErasure(PostgresPart):
         erased_ids = tuple(memory_id for memory_id in unique_ids if memory_id in erased.rows)
         return Receipt(ids=erased_ids, removed=erased.removed, remaining=remaining)
 
-    def _erased(self, number: int) -> None:
+    def _tell(self, records: int) -> None:
         """Called after each erasure."""
         raise NotImplementedError
 

@@ -85,36 +85,30 @@ class TextSearch:
         frequencies = {lexeme: self._frequency(lexeme, exact_counts.get(lexeme)) for lexeme in lexemes}
         worth = {lexeme: self._rarity(frequency) for lexeme, frequency in frequencies.items()}
         word_groups = [*((lexeme,) for lexeme in single), *together]
-        rows, promise = self._gathered(list(zip(word_groups, postings, strict=True)), worth)
+        found = list(zip(word_groups, postings, strict=True))
+        rows, promise = self._gathered(found, worth)
         enough = math.ceil(_CHECKED * limit / max(self._share, 0.05))
         best = rows[np.argsort(-promise, kind="stable")[:enough]]
         cut = [
             words
-            for words, most, posting in zip(word_groups, queries.values(), postings, strict=True)
+            for (words, posting), most in zip(found, queries.values(), strict=True)
             if len(posting.rows) >= most
         ]
         left_out = [(lexeme,) for lexeme in lexemes if lexeme not in single]
-        return TextCandidates(
-            best,
-            worth,
-            self._told(frequencies),
-            found=list(zip(word_groups, postings, strict=True)),
-            unsure=[*cut, *left_out],
-            whole=len(best) == len(rows),
-        )
+        whole = len(best) == len(rows)
+        return TextCandidates(best, worth, self._rounded(frequencies), found, [*cut, *left_out], whole)
 
     def again(
         self, wording: TextCandidates, where: Condition, *, admitted: Rows, limit: int
     ) -> TextCandidates:
         """Candidates within the filter for words whose postings were cut, used if too few candidates passed the filter.
 
-        They may come after very many that the filter excludes, so there is no time limit. `admitted` are the rows that are known
+        They may come after very many that the filter excludes, so this may take long. `admitted` are the rows that are known
         to pass it.
         """
         most = _MOST_OF_ONE if len(wording.worth) == 1 else max(_MOST_TOGETHER, 2 * limit)
-        unsure = [
-            words for words in wording.unsure if len(words) < 3
-        ]  # records with three of the words also have two of them
+        # Records with three of the words also have two of them.
+        unsure = [words for words in wording.unsure if len(words) < 3]
         queries = [" & ".join(map(quoted, words)) for words in unsure]
         more = search_queries.postings_within(self._connection, queries, where, most=most)
         postings = [*wording.found, *zip(unsure, more, strict=True)]
@@ -128,14 +122,14 @@ class TextSearch:
         if wording.whole:
             within = distinct(np.concatenate([admitted, *(posting.rows for posting in more)]))
             best = best[search_queries.within(best, within)][: math.ceil(_CHECKED * limit)]
-        return TextCandidates(best, worth, self._told(frequencies), found=postings, unsure=(), whole=True)
+        return TextCandidates(best, worth, self._rounded(frequencies), found=postings, unsure=(), whole=True)
 
     def scores(
         self, wording: TextCandidates, sought: Sequence[str], counts: npt.NDArray[np.int32], lengths: Numbers
     ) -> Numbers:
         """Scores of records by the words that they have: the columns of `counts` are those sought, each counted once."""
-        unseen = dict(wording.worth)
-        worth = np.array([unseen.pop(lexeme, 0.0) for lexeme in sought])
+        unused = dict(wording.worth)
+        worth = np.array([unused.pop(lexeme, 0.0) for lexeme in sought])
         weights: Numbers = (counts > 0) @ worth
         return weights * self._by_length(lengths)
 
@@ -183,7 +177,7 @@ class TextSearch:
         sampled = within.saying.get(lexeme, 0) >= _TELLING and self._share < _NEARLY_ALL
         return within.frequency(lexeme) if known is None or sampled else known * self._share
 
-    def _told(self, frequencies: Mapping[str, float]) -> dict[str, int]:
+    def _rounded(self, frequencies: Mapping[str, float]) -> dict[str, int]:
         return {
             lexeme: min(self._within.total, math.ceil(frequency)) for lexeme, frequency in frequencies.items()
         }
@@ -256,24 +250,17 @@ class PostgresSearch:
         )
 
     def _chosen(self) -> _Chosen:
-        question = self._question
-        model, dimensions = (None, 0) if question is None else (question.model, question.dimensions)
-        where = self._search.filter
-        estimate = self._estimates.known(self._connection, where, model=model, dimensions=dimensions)
+        connection, where, question = self._connection, self._search.filter, self._question
+        estimate = self._estimates.known(connection, where, question)
         if estimate is None:
             most = self._estimates.exact_up_to
-            few = search_queries.admitted(self._connection, self._where, question, most=most)
+            few = search_queries.admitted(connection, self._where, question, most=most)
             if few is not None:
                 return self._among(few)
-            estimate = self._drawn()
+            estimate = self._estimates.draw(connection, where, question)
             if estimate is None:  # impossible in one consistent view
                 raise AssertionError("a filter admits more records than it admits")
         return self._estimated(estimate)
-
-    def _drawn(self) -> Estimate | None:
-        question, where = self._question, self._search.filter
-        model, dimensions = (None, 0) if question is None else (question.model, question.dimensions)
-        return self._estimates.draw(self._connection, where, model=model, dimensions=dimensions)
 
     def _among(self, few: AdmittedRows) -> _Chosen:
         """Candidates if the filter admits few records, which are all compared."""
@@ -343,7 +330,7 @@ class PostgresSearch:
             near = search_queries.details(connection, rows, self._where, question)
             near = near.only(np.argsort(-near.cosines, kind="stable"))
             if len(near) > estimate.embedded:  # they were added since the estimate
-                estimate = self._drawn() or estimate
+                estimate = self._estimates.draw(connection, self._search.filter, question) or estimate
         mean, deviation = (0.0, 0.0) if question is None else estimate.spread(question.vector)
         counts = self._counts(by_words.lexemes)
         scores = by_text.scores(wording, self._search.lexemes, counts, by_words.lengths)
@@ -468,14 +455,14 @@ class PostgresIndex(PostgresPart):
         self, connection: Connection, questions: Sequence[VectorQuery], where: Filter, limit: int
     ) -> list[list[Neighbour]]:
         condition, first = matching(where), questions[0]
-        estimate = self._estimates.known(connection, where, model=first.model, dimensions=first.dimensions)
+        estimate = self._estimates.known(connection, where, first)
         if estimate is None:
             neighbours = _among_few(
                 connection, questions, condition, limit=limit, most=self._estimates.exact_up_to
             )
             if neighbours is not None:
                 return neighbours
-            estimate = self._estimates.draw(connection, where, model=first.model, dimensions=first.dimensions)
+            estimate = self._estimates.draw(connection, where, first)
         if estimate is None or not estimate.indexed:
             return _each(connection, questions, condition, limit=limit, surely=True)
         everywhere = self._estimates.everybody(connection)
@@ -487,12 +474,7 @@ class PostgresIndex(PostgresPart):
 
 
 def _among_few(
-    connection: Connection,
-    questions: Sequence[VectorQuery],
-    where: Condition,
-    *,
-    limit: int,
-    most: int,
+    connection: Connection, questions: Sequence[VectorQuery], where: Condition, *, limit: int, most: int
 ) -> list[list[Neighbour]] | None:
     """The nearest of each vector by comparing all; None if there are too many."""
     if len(questions) > _COMPARED_HERE:
@@ -512,12 +494,7 @@ def _among_few(
 
 
 def _compared_here(
-    connection: Connection,
-    questions: Sequence[VectorQuery],
-    where: Condition,
-    *,
-    limit: int,
-    most: int,
+    connection: Connection, questions: Sequence[VectorQuery], where: Condition, *, limit: int, most: int
 ) -> list[list[Neighbour]] | None:
     first = questions[0]
     statement = ALL_VECTORS.format(where=where.sql)

@@ -32,7 +32,7 @@ from mindhold.stores.postgres.connection import (
 from mindhold.stores.postgres.driver import Connection, translated, vector_of
 from mindhold.stores.postgres.records import PostgresErasure, PostgresRecords
 from mindhold.stores.postgres.rows import COLUMNS, POSTGRES, SELECTED, memory_of
-from mindhold.stores.postgres.schema import LOCK, prepare
+from mindhold.stores.postgres.schema import EXISTS, LOCK, prepare
 from mindhold.stores.postgres.search import PostgresIndex
 from mindhold.stores.postgres.search_queries import EXACT_UP_TO, Estimates
 from mindhold.stores.postgres.upkeep import PostgresUpkeep, PostgresVectorIndexes
@@ -74,8 +74,8 @@ class PostgresSnapshots(PostgresPart, NoRawCopies):
                 for query, item_of in self._read():
                     cursor = connection.cursor("mindhold_snapshot")
                     await asyncio.to_thread(cursor.execute, query)
-                    while batch := await asyncio.to_thread(_some, cursor, item_of):
-                        yield batch
+                    while rows := await asyncio.to_thread(cursor.fetchmany, BATCH):
+                        yield [item_of(row) for row in rows]
                     await asyncio.to_thread(cursor.close)
             finally:
                 with suppress(psycopg.Error):
@@ -117,12 +117,6 @@ class PostgresSnapshots(PostgresPart, NoRawCopies):
 
 def _record(row: tuple[Any, ...]) -> Record:
     return Record(memory_of(row), None if row[-1] is None else vector_of(bytes(row[-1])))
-
-
-def _some(
-    cursor: psycopg.ServerCursor[tuple[Any, ...]], made: Callable[[Any], SnapshotItem]
-) -> list[SnapshotItem]:
-    return [made(row) for row in cursor.fetchmany(BATCH)]
 
 
 class PostgresStore(
@@ -191,9 +185,8 @@ class PostgresStore(
         self._estimates.forget()
 
     def _changed(self, changes: Sequence[Change]) -> None:
-        self._tell(
-            sum(not isinstance(change, Tend | Rate) for change in changes)
-        )  # estimates don't depend on these changes
+        # Estimates don't depend on upkeep and ratings.
+        self._tell(sum(not isinstance(change, Tend | Rate) for change in changes))
         if not self._has_vectors:
             return
         put = [change for change in changes if isinstance(change, Put) and change.vector is not None]
@@ -205,9 +198,6 @@ class PostgresStore(
         self._tell(number)
         self._vector_indexes.grown(model, dimensions, number)
 
-    def _erased(self, number: int) -> None:
-        self._tell(number)
-
     def _tell(self, records: int) -> None:
         if records:
             self._estimates.changed(records)
@@ -215,7 +205,6 @@ class PostgresStore(
 
 
 T = TypeVar("T")
-SiteConnection = psycopg.Connection[tuple[Any, ...]]
 
 _RESTORED, _BEFORE = f"{SCHEMA}_restoring_", f"{SCHEMA}_before_"
 _LEAVING_SECONDS, _PAUSE_SECONDS = 3.0, 0.1
@@ -226,8 +215,6 @@ OTHERS = """
     SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = 'mindhold' AND pid <> pg_backend_pid()
 """
-
-EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 
 # Replaced stores, and their sizes.
 OLDS = """
@@ -264,7 +251,7 @@ class PostgresSite:
         if raw is not None:
             raise Refused("A PostgreSQL database takes no such copy.")
 
-        def work(connection: SiteConnection) -> None:
+        def work(connection: Connection) -> None:
             for name, _ in connection.execute(OLDS, (_RESTORED,)).fetchall():
                 if is_stale(name.removeprefix(_RESTORED), self._clock()):  # left by a restore that died
                     _drop(connection, name)
@@ -284,7 +271,7 @@ class PostgresSite:
     async def swap(self, stamp: str, *, now: datetime) -> ReplacedStore | None:
         new, aside = _named(_RESTORED, stamp), _named(_BEFORE, stamp)
 
-        def work(connection: SiteConnection) -> bool:
+        def work(connection: Connection) -> bool:
             self._refuse_others(connection)
             with connection.transaction():
                 connection.execute(LOCK)
@@ -316,7 +303,7 @@ class PostgresSite:
             )
         await self._work(lambda connection: _drop(connection, name))
 
-    def _refuse_others(self, connection: SiteConnection) -> None:
+    def _refuse_others(self, connection: Connection) -> None:
         """Raises StoreBusy. A connection that has just ended may be listed for a moment."""
         deadline = time.monotonic() + _LEAVING_SECONDS
         while connection.execute(OTHERS).fetchone() != (0,):
@@ -327,7 +314,7 @@ class PostgresSite:
                 )
             time.sleep(_PAUSE_SECONDS)
 
-    async def _work(self, work: Callable[[SiteConnection], T]) -> T:
+    async def _work(self, work: Callable[[Connection], T]) -> T:
         def run() -> T:
             with translated(self._session.place), self._session.connect(as_login=True) as connection:
                 return work(connection)
@@ -335,7 +322,7 @@ class PostgresSite:
         return await asyncio.to_thread(run)
 
 
-def _swapped(connection: SiteConnection, new: str, aside: str) -> bool:
+def _swapped(connection: Connection, new: str, aside: str) -> bool:
     """Swap the schemas within the caller's transaction. Returns whether there was one before."""
     connection.execute("SET LOCAL search_path TO pg_catalog")  # so that definitions include their schema
     if connection.execute(INSIDE, (SCHEMA,)).fetchone():
@@ -347,14 +334,14 @@ def _swapped(connection: SiteConnection, new: str, aside: str) -> bool:
     return before
 
 
-def _rename(connection: SiteConnection, old: str, new: str) -> None:
+def _rename(connection: Connection, old: str, new: str) -> None:
     statement = sql.SQL("ALTER SCHEMA {} RENAME TO {}")
     connection.execute(statement.format(sql.Identifier(old), sql.Identifier(new)))
     for (definition,) in connection.execute(NAMING, (new, f"{old}.")).fetchall():
         connection.execute(re.sub(rf"\b{old}\.", f"{new}.", definition))
 
 
-def _drop(connection: SiteConnection, schema: str) -> None:
+def _drop(connection: Connection, schema: str) -> None:
     with unlimited(connection):
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 

@@ -83,12 +83,12 @@ class MongoServer(ServerProgram):
         """Run one command over its own connection and return the answer."""
         return self._ask(command, database=database, login=bool(self.password))
 
-    def step_down(self) -> None:
-        """Let the primary step down for a second; then it elects itself again."""
+    def step_down(self, seconds: int) -> None:
+        """Let the primary step down for that long; then it elects itself again."""
         from pymongo.errors import AutoReconnect
 
         with suppress(AutoReconnect):  # it closes its connections
-            self.command({"replSetStepDown": 1, "force": True})
+            self.command({"replSetStepDown": seconds, "force": True})
 
     def set_password(self, password: str) -> None:
         """Change the password; from now on the old one is refused."""
