@@ -83,7 +83,7 @@ class MongoServer(ServerProgram):
         """Run one command over its own connection and return the answer."""
         return self._ask(command, database=database, login=bool(self.password))
 
-    def step_down(self, seconds: int) -> None:
+    def step_down(self, seconds: int = 1) -> None:
         """Let the primary step down for that long; then it elects itself again."""
         from pymongo.errors import AutoReconnect
 
