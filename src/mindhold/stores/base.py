@@ -42,9 +42,7 @@ class StoreWrapper:
 class NoRawCopies:
     """The Snapshots methods of a store that can't make raw copies."""
 
-    @property
-    def raw_form(self) -> str:
-        return ""
+    raw_form = ""
 
     async def copy_raw(self, path: Path, *, told: CopyProgress) -> None:
         raise Refused("This store makes no copies as they are.", advice="Use its snapshot.")

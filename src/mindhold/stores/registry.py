@@ -45,7 +45,8 @@ class OpenStoreRegistry:
     def __init__(
         self, home: str, makers: Mapping[str, Make], *, seconds: Callable[[], float] = time.monotonic
     ) -> None:
-        self._home = home
+        self.home = home
+        self.modes = (home, *(mode for mode in makers if mode != home))
         self._makers = dict(makers)
         self._seconds = seconds
         self._open: dict[str, Backend] = {}
@@ -55,14 +56,6 @@ class OpenStoreRegistry:
         self._text: str | None = None
         self._places: Placements = {}
         self._read = -FRESH_SECONDS
-
-    @property
-    def home(self) -> str:
-        return self._home
-
-    @property
-    def modes(self) -> tuple[str, ...]:
-        return (self._home, *(mode for mode in self._makers if mode != self._home))
 
     async def house(self, mode: str) -> Backend:
         store = self._open.get(mode)
@@ -96,7 +89,7 @@ class OpenStoreRegistry:
     async def places(self, *, fresh: bool = False) -> Placements:
         now = self._seconds()
         if fresh or now - self._read >= FRESH_SECONDS:
-            self._know(await (await self.house(self._home)).cursor(REGISTRY))
+            self._know(await (await self.house(self.home)).cursor(REGISTRY))
             self._read = now  # time before the read
         return self._places
 
@@ -105,13 +98,13 @@ class OpenStoreRegistry:
             self._text, self._places = text, _places(text)
 
     async def settle(self, change: Callable[[Placements], Placements]) -> Placements:
-        home = await self.house(self._home)
+        home = await self.house(self.home)
         for _ in range(MOST_TRIES):
             before = await home.cursor(REGISTRY)
             places = {
                 name: place
                 for name, place in change(_places(before)).items()
-                if place != Placement(self._home)  # a project that was never moved has no entry
+                if place != Placement(self.home)  # a project that was never moved has no entry
             }
             after = _value(places)
             if before == after or await home.swap_cursor(REGISTRY, old=before, new=after):

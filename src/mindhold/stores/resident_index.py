@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Protocol
 
@@ -118,6 +118,22 @@ class Adjacency:
             slots = np.array(self._loose.get(key, [])[-_MOST_AT_ONE_PLACE:], dtype=np.int64)
             batches.append(slots[all_keys[slots] == key])
         return np.concatenate(batches)
+
+
+def beyond_index(where: Filter) -> bool:
+    """Whether the filter has conditions that the index doesn't have, so that the store must find the rows."""
+    rest = replace(
+        where,
+        viewer="",
+        scopes=(),
+        agents=(),
+        kinds=(),
+        statuses=(),
+        since=None,
+        until=None,
+        minimum_trust=0.0,
+    )
+    return rest != Filter(viewer="", statuses=())
 
 
 EXACT_UP_TO = 200_000  # vectors that the filter admits; beyond it sketches choose which ones are compared
@@ -237,8 +253,8 @@ class ResidentIndex:
     ) -> AdmittedSlots:
         """The slots that the filter admits.
 
-        `scopes` are the store's keys of the filter's scopes. `rows` is what the store found for the conditions that the index
-        doesn't have (tags, topic, conversation, positions, ids); None if the filter has no such condition.
+        `scopes` are the store's keys of the filter's scopes. `rows` is what the store found for a filter that is
+        beyond_index(), else None.
         """
         mask = self._admitted(where, scopes)[self._group[: self._used]]
         if where.since is not None:

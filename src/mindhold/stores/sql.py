@@ -7,13 +7,15 @@ column whose name differs; SqlDialect.sql() gives them in a store's own notation
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from mindhold.model.job import Entry, Job, JobState
+from mindhold.model.memory import content_sum
 from mindhold.model.scope import Scope
+from mindhold.ports.backend import Totals
 from mindhold.stores.base import (
     SILENT_RUNNER,
     check_droppable,
@@ -47,9 +49,8 @@ class SqlCursor(Protocol):
     def fetchall(self) -> list[Any]:
         """All rows. Rows of a changing statement are always fetched, because SQLite can't commit before."""
 
-
-class SqlManyCursor(SqlCursor, Protocol):
-    """A cursor that runs a statement many times."""
+    def __iter__(self) -> Iterator[Any]:
+        """The rows one by one."""
 
     def executemany(self, query: str, parameters: Any, /) -> Any:
         """Run the statement once with each set of parameters."""
@@ -61,7 +62,7 @@ class SqlConnection(Protocol):
     def execute(self, query: str, parameters: Any = ..., /) -> SqlCursor:
         """Run one statement."""
 
-    def cursor(self) -> SqlManyCursor:
+    def cursor(self) -> SqlCursor:
         """A cursor for executemany()."""
 
 
@@ -146,6 +147,27 @@ class SqlDialect:
     def is_duplicate(self, error: Exception) -> bool:
         """Whether an integrity error is about a duplicate of a unique value."""
         raise NotImplementedError
+
+
+def count_totals(connection: SqlConnection, dialect: SqlDialect, *, vectors: str) -> Totals:
+    """Implements Snapshots.totals(). `vectors` is the table of the vectors, or a condition that selects them."""
+
+    def count(source: str) -> int:
+        return int(connection.execute(dialect.sql(f"SELECT count(*) FROM {source}")).fetchall()[0][0])
+
+    hashes = connection.execute(dialect.sql("SELECT id, content_hash FROM {memory}"))
+    memories, content = content_sum(hashes)
+    return Totals(
+        memories=memories,
+        vectors=count(vectors),
+        versions=count("{version}"),
+        links=count("{link}"),
+        scopes=count("scope"),
+        jobs=count("job"),
+        entries=count("entry"),
+        cursors=count("cursor"),
+        content=content,
+    )
 
 
 class SqlPart:

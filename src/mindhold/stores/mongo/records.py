@@ -140,7 +140,11 @@ class MongoScopes(MongoPart):
         return [COLUMNS.scope.record_of(document) for document in documents]
 
     async def put_scope(self, scope: Scope) -> None:
-        await self._database.write(lambda step: _put(step, scope))
+        async def work(step: MongoStep) -> None:
+            check_parent(await _all(step), scope)
+            step.put(METADATA, scope_key(scope.name), scope_document(scope))
+
+        await self._database.write(work)
 
     async def rename_scope(self, old: str, new: str) -> None:
         await self._database.write(lambda step: _rename(step, old, new), patience=PATIENT)
@@ -159,11 +163,6 @@ def scope_document(scope: Scope) -> Document:
 
 async def _all(step: MongoStep) -> dict[str, Scope]:
     return {scope.name: scope for scope in map(COLUMNS.scope.record_of, await step.find(METADATA, SCOPES))}
-
-
-async def _put(step: MongoStep, scope: Scope) -> None:
-    check_parent(await _all(step), scope)
-    step.put(METADATA, scope_key(scope.name), scope_document(scope))
 
 
 async def _rename(step: MongoStep, old: str, new: str) -> None:
@@ -409,7 +408,7 @@ async def _by_model(database: MongoDatabase, condition: Query) -> dict[str, int]
         counts[last] = await _counted(database, all_of(condition, {"embedded_by": last}))
     if total > sum(counts.values()):
         counts[""] = total - sum(counts.values())
-    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 # Texts that the check after an erasure searches for an id, besides indexed fields.

@@ -40,6 +40,7 @@ from mindhold.stores.resident_index import (
     ResidentIndex,
     ResidentSearch,
     Rows,
+    beyond_index,
     nearest,
 )
 from mindhold.stores.vectors import ELSEWHERE, NearestCodes, decode, distinct, exact_cosines
@@ -191,10 +192,8 @@ class MongoLiveIndex:
 
     def reach(self, where: Filter) -> AdmittedSlots:
         """The records that the filter admits."""
-        stated = (where.topic, where.conversation, where.positions)
-        listed = where.tags or where.ids or where.anchored or where.tiers or beyond_search(where)
         rows = None
-        if listed or any(condition is not None for condition in stated):
+        if beyond_index(where):
             rows = self.ask(lambda: rows_of(self._database, matching(where)))
         return self.resident.reach(where, scopes=where.scopes or None, rows=rows)
 

@@ -256,15 +256,13 @@ _PAUSE_SECONDS = 0.1
 class MongoSite:
     """Implements BackendSite for one database of a server."""
 
+    raw_form = ""
+
     def __init__(self, address: Address, *, database: str, clock: Clock, timeout_ms: int = 10_000) -> None:
         self._address = address
         self._name = database
         self._clock = clock
         self._timeout_ms = timeout_ms
-
-    @property
-    def raw_form(self) -> str:
-        return ""
 
     async def prepare(self, stamp: str, raw: Path | None = None) -> None:
         if raw is not None:

@@ -345,16 +345,13 @@ class PostgresDatabase:
 
     def __init__(self, session: SessionFactory, limits: ConnectionLimits) -> None:
         self.session = session
+        self.place = session.place
         self.limits = limits
         self._lock = threading.Lock()
         self._idle: list[_Idle] = []
         self._threads: ThreadPoolExecutor | None = None
         self._opening = asyncio.Lock()
         self._tidying: asyncio.TimerHandle | None = None
-
-    @property
-    def place(self) -> str:
-        return self.session.place
 
     async def open(self, prepare: Callable[[Connection], None]) -> None:
         """Connect once and pass the connection to `prepare`, outside any transaction, before any other use."""

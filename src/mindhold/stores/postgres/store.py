@@ -15,7 +15,6 @@ import psycopg
 from psycopg import sql
 
 from mindhold.model.errors import NotFound, Refused, StoreBusy, StoreError
-from mindhold.model.memory import content_sum
 from mindhold.ports.backend import Cursor, Record, ReplacedStore, SnapshotItem, Totals
 from mindhold.ports.store import Capability, Change, Clock, Put, Rate, Tend
 from mindhold.stores.base import NoRawCopies
@@ -37,7 +36,7 @@ from mindhold.stores.postgres.search import PostgresIndex
 from mindhold.stores.postgres.search_queries import EXACT_UP_TO, Estimates
 from mindhold.stores.postgres.upkeep import PostgresUpkeep, PostgresVectorIndexes
 from mindhold.stores.registry import opened_store
-from mindhold.stores.sql import SCOPES, SqlCursorValues, SqlEntries, SqlJobs, SqlScopes
+from mindhold.stores.sql import SCOPES, SqlCursorValues, SqlEntries, SqlJobs, SqlScopes, count_totals
 
 BATCH = 500
 
@@ -51,13 +50,6 @@ BEGIN = """
 LINKS = f"""
     SELECT {COLUMNS.link.listed()} FROM fragment_links
     ORDER BY from_id, to_id, relation_type
-"""
-
-# Counts of everything besides the records.
-COUNTS = """
-    SELECT (SELECT count(*) FROM fragment_versions), (SELECT count(*) FROM fragment_links),
-        (SELECT count(*) FROM scope), (SELECT count(*) FROM job), (SELECT count(*) FROM entry),
-        (SELECT count(*) FROM cursor), (SELECT count(*) FROM fragments WHERE embedded_by IS NOT NULL)
 """
 
 
@@ -82,15 +74,10 @@ class PostgresSnapshots(PostgresPart, NoRawCopies):
                     await asyncio.to_thread(connection.close)
 
     async def totals(self) -> Totals:
-        def work(connection: Connection) -> Totals:
-            versions, links, scopes, jobs, entries, cursors, vectors = connection.execute(COUNTS).fetchall()[
-                0
-            ]
-            pairs = connection.execute("SELECT id, content_hash FROM fragments").fetchall()
-            memories, content = content_sum(pairs)
-            return Totals(memories, vectors, versions, links, scopes, jobs, entries, cursors, content)
-
-        return await self._database.alone(work, long=True)
+        vectors = "fragments WHERE embedded_by IS NOT NULL"
+        return await self._database.alone(
+            lambda connection: count_totals(connection, POSTGRES, vectors=vectors), long=True
+        )
 
     def _begun(self) -> Connection:
         connection = self._session.connect(as_login=True)
@@ -238,14 +225,12 @@ INSIDE = """
 class PostgresSite:
     """Implements BackendSite for one database."""
 
+    raw_form = ""
+
     def __init__(self, conninfo: str, *, clock: Clock) -> None:
         self._conninfo = conninfo
         self._clock = clock
         self._session = SessionFactory(conninfo, _LIMITS)
-
-    @property
-    def raw_form(self) -> str:
-        return ""
 
     async def prepare(self, stamp: str, raw: Path | None = None) -> None:
         if raw is not None:

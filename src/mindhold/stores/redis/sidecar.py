@@ -94,15 +94,10 @@ class RedisConnection:
         self._client: Client = None
         self._waiting: Client = None
         self._sentinel: Any = None
-        self._fault: StoreError | None = None
+        self.fault: StoreError | None = None  # why the connection is lost; None while it works
         self._search: asyncio.Task[None] | None = None
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._returned: list[Callable[[], None]] = []
-
-    @property
-    def fault(self) -> StoreError | None:
-        """Why the connection is lost; None while it works."""
-        return self._fault
 
     def on_return(self, told: Callable[[], None]) -> None:
         """Register a function to be called after each reconnection."""
@@ -152,8 +147,8 @@ class RedisConnection:
             raise self._lost(error) from error
 
     def _ready(self) -> Client:
-        if self._fault is not None:
-            raise self._fault
+        if self.fault is not None:
+            raise self.fault
         if self._client is None:
             raise StoreAway("Redis is closed.")
         return self._client
@@ -228,10 +223,10 @@ class RedisConnection:
         return fault
 
     def _cut(self, fault: StoreError) -> None:
-        if self._fault is None and self._client is not None:
+        if self.fault is None and self._client is not None:
             log.warning("Redis is left out until it answers: %s", fault.message)
             self._search = asyncio.create_task(self._look_for_it())
-        self._fault = fault
+        self.fault = fault
 
     async def _look_for_it(self) -> None:
         """Reconnect in the background, so that no call waits for a server that may be gone."""
@@ -243,9 +238,9 @@ class RedisConnection:
                 async with asyncio.timeout(max(1.0, 3 * self.address.timeout)):
                     await self._greet()
             except _faults() as error:
-                self._fault = self._read(error)
+                self.fault = self._read(error)
                 continue
-            self._fault = None
+            self.fault = None
             log.warning("Redis answers again.")
             for callback in self._returned:
                 callback()

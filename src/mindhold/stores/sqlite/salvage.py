@@ -17,7 +17,7 @@ from mindhold.ports.store import StoreFinding
 from mindhold.stores.columns import to_micros
 from mindhold.stores.sqlite.connection import APPLICATION_ID, LIFE, latest, migrate, version_of
 from mindhold.stores.sqlite.upkeep import DAMAGED, file_findings, mend
-from mindhold.stores.sqlite_file import make_private, transaction, translated
+from mindhold.stores.sqlite_file import make_private, primary_code, sibling_path, transaction, translated
 
 MAGIC = b"SQLite format 3\x00"
 _LEAF = 13
@@ -215,12 +215,12 @@ def rescue(path: Path, *, now: datetime) -> Rescue:
     if aside.exists():
         raise StoreError(f"{aside} exists already.", advice="Try again in a second.")
     refuse_others(path)
-    before = trace(path)
+    before = _trace(path)
     number = salvage(path, target, now=now)
     try:
         refuse_others(path)
-        if trace(path) != before:
-            raise busy(path)
+        if _trace(path) != before:
+            raise _busy(path)
         # The database before its log: if it can't be moved, it must keep its log.
         moves = [(sibling_path(path, suffix), sibling_path(aside, suffix)) for suffix in ("", *JOURNALS)]
         move_all([*((old, new) for old, new in moves if old.exists()), (target, path)])
@@ -319,25 +319,21 @@ def refuse_others(path: Path) -> None:
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("ROLLBACK")
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise busy(path) from error
+        if primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise _busy(path) from error
 
 
-def busy(path: Path) -> StoreBusy:
+def _busy(path: Path) -> StoreBusy:
     return StoreBusy(
         f"Another process uses the database {path}; nothing was changed.",
         advice="End the other processes that use it, then run it again.",
     )
 
 
-def trace(path: Path) -> tuple[int, int, int]:
+def _trace(path: Path) -> tuple[int, int, int]:
     """A value that changes when somebody writes."""
     log, status = sibling_path(path, "-wal"), path.stat()
     return status.st_size, status.st_mtime_ns, log.stat().st_size if log.exists() else 0
-
-
-def sibling_path(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
 
 
 def discard(target: Path) -> None:

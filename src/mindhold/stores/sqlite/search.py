@@ -18,6 +18,7 @@ from mindhold.stores.resident_index import (
     ResidentIndex,
     ResidentSearch,
     Rows,
+    beyond_index,
     nearest,
 )
 from mindhold.stores.sqlite.connection import SqlitePart
@@ -93,10 +94,7 @@ class SqliteLiveIndex:
         scopes = rows = None
         if where.scopes:
             scopes = [row for (row,) in connection.execute(SCOPE_ROWS, (as_list(where.scopes),))]
-        stated = (where.topic, where.conversation, where.positions)
-        listed = where.tags or where.keywords or where.ids or where.anchored or where.tiers
-        tended = where.due or where.changed or where.unverified or where.unexamined or where.turns
-        if listed or tended or any(condition is not None for condition in stated):
+        if beyond_index(where):
             admitted = matching(where)
             cursor = connection.execute(f"SELECT row FROM memory WHERE {admitted.sql}", admitted.parameters)
             rows = [row for (row,) in cursor]
