@@ -284,11 +284,11 @@ async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> 
     existing = set(await database.database.list_collection_names())
     for name, indexes in INDEXES.items():
         if name not in existing:
-            await _created(database, name)
+            await _created(database.database, name)
         if indexes:
             await database.database[name].create_indexes(indexes)
     if not database.prefix:  # otherwise they come with the swap
-        await make_views(database, existing)
+        await make_views(database.database, existing)
     now = clock()
     if 0 < version < _LIVES:  # if interrupted, it continues at the next opening
         await start_upkeep_fields(database, now)
@@ -302,7 +302,7 @@ async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> 
     await database.metadata.update_one({**STATE, "schema": {"$lt": SCHEMA}}, {"$set": {"schema": SCHEMA}})
 
 
-async def make_views(database: MongoDatabase, there: Collection[str]) -> list[str]:
+async def make_views(database: AsyncDatabase[Document], there: Collection[str]) -> list[str]:
     """Create the views that are not there yet. Returns their names."""
     missing = [name for name in VIEWS if name not in there]
     for name in missing:
@@ -327,9 +327,9 @@ async def start_upkeep_fields(database: MongoDatabase, now: datetime) -> None:
     await database.memories.update_many({"review": {"$exists": False}}, {"$set": begun})
 
 
-async def _created(database: MongoDatabase, name: str, **options: Any) -> None:
+async def _created(database: AsyncDatabase[Document], name: str, **options: Any) -> None:
     try:
-        await database.database.create_collection(name, **options)
+        await database.create_collection(name, **options)
     except CollectionInvalid:
         pass  # another process was faster
     except OperationFailure as error:

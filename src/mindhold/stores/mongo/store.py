@@ -299,11 +299,11 @@ class MongoSite:
             await _refuse_others(database)
             await begin_swap(database, new=new, aside=aside)
             await finish_swap(database)
+            # The views are missing if there was no store before.
+            await make_views(database, await database.list_collection_names())
             return before
 
-        before = await self._work(work)
-        await self._with_views()
-        if not before:
+        if not await self._work(work):
             return None
         return next((old for old in await self.olds() if old.name == aside.rstrip(".")), None)
 
@@ -328,19 +328,6 @@ class MongoSite:
                 f"There is nothing old of the name {name!r}.", advice="`mindhold status` names what there is."
             )
         await self._work(lambda database: _drop(database, f"{name}."))
-
-    async def _with_views(self) -> None:
-        """Create the views, which are missing if there was no store before."""
-        async with self._address() as uri:
-            database = MongoDatabase(uri, name=self._name, timeout_ms=self._timeout_ms, max_connections=2)
-
-            async def prepare(opened: MongoDatabase) -> None:
-                await make_views(opened, await opened.database.list_collection_names())
-
-            try:
-                await database.open(prepare)
-            finally:
-                await database.close()
 
     async def _work(self, work: Callable[[AsyncDatabase[Document]], Awaitable[T]]) -> T:
         async with self._address() as uri:

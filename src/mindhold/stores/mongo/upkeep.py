@@ -167,7 +167,7 @@ async def _make_missing(database: MongoDatabase) -> list[str]:
             await database.database[name].create_indexes(indexes)
             actions.append(f"Made the indexes of {name}.")
     if not database.prefix:  # views belong to the store in use
-        views = await schema.make_views(database, await database.database.list_collection_names())
+        views = await schema.make_views(database.database, await database.database.list_collection_names())
         actions += [f"Made the view {name}." for name in views]
     return actions
 

@@ -190,18 +190,12 @@ _LEADING = 4  # the best 1/n of the pool add their neighbours
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Candidates without their neighbours, and statistics of all records for ranking."""
+    """Candidates without their neighbours."""
 
     found: Details
     counts: Counts
-    leading: Rows
-    total: int
-    average_length: float
-    frequencies: Mapping[str, int]
-    mean: float = 0.0
-    deviation: float = 0.0
-    embedded: int = 0
-    exact: bool = True
+    leading: Rows  # the best of them, whose neighbours are added
+    statistics: Mapping[str, Any]  # of all records: the fields of Candidates that ranking needs
 
 
 class PostgresSearch:
@@ -227,26 +221,11 @@ class PostgresSearch:
             details = details.joined(
                 search_queries.neighbour_details(self._connection, best, self._where, self._question)
             )
-        sought = self._search.lexemes
         return Candidates(
-            ids=details.ids,
+            **{name: getattr(details, name) for name in search_queries.PLAIN_DETAILS},
             counts=np.concatenate([choice.counts, self._counts(details.lexemes[len(choice.found) :])]),
-            lengths=details.lengths,
-            cosines=details.cosines,
-            importance=details.importance,
-            trust=details.trust,
-            uses=details.uses,
-            usefulness=details.usefulness,
-            occurred=details.occurred,
             conversations=[None if name is None else unescaped(name) for name in details.conversations],
-            positions=details.positions,
-            total=choice.total,
-            average_length=choice.average_length,
-            frequencies={lexeme: choice.frequencies.get(lexeme, 0) for lexeme in sought},
-            cosine_mean=choice.mean,
-            cosine_deviation=choice.deviation,
-            embedded=choice.embedded,
-            exact=choice.exact,
+            **choice.statistics,
         )
 
     def _chosen(self) -> _Chosen:
@@ -285,12 +264,15 @@ class PostgresSearch:
             found=details,
             counts=self._counts(details.lexemes),
             leading=few.rows[distinct(np.concatenate([best[:leading], dense[:leading]]))],
-            total=len(few.rows),
-            average_length=average,
-            frequencies=dict(zip(self._lexemes, frequencies, strict=True)),
-            mean=float(cosines.mean()) if len(embedded) else 0.0,
-            deviation=float(cosines.std()) if len(embedded) else 0.0,
-            embedded=len(embedded),
+            statistics={
+                "total": len(few.rows),
+                "average_length": average,
+                "frequencies": self._frequencies(dict(zip(self._lexemes, frequencies, strict=True))),
+                "cosine_mean": float(cosines.mean()) if len(embedded) else 0.0,
+                "cosine_deviation": float(cosines.std()) if len(embedded) else 0.0,
+                "embedded": len(embedded),
+                "exact": True,
+            },
         )
 
     def _postings(self, few: AdmittedRows) -> list[Posting]:
@@ -341,14 +323,19 @@ class PostgresSearch:
             found=near.joined(by_words.only(more)),
             counts=np.concatenate([self._counts(near.lexemes), counts[more]]),
             leading=distinct(np.concatenate([by_words.rows[best[:leading]], near.rows[:leading]])),
-            total=estimate.total,
-            average_length=estimate.average_length,
-            frequencies=wording.frequencies,
-            mean=mean,
-            deviation=deviation,
-            embedded=0 if question is None else estimate.embedded,
-            exact=question is None,
+            statistics={
+                "total": estimate.total,
+                "average_length": estimate.average_length,
+                "frequencies": self._frequencies(wording.frequencies),
+                "cosine_mean": mean,
+                "cosine_deviation": deviation,
+                "embedded": 0 if question is None else estimate.embedded,
+                "exact": question is None,
+            },
         )
+
+    def _frequencies(self, known: Mapping[str, int]) -> dict[str, int]:
+        return {lexeme: known.get(lexeme, 0) for lexeme in self._search.lexemes}
 
     def _counts(self, texts: list[str]) -> Counts:
         """How often each text has each lexeme. Searches all texts at once, because most contain few of them."""

@@ -203,6 +203,7 @@ class Details:
 
 _ARRAYS = ("rows", "importance", "trust", "uses", "usefulness", "occurred", "lengths", "positions", "cosines")
 _LISTS = ("ids", "conversations", "lexemes")
+PLAIN_DETAILS = (*_ARRAYS[1:], "ids")  # those that Candidates have as they are
 _NO_REALS: Reals = np.empty(0)
 _EMPTY: list[Any] = [_NO_ROWS, *[_NO_REALS] * 6, _NO_ROWS, _NO_REALS, [], [], []]
 NOTHING = Details(*_EMPTY)
