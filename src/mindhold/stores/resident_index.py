@@ -280,11 +280,9 @@ class ResidentIndex:
         return slots
 
     def rows(self, slots: Slots) -> npt.NDArray[np.int64]:
-        """The rows of slots."""
         return self._rows[slots]
 
     def average_length(self, reach: AdmittedSlots) -> float:
-        """The average length of the admitted records."""
         if not reach.total:
             return 0.0
         return float(np.sum(self._lengths[: self._used], where=reach.mask, dtype=np.int64)) / reach.total

@@ -200,7 +200,6 @@ class Codes:
             self._sketches.put(slots, self._units(slots))
 
     def drop(self, slots: Slots) -> None:
-        """Remove the vectors of slots."""
         self._has[slots] = False
         if self._elsewhere is not None:
             self._elsewhere[slots] = False
@@ -219,18 +218,14 @@ class Codes:
     def nearest(self, vector: Vector, mask: Mask, limit: int) -> NearestCodes:
         """At most `limit` slots within the mask. Compares all of them unless there are very many."""
         result = self._nearest(vector, mask, limit)
-        if self._elsewhere is None:
-            return result
-        elsewhere = int(np.count_nonzero(mask & self._elsewhere[: len(mask)]))
+        elsewhere = len(self.elsewhere(mask))
         return replace(result, embedded=result.embedded + elsewhere, elsewhere=elsewhere)
 
     def elsewhere(self, mask: Mask) -> Slots:
         """The slots within the mask whose codes are not held here."""
-        return (
-            np.flatnonzero(mask & self._elsewhere[: len(mask)])
-            if self._elsewhere is not None
-            else _NOTHING.slots
-        )
+        if self._elsewhere is None:
+            return _NOTHING.slots
+        return np.flatnonzero(mask & self._elsewhere[: len(mask)])
 
     def _nearest(self, vector: Vector, mask: Mask, limit: int) -> NearestCodes:
         embedded_mask = mask & self._has[: len(mask)]

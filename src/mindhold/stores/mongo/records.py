@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from mindhold.ports.store import Change, Receipt
 from mindhold.stores.base import (
     LAST_CHARACTER,
     MOST_RESOLVED,
+    Erased,
     SingleRecords,
     check_counted_by,
     check_droppable,
@@ -28,7 +28,15 @@ from mindhold.stores.base import (
     check_new_name,
     check_parent,
 )
-from mindhold.stores.columns import beginning, entry_without, job_without, mentions, to_micros, without
+from mindhold.stores.columns import (
+    beginning,
+    entry_without,
+    job_without,
+    mentions,
+    texts_in,
+    to_micros,
+    without,
+)
 from mindhold.stores.mongo.changes import ChangeQueue
 from mindhold.stores.mongo.connection import PATIENT, MongoDatabase, MongoPart
 from mindhold.stores.mongo.rows import (
@@ -420,14 +428,6 @@ _TEXTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Erased:
-    ids: tuple[str, ...]
-    found: frozenset[str]
-    rows: tuple[int, ...]
-    removed: dict[str, int] = field(default_factory=dict)
-
-
 class MongoErasure(MongoPart):
     """Implements erase()."""
 
@@ -436,14 +436,11 @@ class MongoErasure(MongoPart):
         erased = await self._database.write(
             lambda step: _erase(step, unique_ids, with_references=references), patience=PATIENT
         )
-        remaining = await self._database.read(
-            lambda: _remaining(self._database, erased, with_references=references), patience=PATIENT
-        )
-        erased_ids = tuple(memory_id for memory_id in unique_ids if memory_id in erased.found)
-        return Receipt(ids=erased_ids, removed=erased.removed, remaining=remaining)
+        remaining = await self._database.read(lambda: _remaining(self._database, erased), patience=PATIENT)
+        return erased.receipt(remaining)
 
 
-async def _erase(step: MongoStep, ids: tuple[str, ...], *, with_references: bool) -> _Erased:
+async def _erase(step: MongoStep, ids: tuple[str, ...], *, with_references: bool) -> Erased:
     among_ids = {"$in": list(ids)}
     records = await step.find(
         MEMORIES, {"_id": among_ids}, {"row": 1, "embedded_by": 1, "lexemes": {"$slice": 1}}
@@ -468,12 +465,8 @@ async def _erase(step: MongoStep, ids: tuple[str, ...], *, with_references: bool
     if records:
         step.remove(MEMORIES, {"_id": among_ids})
         step.added -= len(records)
-    return _Erased(
-        ids,
-        frozenset(document["_id"] for document in records),
-        tuple(document["row"] for document in records),
-        removed,
-    )
+    rows = {record["_id"]: record["row"] for record in records}
+    return Erased(ids, rows, removed, references=with_references)
 
 
 async def _drop_references(step: MongoStep, ids: tuple[str, ...]) -> tuple[int, int]:
@@ -523,10 +516,10 @@ async def _leave_out_of_records(step: MongoStep, gone: frozenset[str]) -> int:
     return len(records)
 
 
-async def _remaining(database: MongoDatabase, erased: _Erased, *, with_references: bool) -> dict[str, int]:
+async def _remaining(database: MongoDatabase, erased: Erased) -> dict[str, int]:
     """What the check after an erasure finds in each place; `mentions` counts other texts that contain an id."""
     among_ids = {"$in": list(erased.ids)}
-    rows = {"row": {"$in": [row_number(row) for row in erased.rows]}}
+    rows = {"row": {"$in": [row_number(row) for row in erased.rows.values()]}}
     memories = database.memories
     counts = {
         "text": await memories.count_documents({**rows, "lexemes": {"$exists": True, "$ne": []}}),
@@ -537,7 +530,7 @@ async def _remaining(database: MongoDatabase, erased: _Erased, *, with_reference
         "vectors": await memories.count_documents({**rows, "embedded_by": {"$type": "string"}}),
         "memories": await memories.count_documents({"$or": [rows, {"_id": among_ids}]}),
     }
-    if not with_references:
+    if not erased.references:
         return counts
     counts["jobs"] = await _mentions(database, JOBS, "payload result error key".split(), erased.ids)
     counts["references"] = await memories.count_documents({"refers": among_ids})
@@ -553,12 +546,8 @@ async def _mentions(database: MongoDatabase, collection: str, fields: list[str],
     """The number of documents that contain an id; the common prefix of the ids excludes most of them at once."""
     likely = {"$or": [{name: _naming(ids)} for name in fields]}
     cursor = database.database[collection].find(likely, dict.fromkeys(fields, 1))
-    return mentions([_joined(document, fields) async for document in cursor], frozenset(ids))
-
-
-def _joined(document: Document, fields: list[str]) -> str:
-    values = [document.get(name) for name in fields]
-    return " ".join(" ".join(value) if isinstance(value, list) else str(value) for value in values if value)
+    texts = [" ".join(texts_in([document.get(name) for name in fields])) async for document in cursor]
+    return mentions(texts, frozenset(ids))
 
 
 def _naming(ids: tuple[str, ...]) -> Document:

@@ -519,7 +519,7 @@ class JournalWriter:
         return {"key": key, "parts": len(parts), "back_parts": len(back)}
 
     def _still(self, pending: Document, *, refused: bool = False) -> Callable[[], Awaitable[None]]:
-        """Raises ConnectionFailure if another process has continued the change; its outcome is looked up then."""
+        """A check that raises ConnectionFailure if another process has finished the change; its outcome is looked up then."""
         mine = {**STATE, "pending.token": pending["token"], "pending.refused": True if refused else None}
 
         async def still() -> None:
@@ -529,7 +529,7 @@ class JournalWriter:
         return still
 
     async def _redo(self, pending: Document) -> None:
-        """Apply the pending change while holding the lease."""
+        """Apply the pending change while holding the lease, or undo it if the server refuses it."""
         operations, back = await self._journalled(pending)
         if not pending.get("refused"):
             try:

@@ -276,7 +276,7 @@ class PostgresSearch:
         )
 
     def _postings(self, few: AdmittedRows) -> list[Posting]:
-        """Admitted rows of each lexeme: from the index if the filter admits most of it, else from the records."""
+        """Admitted rows of each lexeme: from the whole index if the store is small, else from the admitted rows alone."""
         if not len(few.rows):
             return [Posting(few.rows, few.rows)] * len(self._lexemes)
         if few.rows[-1] > 2 * self._estimates.exact_up_to:

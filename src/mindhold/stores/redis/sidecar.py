@@ -10,6 +10,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
@@ -164,22 +165,21 @@ class RedisConnection:
         from redis.backoff import NoBackoff
 
         address = self.address
-        options: dict[str, Any] = {
-            "db": address.database,
-            "username": address.username or None,
-            "password": address.password or None,
+        common: dict[str, Any] = {
             "ssl": address.tls,
             "socket_connect_timeout": address.timeout,
             "retry": Retry(NoBackoff(), 0),  # a call waits once
+        }
+        options = common | {
+            "db": address.database,
+            "username": address.username or None,
+            "password": address.password or None,
             "client_name": "mindhold",
         }
         if address.sentinels:
-            plain = {
+            plain = common | {
                 "socket_timeout": address.timeout,
-                "socket_connect_timeout": address.timeout,
                 "password": address.sentinel_password or None,
-                "ssl": address.tls,
-                "retry": Retry(NoBackoff(), 0),
             }
             self._sentinel = module.Sentinel(address.sentinels, sentinel_kwargs=plain)
 
@@ -417,10 +417,8 @@ class RedisJobSignal:
                 pipe.expire(self._names.queue, KEPT)
                 await pipe.execute()
 
-        try:
+        with suppress(StoreError):  # runners also look by themselves now and then
             await self._line.ask(work)
-        except StoreError:
-            return  # runners also look by themselves now and then
 
 
 class FollowedStore(StoreWrapper):
@@ -495,19 +493,16 @@ class RedisCache:
     async def get(self, key: str) -> bytes | None:
         if self._seconds == 0:
             return None
-        try:
+        with suppress(StoreError):
             value: bytes | None = await self._line.ask(lambda redis: redis.get(self._names.cached(key)))
-        except StoreError:
-            return None
-        return value
+            return value
+        return None
 
     async def put(self, key: str, value: bytes) -> None:
         if self._seconds == 0:
             return
-        try:
+        with suppress(StoreError):
             await self._line.ask(lambda redis: redis.set(self._names.cached(key), value, ex=self._seconds))
-        except StoreError:
-            return
 
 
 class RedisSidecar:

@@ -195,7 +195,7 @@ def diagnose(path: Path) -> list[StoreFinding]:
         return [StoreFinding("file", True, "The file is empty: a store not yet used.")]
     try:
         with closing(_open_damaged(path)) as connection:
-            return [*_identity(connection), *_pages(connection, path), *file_findings(path)]
+            return [_identity(connection), *_pages(connection, path), *file_findings(path)]
     except sqlite3.DatabaseError as error:
         return [
             StoreFinding("file", False, f"{path} can't be read ({error}).", DAMAGED),
@@ -254,7 +254,12 @@ def salvage(path: Path, target: Path, *, now: datetime) -> int:
     """
     if target.exists():
         raise StoreError(f"{target} exists already.", advice="Choose another file.")
-    _refuse_newer(path)
+    version = _version(path)
+    if version is not None and version > latest():  # it has more than would be copied
+        raise SchemaTooNew(
+            f"The database {path} has schema {version}; this Mindhold knows up to {latest()}.",
+            advice="Upgrade Mindhold, as whoever wrote the file did.",
+        )
     try:
         number = _salvage(path, target, now=now)
     except BaseException:
@@ -278,33 +283,19 @@ def _salvage(path: Path, target: Path, *, now: datetime) -> int:
             for table in ("scope", "memory"):
                 _copy_from_pages(path, saved, table=table)
             _complete(saved)
-            if _has_no_reviews(path):
+            if (_version(path) or 0) < LIFE:  # without review dates: upkeep checks each record once
                 saved.execute("UPDATE memory SET review = ?", (to_micros(now),))
             mend(saved)
         return int(saved.execute("SELECT count(*) FROM memory").fetchone()[0])
 
 
-def _refuse_newer(path: Path) -> None:
-    """Raises SchemaTooNew for a file of a newer Mindhold, which has more than would be copied."""
+def _version(path: Path) -> int | None:
+    """The version of the file's schema; None if it can't be read."""
     try:
         with closing(_open_damaged(path)) as connection:
-            version = version_of(connection)
+            return version_of(connection)
     except sqlite3.DatabaseError:
-        return
-    if version > latest():
-        raise SchemaTooNew(
-            f"The database {path} has schema {version}; this Mindhold knows up to {latest()}.",
-            advice="Upgrade Mindhold, as whoever wrote the file did.",
-        )
-
-
-def _has_no_reviews(path: Path) -> bool:
-    """Whether the file may be older than review dates: then upkeep checks each record once, as after a migration."""
-    try:
-        with closing(_open_damaged(path)) as connection:
-            return version_of(connection) < LIFE
-    except sqlite3.DatabaseError:
-        return True
+        return None
 
 
 def refuse_others(path: Path) -> None:
@@ -351,15 +342,12 @@ def _open_damaged(path: Path, *, timeout: float = 5) -> sqlite3.Connection:
     return connection
 
 
-def _identity(connection: sqlite3.Connection) -> Iterator[StoreFinding]:
+def _identity(connection: sqlite3.Connection) -> StoreFinding:
     version = version_of(connection)
-    ours = connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-    yield StoreFinding(
-        "schema",
-        ours and version <= latest(),
-        f"version {version}" if ours else "the file is another program's",
-        "" if ours and version <= latest() else "Upgrade Mindhold." if ours else "Choose another file.",
-    )
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        return StoreFinding("schema", False, "the file is another program's", "Choose another file.")
+    newer = version > latest()
+    return StoreFinding("schema", not newer, f"version {version}", "Upgrade Mindhold." if newer else "")
 
 
 def _pages(connection: sqlite3.Connection, path: Path) -> Iterator[StoreFinding]:

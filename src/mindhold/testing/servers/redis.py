@@ -45,7 +45,6 @@ class RedisServer(ServerProgram):
         return _execute(self.port, self.password, words)
 
     def flush(self) -> None:
-        """Remove all data."""
         self.command("FLUSHALL")
 
     def freeze(self) -> None:

@@ -46,7 +46,6 @@ class LocalHTTPServer(ThreadingHTTPServer):
         """Ignore clients that gave up."""
 
     def close_connections(self) -> None:
-        """Close all open connections."""
         with self._guard:
             for connection in self._open:
                 with suppress(OSError):  # already closed
@@ -206,7 +205,6 @@ class EmbeddingServer(FaultyService[ServiceFault]):
 
     @property
     def url(self) -> str:
-        """The base URL for clients."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     @property
@@ -290,12 +288,10 @@ class LanguageRequest:
 
     @property
     def system(self) -> str:
-        """The system prompt."""
         return str(self.body["system"] if self.path == MESSAGES else self.body["messages"][0]["content"])
 
     @property
     def prompt(self) -> str:
-        """The user's prompt."""
         return str(self.body["messages"][-1]["content"])
 
 
