@@ -189,8 +189,8 @@ def moment_of(stamp: str) -> datetime | None:
 
 def is_stale(stamp: str, now: datetime) -> bool:
     """Whether a restore with that stamp is over or dead."""
-    begun = moment_of(stamp)
-    return begun is not None and begun + _STALE < now
+    started = moment_of(stamp)
+    return started is not None and started + _STALE < now
 
 
 R = TypeVar("R")

@@ -99,11 +99,11 @@ class MongoLinks(MongoPart):
         async def work() -> int:
             count = 0
             cursor = self._database.links.find({}, {"origin": 1, "target": 1}).batch_size(_TOGETHER)
-            while some := await cursor.to_list(_TOGETHER):
-                end_ids = {end for link in some for end in (link["origin"], link["target"])}
+            while batch := await cursor.to_list(_TOGETHER):
+                end_ids = {end for link in batch for end in (link["origin"], link["target"])}
                 matching_ids = await _among(self._database, list(end_ids), condition)
                 count += sum(
-                    link["origin"] in matching_ids and link["target"] in matching_ids for link in some
+                    link["origin"] in matching_ids and link["target"] in matching_ids for link in batch
                 )
             return count
 
@@ -317,16 +317,16 @@ class MongoRecords(MongoPart, SingleRecords):
         by_times: dict[int, list[str]] = {}
         for memory_id, times in Counter(ids).items():
             by_times.setdefault(times, []).append(memory_id)
-        counted = [
+        updates = [
             UpdateMany(
-                {"_id": {"$in": some}},
+                {"_id": {"$in": counted_ids}},
                 [{"$set": {field: {"$add": [{"$ifNull": [f"${field}", 0]}, times]}, **also}}],
             )
-            for times, some in by_times.items()
+            for times, counted_ids in by_times.items()
         ]
-        if counted:
+        if updates:
             light = self._database.memories.with_options(write_concern=LIGHT)
-            await self._database.ask(lambda: light.bulk_write(counted, ordered=False))
+            await self._database.ask(lambda: light.bulk_write(updates, ordered=False))
 
     async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         condition, last = matching(where), ""
@@ -409,10 +409,10 @@ async def _by_model(database: MongoDatabase, condition: Query) -> dict[str, int]
     while True:
         following = all_of(condition, {"embedded_by": {"$gt": last}})
         cursor = database.memories.find(following, {"_id": 0, "embedded_by": 1}, hint=TURNS)
-        met = await cursor.sort("embedded_by", 1).limit(1).to_list()
-        if not met:
+        following_models = await cursor.sort("embedded_by", 1).limit(1).to_list()
+        if not following_models:
             break
-        last = met[0]["embedded_by"]
+        last = following_models[0]["embedded_by"]
         counts[last] = await _counted(database, all_of(condition, {"embedded_by": last}))
     if total > sum(counts.values()):
         counts[""] = total - sum(counts.values())

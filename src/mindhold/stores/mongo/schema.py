@@ -312,10 +312,13 @@ async def make_views(database: AsyncDatabase[Document], there: Collection[str]) 
 
 async def mark_messages(database: MongoDatabase) -> None:
     """Mark the messages of project logs that a process of an earlier schema wrote."""
-    untold = {"dialect": LOG_DIALECT, "kind": Kind.EPISODE.value, "turn": {"$exists": False}}
-    await database.memories.update_many(
-        {**untold, f"metadata.{PART_KEY}": {"$exists": False}}, {"$set": {"turn": True}}
-    )
+    unmarked = {
+        "dialect": LOG_DIALECT,
+        "kind": Kind.EPISODE.value,
+        "turn": {"$exists": False},
+        f"metadata.{PART_KEY}": {"$exists": False},
+    }
+    await database.memories.update_many(unmarked, {"$set": {"turn": True}})
 
 
 async def start_upkeep_fields(database: MongoDatabase, now: datetime) -> None:
@@ -323,8 +326,8 @@ async def start_upkeep_fields(database: MongoDatabase, now: datetime) -> None:
 
     They count as judged and compared, so that the past is neither sent to a model nor processed in one night.
     """
-    begun = dict.fromkeys(("review", "decayed", "verified", "examined"), to_micros(now))
-    await database.memories.update_many({"review": {"$exists": False}}, {"$set": begun})
+    fields = dict.fromkeys(("review", "decayed", "verified", "examined"), to_micros(now))
+    await database.memories.update_many({"review": {"$exists": False}}, {"$set": fields})
 
 
 async def _created(database: AsyncDatabase[Document], name: str, **options: Any) -> None:

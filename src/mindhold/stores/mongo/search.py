@@ -232,8 +232,8 @@ class MongoLiveIndex:
                 return True
             # Whatever a half-applied change has done so far has its revision already.
             later = {"$gt": revision}
-            met = {"revision": later, "row": {"$lte": self._last_row}}
-            if await self._database.memories.find_one(met, _ROW) is not None:
+            changed = {"revision": later, "row": {"$lte": self._last_row}}
+            if await self._database.memories.find_one(changed, _ROW) is not None:
                 return False
             return await self._database.tombstones.find_one({"revision": later}) is None
 

@@ -270,9 +270,9 @@ class MongoSite:
 
         async def work(database: AsyncDatabase[Document]) -> None:
             await finish_swap(database)
-            for begun in await _prefixes(database, _RESTORED):
-                if is_stale(begun.removeprefix(_RESTORED), self._clock()):  # left by a restore that died
-                    await _drop(database, f"{begun}.")
+            for prefix in await _prefixes(database, _RESTORED):
+                if is_stale(prefix.removeprefix(_RESTORED), self._clock()):  # left by a restore that died
+                    await _drop(database, f"{prefix}.")
             if _prefix(_RESTORED, stamp) + METADATA in await database.list_collection_names():
                 raise StoreError("There is such a place already.", advice="Try again in a second.")
 

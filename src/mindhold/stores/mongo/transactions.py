@@ -390,7 +390,7 @@ class _Attempt(Generic[T]):
     result: list[T] = field(default_factory=list)  # of that attempt
     refusal: PyMongoError | None = None
 
-    def made(self, state: Document) -> bool:
+    def is_applied(self, state: Document) -> bool:
         """Whether the change was applied, now that none is pending. Raises its refusal, and StoreAway if that is unknown."""
         if not self.revision or state["revision"] < self.revision:
             return False
@@ -435,7 +435,7 @@ class JournalWriter:
             if state.get("pending"):
                 await self._redo(state["pending"])
                 state = await read_state(self._database)
-            if attempt.made(state):
+            if attempt.is_applied(state):
                 return attempt.result[-1]
             attempt.revision = 0
             step = MongoStep(self._database, state, None)
@@ -542,7 +542,7 @@ class JournalWriter:
                 await self._finish(pending)
                 return
         await self._put_back(pending, back)
-        await self._finish(pending, made=False)
+        await self._finish(pending, applied=False)
 
     async def _refuse(self, pending: Document) -> None:
         """Mark the change as refused: nobody applies it again, and what was applied is undone."""
@@ -565,12 +565,12 @@ class JournalWriter:
                 with suppress(BulkWriteError):
                     await perform(self._database, [operation], again=True, still=still)
 
-    async def _finish(self, pending: Document, *, made: bool = True) -> None:
+    async def _finish(self, pending: Document, *, applied: bool = True) -> None:
         completion = {
             "$set": {"revision": pending["revision"], "row": pending["row"]},
-            "$inc": {"total_memories": pending["added"] if made else 0},
+            "$inc": {"total_memories": pending["added"] if applied else 0},
             "$unset": {"pending": ""},
-            "$push": {"recent" if made else "refused": {"$each": [pending["token"]], "$slice": -_RECENT}},
+            "$push": {"recent" if applied else "refused": {"$each": [pending["token"]], "$slice": -_RECENT}},
         }
         finished = await self._metadata.update_one({**STATE, "pending.token": pending["token"]}, completion)
         if not finished.matched_count:

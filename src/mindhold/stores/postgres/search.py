@@ -49,7 +49,7 @@ class TextCandidates:
     rows: Rows
     worth: dict[str, float]
     frequencies: dict[str, int]
-    found: Sequence[tuple[tuple[str, ...], Posting]]
+    postings: Sequence[tuple[tuple[str, ...], Posting]]  # by the words that a query combines
     unsure: Sequence[tuple[str, ...]]  # words whose postings were not read, or not completely
     whole: bool  # whether these are all rows that were found
 
@@ -85,18 +85,18 @@ class TextSearch:
         frequencies = {lexeme: self._frequency(lexeme, exact_counts.get(lexeme)) for lexeme in lexemes}
         worth = {lexeme: self._rarity(frequency) for lexeme, frequency in frequencies.items()}
         word_groups = [*((lexeme,) for lexeme in single), *together]
-        found = list(zip(word_groups, postings, strict=True))
-        rows, promise = self._gathered(found, worth)
+        by_words = list(zip(word_groups, postings, strict=True))
+        rows, promise = self._gathered(by_words, worth)
         enough = math.ceil(_CHECKED * limit / max(self._share, 0.05))
         best = rows[np.argsort(-promise, kind="stable")[:enough]]
         cut = [
             words
-            for (words, posting), most in zip(found, queries.values(), strict=True)
+            for (words, posting), most in zip(by_words, queries.values(), strict=True)
             if len(posting.rows) >= most
         ]
         left_out = [(lexeme,) for lexeme in lexemes if lexeme not in single]
         whole = len(best) == len(rows)
-        return TextCandidates(best, worth, self._rounded(frequencies), found, [*cut, *left_out], whole)
+        return TextCandidates(best, worth, self._rounded(frequencies), by_words, [*cut, *left_out], whole)
 
     def again(
         self, wording: TextCandidates, where: Condition, *, admitted: Rows, limit: int
@@ -111,7 +111,7 @@ class TextSearch:
         unsure = [words for words in wording.unsure if len(words) < 3]
         queries = [" & ".join(map(quoted, words)) for words in unsure]
         more = search_queries.postings_within(self._connection, queries, where, most=most)
-        postings = [*wording.found, *zip(unsure, more, strict=True)]
+        postings = [*wording.postings, *zip(unsure, more, strict=True)]
         frequencies: dict[str, float] = dict(wording.frequencies)
         for words, posting in zip(unsure, more, strict=True):
             if len(words) == 1 and len(posting.rows) < most:
@@ -122,7 +122,7 @@ class TextSearch:
         if wording.whole:
             within = distinct(np.concatenate([admitted, *(posting.rows for posting in more)]))
             best = best[search_queries.within(best, within)][: math.ceil(_CHECKED * limit)]
-        return TextCandidates(best, worth, self._rounded(frequencies), found=postings, unsure=(), whole=True)
+        return TextCandidates(best, worth, self._rounded(frequencies), postings, unsure=(), whole=True)
 
     def scores(
         self, wording: TextCandidates, sought: Sequence[str], counts: npt.NDArray[np.int32], lengths: Numbers
@@ -148,13 +148,13 @@ class TextSearch:
         return shares
 
     def _gathered(
-        self, found: Sequence[tuple[tuple[str, ...], Posting]], worth: dict[str, float]
+        self, postings: Sequence[tuple[tuple[str, ...], Posting]], worth: dict[str, float]
     ) -> tuple[Rows, Numbers]:
         """Every row that was found, and a score by the words that it was found by."""
-        rows = distinct(np.concatenate([np.empty(0, np.int64), *(posting.rows for _, posting in found)]))
+        rows = distinct(np.concatenate([np.empty(0, np.int64), *(posting.rows for _, posting in postings)]))
         lengths = np.zeros(len(rows))
-        has = {lexeme: np.zeros(len(rows), dtype=np.bool_) for words, _ in found for lexeme in words}
-        for words, posting in found:
+        has = {lexeme: np.zeros(len(rows), dtype=np.bool_) for words, _ in postings for lexeme in words}
+        for words, posting in postings:
             place = np.searchsorted(rows, posting.rows)
             lengths[place] = posting.lengths
             for lexeme in words:
@@ -192,7 +192,7 @@ _LEADING = 4  # the best 1/n of the pool add their neighbours
 class _Chosen:
     """Candidates without their neighbours."""
 
-    found: Details
+    details: Details
     counts: Counts
     leading: Rows  # the best of them, whose neighbours are added
     statistics: Mapping[str, Any]  # of all records: the fields of Candidates that ranking needs
@@ -214,7 +214,7 @@ class PostgresSearch:
 
     def candidates(self) -> Candidates:
         choice = self._chosen()
-        details = choice.found
+        details = choice.details
         if self._search.neighbours and any(name is not None for name in details.conversations):
             spoken = np.array([name is not None for name in details.conversations], dtype=np.bool_)
             best = details.rows[spoken & search_queries.within(details.rows, choice.leading)]
@@ -223,7 +223,7 @@ class PostgresSearch:
             )
         return Candidates(
             **{name: getattr(details, name) for name in search_queries.PLAIN_DETAILS},
-            counts=np.concatenate([choice.counts, self._counts(details.lexemes[len(choice.found) :])]),
+            counts=np.concatenate([choice.counts, self._counts(details.lexemes[len(choice.details) :])]),
             conversations=[None if name is None else unescaped(name) for name in details.conversations],
             **choice.statistics,
         )
@@ -261,7 +261,7 @@ class PostgresSearch:
         rows = few.rows[distinct(np.concatenate([best, dense]))]
         details = search_queries.details(self._connection, rows, self._where, self._question)
         return _Chosen(
-            found=details,
+            details=details,
             counts=self._counts(details.lexemes),
             leading=few.rows[distinct(np.concatenate([best[:leading], dense[:leading]]))],
             statistics={
@@ -320,7 +320,7 @@ class PostgresSearch:
         leading = -(-pool // _LEADING)
         more = best[~search_queries.within(by_words.rows[best], near.rows)]
         return _Chosen(
-            found=near.joined(by_words.only(more)),
+            details=near.joined(by_words.only(more)),
             counts=np.concatenate([self._counts(near.lexemes), counts[more]]),
             leading=distinct(np.concatenate([by_words.rows[best[:leading]], near.rows[:leading]])),
             statistics={

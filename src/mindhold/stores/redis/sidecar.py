@@ -100,9 +100,9 @@ class RedisConnection:
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._returned: list[Callable[[], None]] = []
 
-    def on_return(self, told: Callable[[], None]) -> None:
+    def on_return(self, callback: Callable[[], None]) -> None:
         """Register a function to be called after each reconnection."""
-        self._returned.append(told)
+        self._returned.append(callback)
 
     async def open(self) -> None:
         """Connect. Raises StoreDenied, StoreReadOnly and StoreError for lasting problems; an absent server is retried later."""

@@ -68,7 +68,7 @@ class SqliteSnapshots(SqlitePart):
         with _one_state(self._database.path) as connection:
             for query, item_of in _READ:
                 rows = await asyncio.to_thread(connection.execute, query)
-                while batch := await asyncio.to_thread(_some, self._database.path, rows, item_of):
+                while batch := await asyncio.to_thread(_batch, self._database.path, rows, item_of):
                     yield batch
 
     async def totals(self) -> Totals:
@@ -102,9 +102,9 @@ def _one_state(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _some(path: Path, rows: sqlite3.Cursor, made: Callable[[Any], SnapshotItem]) -> list[SnapshotItem]:
+def _batch(path: Path, rows: sqlite3.Cursor, item_of: Callable[[Any], SnapshotItem]) -> list[SnapshotItem]:
     with translated(path):
-        return [made(row) for row in islice(rows, BATCH)]
+        return [item_of(row) for row in islice(rows, BATCH)]
 
 
 OLDEST_SQLITE = (3, 37)  # the first version with STRICT tables
