@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from mindhold.model.query import Candidates, Filter, Neighbour, Numbers, Search, Vector
 from mindhold.model.scope import visible_agents
-from mindhold.stores.vectors import Codes, Mask, NearestCodes, Slots, distinct, exact_cosines
+from mindhold.stores.vectors import Codes, Mask, NearestCodes, Slots, distinct, exact_cosines, lengthened
 
 
 class ReadWriteLock:
@@ -303,7 +303,7 @@ class ResidentIndex:
     def _slots_for(self, rows: npt.NDArray[np.int64]) -> Slots:
         last = int(rows.max())
         if last >= len(self._slot_of):
-            self._slot_of = _lengthened(self._slot_of, max(last + 1, 2 * len(self._slot_of)), -1)
+            self._slot_of = lengthened(self._slot_of, max(last + 1, 2 * len(self._slot_of)), empty=-1)
         slots = self._slot_of[rows].astype(np.int64)
         fresh = np.flatnonzero(slots < 0)
         if len(fresh):
@@ -322,7 +322,7 @@ class ResidentIndex:
     def _grow(self, capacity: int) -> None:
         for name in _SLOT_COLUMNS:
             empty = NO_KEY if name == "_keys" else 0
-            setattr(self, name, _lengthened(getattr(self, name), capacity, empty))
+            setattr(self, name, lengthened(getattr(self, name), capacity, empty=empty))
         self._codes.grow(capacity)
         self._capacity = capacity
 
@@ -364,12 +364,6 @@ class ResidentIndex:
             self._admissions = {}
         self._admissions[key] = admitted
         return admitted
-
-
-def _lengthened(column: npt.NDArray[Any], length: int, empty: int) -> npt.NDArray[Any]:
-    longer = np.full(length, empty, column.dtype)
-    longer[: len(column)] = column
-    return longer
 
 
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -76,6 +76,7 @@ PATIENT = 6  # factor of the usual time limit, for work on many records
 REFUSED_SECONDS = 1.5
 
 _PAUSE_SECONDS = 0.002
+_PAGE = 1_000
 _TRIES_IN_PASSING = 4  # attempts to read an unchanging state before writers are asked to wait
 
 
@@ -137,6 +138,17 @@ class MongoDatabase:
         if self._database is None:
             raise StoreError(f"MongoDB at {self.place} is not open.", advice="Call open() first.")
         return self._database
+
+    async def pages(self, where: Document, fields: Document) -> AsyncIterator[list[Document]]:
+        """The matching records in pages, ordered by row; to be called within ask()."""
+        last: Any = -1
+        while batch := await self._page(where, fields, last):
+            yield batch
+            last = batch[-1]["row"]
+
+    async def _page(self, where: Document, fields: Document, last: int) -> list[Document]:
+        following = {**where, "row": {"$gt": last}}
+        return await self.memories.find(following, {**fields, "row": 1}).sort("row", 1).limit(_PAGE).to_list()
 
     async def open(self, prepare: Callable[[MongoDatabase], Awaitable[None]]) -> None:
         """Connect, find out what the server supports, and call `prepare` before any other use."""

@@ -34,9 +34,6 @@ from mindhold.stores.mongo.transactions import (
     VERSIONS,
 )
 
-_TOGETHER = 2_000
-_FIELDS = {"row": 1, "keywords": 1, "keyword_forms": 1}
-
 
 async def count_wrong(database: MongoDatabase) -> int:
     """The number of records whose keyword forms are wrong."""
@@ -61,18 +58,12 @@ async def renew(database: MongoDatabase) -> int:
 
 
 async def _wrong(database: MongoDatabase) -> AsyncIterator[list[Document]]:
-    last = -1
-    while True:
-        following = database.memories.find({"row": {"$gt": last}}, _FIELDS).sort("row", 1).limit(_TOGETHER)
-        batch = await following.to_list()
-        if not batch:
-            return
+    async for batch in database.pages({}, {"keywords": 1, "keyword_forms": 1}):
         yield [
             document
             for document in batch
             if document.get("keyword_forms") != list(keyword_forms(document["keywords"]))
         ]
-        last = batch[-1]["row"]
 
 
 SWAP = "swap"  # a collection with one document while a swap is under way

@@ -16,9 +16,8 @@ from mindhold.stores.mongo.search import INDEX, MongoVectorIndexes
 from mindhold.stores.mongo.transactions import LINKS, MEMORIES, STATE, VERSIONS, MongoStep
 from mindhold.stores.vectors import decode, encode, same_code
 
-_TOGETHER = 1_000
 _ENDS = {VERSIONS: ["memory"], LINKS: ["origin", "target"]}  # fields that refer to a record
-_VECTOR = {"row": 1, "embedding": 1, "code": 1, "embedded_by": 1}
+_VECTOR = {"embedding": 1, "code": 1, "embedded_by": 1}
 
 # Fields with text, to check whether a phrase is gone.
 _TEXTS = {
@@ -231,18 +230,10 @@ async def _orphans(database: MongoDatabase, name: str) -> list[Any]:
     return [document["_id"] async for document in await database.database[name].aggregate(pipeline)]
 
 
-async def _vectors(database: MongoDatabase) -> AsyncIterator[list[Document]]:
-    last: Any = -1
-    while True:
-        where = {
-            "row": {"$gt": last},
-            "$or": [{"embedded_by": {"$type": "string"}}, {"embedding": {"$ne": None}}],
-        }
-        batch = await database.memories.find(where, _VECTOR).sort("row", 1).limit(_TOGETHER).to_list()
-        if not batch:
-            return
-        yield batch
-        last = batch[-1]["row"]
+def _vectors(database: MongoDatabase) -> AsyncIterator[list[Document]]:
+    """The records that have a vector or name its model."""
+    where = {"$or": [{"embedded_by": {"$type": "string"}}, {"embedding": {"$ne": None}}]}
+    return database.pages(where, _VECTOR)
 
 
 def _stale(batch: list[Document]) -> dict[str, Document]:

@@ -61,8 +61,9 @@ class PostgresSnapshots(PostgresPart, NoRawCopies):
 
     async def snapshot(self) -> AsyncIterator[list[SnapshotItem]]:
         with translated(self._session.place):
-            connection = await asyncio.to_thread(self._begun)
+            connection = await asyncio.to_thread(self._session.connect, as_login=True)
             try:
+                await asyncio.to_thread(connection.execute, BEGIN)
                 for query, item_of in self._read():
                     cursor = connection.cursor("mindhold_snapshot")
                     await asyncio.to_thread(cursor.execute, query)
@@ -78,15 +79,6 @@ class PostgresSnapshots(PostgresPart, NoRawCopies):
         return await self._database.alone(
             lambda connection: count_totals(connection, POSTGRES, vectors=vectors), long=True
         )
-
-    def _begun(self) -> Connection:
-        connection = self._session.connect(as_login=True)
-        try:
-            connection.execute(BEGIN)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
 
     def _read(self) -> list[tuple[str, Callable[[Any], SnapshotItem]]]:
         vector = "CASE WHEN embedded_by IS NULL THEN NULL ELSE halfvec_send(embedding) END"

@@ -19,7 +19,7 @@ from mindhold.stores.columns import phrase_forms
 from mindhold.stores.postgres import rows
 from mindhold.stores.postgres.connection import ROLE, SCHEMA, PostgresPart, SessionFactory, unlimited
 from mindhold.stores.postgres.driver import Connection, escaped
-from mindhold.stores.postgres.records import SEARCHED_TEXTS
+from mindhold.stores.postgres.records import SEARCHED_TEXTS, TAG, UNTAG
 from mindhold.stores.postgres.schema import latest, version_of
 
 Key = tuple[str, int]
@@ -278,16 +278,9 @@ PLACE = f"""
 UNPAIRED = "(embedding IS NULL) <> (embedded_by IS NULL)"
 
 VACUUMED = (
-    "fragments",
-    "fragment_lexemes",
-    "fragment_tags",
-    "fragment_keywords",
-    "fragment_standing",
-    "fragment_links",
-    "fragment_versions",
-    "job",
-    "entry",
-)
+    "fragments fragment_lexemes fragment_tags fragment_keywords fragment_standing fragment_links fragment_versions "
+    "job entry"
+).split()
 
 
 class PostgresUpkeep(PostgresPart):
@@ -441,13 +434,10 @@ def _mend(connection: Connection, *, vectors: bool) -> list[str]:
 
 def _retag(connection: Connection) -> int:
     unlike: list[tuple[int, list[str], str]] = connection.execute(UNLIKE_TAGS).fetchall()
-    for row, tags, agent in unlike:
-        connection.execute("DELETE FROM fragment_tags WHERE row = %s", (row,))
-        for name in tags:
-            connection.execute(
-                "INSERT INTO fragment_tags (row, folded, name, agent_id) VALUES (%s, %s, %s, %s)",
-                (row, name.casefold(), name, agent),
-            )
+    connection.execute(UNTAG, ([row for row, _, _ in unlike],))
+    tags = [(row, name.casefold(), name, agent) for row, names, agent in unlike for name in names]
+    if tags:
+        connection.execute(TAG, rows.arrays_of(tags))
     return len(unlike)
 
 

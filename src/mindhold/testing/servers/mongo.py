@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import numpy as np
@@ -209,17 +209,23 @@ class VectorSearchProxy:
 
     def _forward(self, client: socket.socket) -> None:
         """Forward one client's connection over a connection to the server."""
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self._server.port)) as upstream:
+        with (
+            suppress(OSError),
+            socket.create_connection(("127.0.0.1", self._server.port)) as upstream,
+            client.makefile("rb") as messages,
+        ):
             back = threading.Thread(target=_pump, args=(upstream, client), daemon=True)
             back.start()
-            while (message := _receive(client)) is not None:
-                answer = self._answer(message)
-                if answer is None:
-                    upstream.sendall(message)
-                else:
-                    client.sendall(answer)
-            upstream.shutdown(socket.SHUT_RDWR)
-            back.join()
+            try:
+                while message := _receive(messages):
+                    answer = self._answer(message)
+                    if answer is None:
+                        upstream.sendall(message)
+                    else:
+                        client.sendall(answer)
+            finally:
+                upstream.shutdown(socket.SHUT_RDWR)
+                back.join()
 
     def _answer(self, message: bytes) -> bytes | None:
         """The reply to a command that the server doesn't know; None for all others."""
@@ -293,27 +299,12 @@ def _fields(condition: Any) -> set[str]:
     return set().union(*map(_fields, condition)) if isinstance(condition, list) else set()
 
 
-def _receive(connection: socket.socket) -> bytes | None:
-    """One message; None at the end of the connection."""
-    head = _receive_exactly(connection, _HEADER.size)
-    if head is None:
-        return None
-    rest = _receive_exactly(connection, _HEADER.unpack(head)[0] - _HEADER.size)
-    return None if rest is None else head + rest
-
-
-def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
-    parts = []
-    while size:
-        try:
-            part = connection.recv(min(size, 1 << 20))
-        except OSError:
-            return None
-        if not part:
-            return None
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+def _receive(messages: BinaryIO) -> bytes:
+    """One message; empty at the end of the connection."""
+    head = messages.read(_HEADER.size)
+    if len(head) < _HEADER.size:
+        return b""
+    return head + messages.read(_HEADER.unpack(head)[0] - _HEADER.size)
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
