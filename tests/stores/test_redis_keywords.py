@@ -18,7 +18,6 @@ from mindhold.stores.redis.sidecar import RedisSidecar
 from mindhold.stores.registry import KeywordSetInvalidator
 from mindhold.stores.sqlite.store import SqliteStore
 from mindhold.testing.builders import START, Builder
-from mindhold.testing.servers.programs import free_port
 from mindhold.testing.servers.redis import RedisServer
 from redis_beside import address, beside, whole
 
@@ -210,7 +209,7 @@ async def test_a_server_that_follows_another_redis_is_noticed(
     aside: RedisSidecar, another: Open, build: Builder, tmp_path: Path
 ) -> None:
     """As when one of two still talks to a master that was replaced."""
-    with RedisServer(tmp_path / "other", port=free_port()) as server:
+    with RedisServer(tmp_path / "other") as server:
         apart = await another(server=server)
         await apart.store.apply([put(build, "kept")])
         assert await having(aside, "kept") is None

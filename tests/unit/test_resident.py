@@ -21,7 +21,7 @@ from mindhold.stores.resident_index import (
     best_by_text,
     occurrences,
 )
-from mindhold.stores.vectors import Sketches, decode, encode, exact_cosines
+from mindhold.stores.vectors import NearestCodes, Sketches, decode, encode, exact_cosines
 
 WIDTH = 96
 
@@ -68,6 +68,11 @@ def rows_in(resident: ResidentIndex, reach: AdmittedSlots) -> list[int]:
     return [int(row) for row in resident.rows(np.flatnonzero(reach.mask))]
 
 
+def nearest_slots(resident: ResidentIndex, vector: Vector, reach: AdmittedSlots, limit: int) -> NearestCodes:
+    (nearest,) = resident.nearest_each([vector], reach, limit)
+    return nearest
+
+
 class TestCodes:
     def test_a_vector_comes_back_with_unit_length(self) -> None:
         vector = np.array([3.0, 4.0], dtype=np.float32)
@@ -92,7 +97,7 @@ class TestNearest:
         resident = filled(vectors)
         for query in sentences(20, seed=2):
             cosines = vectors @ query
-            found = resident.nearest(query, everything(resident), 40)
+            found = nearest_slots(resident, query, everything(resident), 40)
             assert set(np.argsort(-cosines)[:10] + 1) <= set(resident.rows(found.slots).tolist())
             assert found.exact
             assert found.embedded == 4_000
@@ -107,7 +112,7 @@ class TestNearest:
         reach = resident.reach(Filter(), scopes=None, rows=(allowed + 1).tolist())
         query = sentences(1, seed=5)[0]
         cosines = vectors[allowed] @ query
-        found = resident.nearest(query, reach, 10_000)
+        found = nearest_slots(resident, query, reach, 10_000)
         assert found.embedded == len(allowed) == len(found.slots)
         assert found.mean == pytest.approx(cosines.mean(), abs=1e-3)
         assert resident.rows(found.slots[:1]).tolist() == [allowed[np.argmax(cosines)] + 1]
@@ -121,7 +126,7 @@ class TestNearest:
         kept = 0
         for query in queries:
             cosines = vectors @ query
-            found = resident.nearest(query, reach, 60)
+            found = nearest_slots(resident, query, reach, 60)
             assert not found.exact
             assert found.embedded == 12_000
             assert (found.mean, found.deviation) == pytest.approx((cosines.mean(), cosines.std()), abs=0.03)
@@ -134,7 +139,7 @@ class TestNearest:
         query = vectors[0]
         allowed = np.argsort(vectors @ query)[:2_000]
         reach = resident.reach(Filter(), scopes=None, rows=(allowed + 1).tolist())
-        found = resident.nearest(query, reach, 10)
+        found = nearest_slots(resident, query, reach, 10)
         assert not found.exact
         assert len(found.slots) == 10
         assert set(resident.rows(found.slots).tolist()) <= set((allowed + 1).tolist())
@@ -147,13 +152,13 @@ class TestNearest:
 
     def test_a_query_of_another_width_is_near_nothing(self) -> None:
         resident = filled(sentences(10, seed=1))
-        assert len(resident.nearest(np.ones(7, dtype=np.float32), everything(resident), 3).slots) == 0
+        assert len(nearest_slots(resident, np.ones(7, dtype=np.float32), everything(resident), 3).slots) == 0
 
     def test_without_any_vector(self) -> None:
         resident = ResidentIndex()
         resident.put(batch([1, 2]))
         resident.settle(1)
-        found = resident.nearest(np.ones(WIDTH, dtype=np.float32), everything(resident), 3)
+        found = nearest_slots(resident, np.ones(WIDTH, dtype=np.float32), everything(resident), 3)
         assert (len(found.slots), found.embedded) == (0, 0)
 
     def test_sketches_of_any_width(self) -> None:
@@ -189,7 +194,7 @@ class TestChanges:
             assert len(resident) == reach.total == len(known)
             embedded = {row: vector for row, vector in known.items() if vector is not None}
             row, vector = next(iter(embedded.items()))
-            found = resident.nearest(vector, reach, 5)
+            found = nearest_slots(resident, vector, reach, 5)
             assert found.embedded == len(embedded)
             assert found.cosines[0] == pytest.approx(1.0, abs=5e-3)
             best = np.array([resident_vector @ vector for resident_vector in embedded.values()]).max()
@@ -208,17 +213,17 @@ class TestChanges:
         vectors = sentences(20, seed=1)
         resident = filled(vectors)
         resident.forget_codes("another")
-        assert resident.nearest(vectors[0], everything(resident), 3).embedded == 0
+        assert nearest_slots(resident, vectors[0], everything(resident), 3).embedded == 0
         other = sentences(2, seed=2, width=33)
         resident.put_codes([3, 4, 99], [encode(other[0])[1], encode(other[1])[1], encode(other[1])[1]])
-        assert resident.rows(resident.nearest(other[1], everything(resident), 1).slots).tolist() == [4]
+        assert resident.rows(nearest_slots(resident, other[1], everything(resident), 1).slots).tolist() == [4]
 
     def test_a_code_of_another_width_counts_as_none(self) -> None:
         vectors = sentences(3, seed=1)
         resident = filled(vectors)
         resident.put(batch([2], [np.ones(5, dtype=np.float32)]))
         resident.settle(2)
-        assert resident.nearest(vectors[0], everything(resident), 9).embedded == 2
+        assert nearest_slots(resident, vectors[0], everything(resident), 9).embedded == 2
 
 
 class TestReach:

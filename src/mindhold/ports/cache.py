@@ -94,21 +94,11 @@ class Sidecar(Protocol):
 class NoSidecar:
     """The sidecar of a store that has none."""
 
-    @property
-    def keywords(self) -> KeywordSets:
-        return self
-
-    @property
-    def cache(self) -> Cache:
-        return self
-
-    @property
-    def activity(self) -> Activity:
-        return self
-
-    @property
-    def bell(self) -> JobSignal:
-        return self
+    def __init__(self) -> None:
+        self.keywords: KeywordSets = self
+        self.cache: Cache = self
+        self.activity: Activity = self
+        self.bell: JobSignal = self
 
     async def facts(self) -> SidecarFacts:
         return SidecarFacts()

@@ -65,14 +65,11 @@ class IndexedConversation:
     ended: datetime | None = None
     prompts: int = 0  # number of user prompts
     bad_lines: tuple[int, ...] = ()  # the first unreadable lines
-    skipping: bool = (
-        False  # the last turn is marked as excluded, and further steps of that turn are excluded too
-    )
+    skipping: bool = False  # the last turn is marked as excluded, and so are further steps of that turn
     silent: bool = False  # excluded as a whole (by a rule, or made by our own calls); recorded so that it isn't read again
     gone: bool = False  # the file was deleted; the archive has a copy
-    archived: int = (
-        0  # bytes that the archive last had of it; negative: size of the file when there was no room for it
-    )
+    # Bytes that the archive last had of it; negative: size of the file when there was no room for it.
+    archived: int = 0
     rules: str = ""  # version of the rules it was read by; a conversation read by other rules is read again
 
     @property
@@ -304,9 +301,8 @@ class ArchivedTranscript:
     about: ArchiveSource | None = None
 
 
-Fits = Callable[
-    [int], bool
-]  # whether there is room for that many more bytes; a copy under way may exceed it slightly
+# Whether there is room for that many more bytes; a copy under way may exceed it slightly.
+Fits = Callable[[int], bool]
 
 
 class Archive(Protocol):

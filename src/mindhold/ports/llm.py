@@ -68,7 +68,7 @@ FREE = ModelPrice()
 
 @dataclass(frozen=True, slots=True)
 class ModelLevel:
-    """One model of a fallback chain. `tariff` is None if the price is unknown; `missing` names what the model lacks to be called."""
+    """One model of a fallback chain. `tariff` is None if the price is unknown; `missing` says what it lacks to answer."""
 
     model: LanguageModel
     tariff: ModelPrice | None = FREE
@@ -76,7 +76,7 @@ class ModelLevel:
 
 
 class FallbackModel:
-    """An OwnModel made of several: it asks the next one if a model fails, is paused, or lacks something."""
+    """An OwnModel made of several: it asks them in their order until one answers."""
 
     def __init__(self, rungs: Sequence[ModelLevel], *, own: Sequence[OwnModel] = ()) -> None:
         self.rungs = tuple(rungs)

@@ -181,9 +181,7 @@ class StoreFacts:
     schema_version: int
     bytes_used: int
     details: Mapping[str, Any] = field(default_factory=dict)
-    without_vectors: str = (
-        ""  # why the store keeps no vectors, and what to do about it; empty if it keeps them
-    )
+    without_vectors: str = ""  # why the store keeps no vectors, and what to do; empty if it keeps them
     collection: str = ""  # the store's name for the table of records
     vector_index: str = ""  # the store's name for the vector index
 

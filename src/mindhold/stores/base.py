@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from mindhold.model.job import Job, JobState
 from mindhold.model.memory import Memory
 from mindhold.model.scope import GLOBAL, Scope
 from mindhold.ports.backend import CopyProgress
-from mindhold.ports.store import Put, Store
+from mindhold.ports.store import Put, Receipt, Store
 
 LAST_CHARACTER = "\U0010ffff"  # every id with a prefix sorts before the prefix followed by this
 MOST_RESOLVED = 10
@@ -42,9 +42,7 @@ class StoreWrapper:
 class NoRawCopies:
     """The Snapshots methods of a store that can't make raw copies."""
 
-    @property
-    def raw_form(self) -> str:
-        return ""
+    raw_form = ""
 
     async def copy_raw(self, path: Path, *, told: CopyProgress) -> None:
         raise Refused("This store makes no copies as they are.", advice="Use its snapshot.")
@@ -61,6 +59,20 @@ class SingleRecords:
         if memory_id not in memories:
             raise MemoryNotFound(memory_id)
         return memories[memory_id]
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """Records that were erased, and what was removed of them from each place."""
+
+    ids: tuple[str, ...]  # that were to be erased
+    rows: Mapping[str, int]  # of those that existed
+    removed: dict[str, int]
+    references: bool  # whether references to them were removed too
+
+    def receipt(self, remaining: Mapping[str, int]) -> Receipt:
+        erased_ids = tuple(memory_id for memory_id in self.ids if memory_id in self.rows)
+        return Receipt(ids=erased_ids, removed=self.removed, remaining=remaining)
 
 
 def check_counted_by(by: str) -> None:

@@ -189,8 +189,8 @@ def moment_of(stamp: str) -> datetime | None:
 
 def is_stale(stamp: str, now: datetime) -> bool:
     """Whether a restore with that stamp is over or dead."""
-    begun = moment_of(stamp)
-    return begun is not None and begun + _STALE < now
+    started = moment_of(stamp)
+    return started is not None and started + _STALE < now
 
 
 R = TypeVar("R")
@@ -268,42 +268,20 @@ MEMORY = (
     Column("metadata", Type.MAPPING),
     Column("embedded_by", content=True),
 )
-_OF_MEMORY = {column.field: column for column in MEMORY}
+_MEMORY_COLUMNS = {column.field: column for column in MEMORY}
 
-# What a Tend changes: fields of a memory by the same names.
-TENDED = tuple(
-    _OF_MEMORY[field]
-    for field in (
-        "tier",
-        "importance",
-        "utility",
-        "usefulness",
-        "anchor",
-        "verified",
-        "examined",
-        "decayed",
-        "review",
-    )
-)
+
+def _of_memory(record: type[Any]) -> tuple[Column, ...]:
+    """The columns of the fields that the class has in common with a memory, by their names."""
+    return tuple(_MEMORY_COLUMNS[field.name] for field in fields(record) if field.name in _MEMORY_COLUMNS)
+
+
+TENDED = _of_memory(Tend)
 
 VERSION = (
     Column("memory_id", sqlite="memory", postgres="fragment_id", mongo="memory"),
     Column("number", Type.INTEGER),
-    *(
-        _OF_MEMORY[field]
-        for field in (
-            "content",
-            "kind",
-            "topic",
-            "tags",
-            "keywords",
-            "importance",
-            "anchor",
-            "occurred",
-            "tier",
-            "metadata",
-        )
-    ),
+    *_of_memory(Version),
     Column("amended", Type.MOMENT, postgres="amended_at"),
     Column("amended_by"),
 )

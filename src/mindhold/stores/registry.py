@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -17,17 +18,15 @@ from mindhold.stores.base import StoreWrapper
 
 S = TypeVar("S", bound=Backend)
 
-REGISTRY = (
-    "places"  # name of the cursor that holds the placements: a single value, so that one swap changes it
-)
+# The name of the cursor that holds the placements: a single value, so that one swap changes it.
+REGISTRY = "places"
 FRESH_SECONDS = 1.0
 FAILED_SECONDS = 1.0  # seconds before a store that failed to open is tried again
 CLOSING_SECONDS = 5.0  # seconds to wait at close for a store that is being opened
 MOST_TRIES = 100
 
-Make = Callable[
-    [], AbstractAsyncContextManager[Backend]
-]  # opens on entry, closes on exit; raises the errors of StoreRegistry.house()
+# Opens on entry, closes on exit; raises the errors of StoreRegistry.house().
+Make = Callable[[], AbstractAsyncContextManager[Backend]]
 
 
 @asynccontextmanager
@@ -46,7 +45,8 @@ class OpenStoreRegistry:
     def __init__(
         self, home: str, makers: Mapping[str, Make], *, seconds: Callable[[], float] = time.monotonic
     ) -> None:
-        self._home = home
+        self.home = home
+        self.modes = (home, *(mode for mode in makers if mode != home))
         self._makers = dict(makers)
         self._seconds = seconds
         self._open: dict[str, Backend] = {}
@@ -56,14 +56,6 @@ class OpenStoreRegistry:
         self._text: str | None = None
         self._places: Placements = {}
         self._read = -FRESH_SECONDS
-
-    @property
-    def home(self) -> str:
-        return self._home
-
-    @property
-    def modes(self) -> tuple[str, ...]:
-        return (self._home, *(mode for mode in self._makers if mode != self._home))
 
     async def house(self, mode: str) -> Backend:
         store = self._open.get(mode)
@@ -97,7 +89,7 @@ class OpenStoreRegistry:
     async def places(self, *, fresh: bool = False) -> Placements:
         now = self._seconds()
         if fresh or now - self._read >= FRESH_SECONDS:
-            self._know(await (await self.house(self._home)).cursor(REGISTRY))
+            self._know(await (await self.house(self.home)).cursor(REGISTRY))
             self._read = now  # time before the read
         return self._places
 
@@ -106,13 +98,13 @@ class OpenStoreRegistry:
             self._text, self._places = text, _places(text)
 
     async def settle(self, change: Callable[[Placements], Placements]) -> Placements:
-        home = await self.house(self._home)
+        home = await self.house(self.home)
         for _ in range(MOST_TRIES):
             before = await home.cursor(REGISTRY)
             places = {
                 name: place
                 for name, place in change(_places(before)).items()
-                if place != Placement(self._home)  # a project that was never moved has no entry
+                if place != Placement(self.home)  # a project that was never moved has no entry
             }
             after = _value(places)
             if before == after or await home.swap_cursor(REGISTRY, old=before, new=after):
@@ -152,21 +144,10 @@ def _place(value: Mapping[str, Any]) -> Placement:
 
 
 def _value(places: Placements) -> str | None:
-    written = {name: _written(place) for name, place in places.items()}
-    return json.dumps(written, ensure_ascii=False, sort_keys=True) if written else None
-
-
-def _written(place: Placement) -> dict[str, Any]:
-    move = place.move
-    return {
-        "mode": place.mode,
-        "moves": place.moves,
-        "copies": list(place.copies),
-        "move": None
-        if move is None
-        else {"to": move.to, "by": move.by, "until": move.until.isoformat(), "frozen": move.frozen},
-        "renaming": place.renaming,
-    }
+    if not places:
+        return None
+    fields = {name: asdict(place) for name, place in places.items()}
+    return json.dumps(fields, ensure_ascii=False, sort_keys=True, default=datetime.isoformat)
 
 
 WHOLE = "redis.keywords"  # the cursor that says which build of the sets is complete, or who is building

@@ -6,7 +6,8 @@ import math
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from mindhold.model.query import Candidates, Filter, Neighbour, Numbers, Search, Vector
 from mindhold.model.scope import visible_agents
-from mindhold.stores.vectors import Codes, Mask, NearestCodes, Slots, distinct, exact_cosines
+from mindhold.stores.vectors import Codes, Mask, NearestCodes, Slots, distinct, exact_cosines, lengthened
 
 
 class ReadWriteLock:
@@ -119,11 +120,28 @@ class Adjacency:
         return np.concatenate(batches)
 
 
+def beyond_index(where: Filter) -> bool:
+    """Whether the filter has conditions that the index doesn't have, so that the store must find the rows."""
+    rest = replace(
+        where,
+        viewer="",
+        scopes=(),
+        agents=(),
+        kinds=(),
+        statuses=(),
+        since=None,
+        until=None,
+        minimum_trust=0.0,
+    )
+    return rest != Filter(viewer="", statuses=())
+
+
 EXACT_UP_TO = 200_000  # vectors that the filter admits; beyond it sketches choose which ones are compared
 
 _FEWEST = 1024
 _GONE = 0
 _MOST_ADMISSIONS = 64
+_SLOT_COLUMNS = ("_rows", "_group", "_occurred", "_trust", "_lengths", "_keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +236,7 @@ class ResidentIndex:
         """Set the codes of records in the index; other rows are skipped."""
         slots = self.slots(np.array(rows, dtype=np.int64))
         present = slots >= 0
-        self._codes.put(
-            slots[present], [code for code, included in zip(codes, present, strict=True) if included]
-        )
+        self._codes.put(slots[present], list(compress(codes, present)))
 
     def remove(self, rows: Iterable[int]) -> None:
         """Remove records; rows that aren't in the index are skipped."""
@@ -233,12 +249,12 @@ class ResidentIndex:
         self._gone += len(slots)
 
     def reach(
-        self, where: Filter, *, scopes: Iterable[Hashable] | None, rows: Sequence[int] | None
+        self, where: Filter, *, scopes: Iterable[Hashable] | None, rows: Sequence[int] | Rows | None
     ) -> AdmittedSlots:
         """The slots that the filter admits.
 
-        `scopes` are the store's keys of the filter's scopes. `rows` is what the store found for the conditions that the index
-        doesn't have (tags, topic, conversation, positions, ids); None if the filter has no such condition.
+        `scopes` are the store's keys of the filter's scopes. `rows` is what the store found for a filter that is
+        beyond_index(), else None.
         """
         mask = self._admitted(where, scopes)[self._group[: self._used]]
         if where.since is not None:
@@ -256,19 +272,17 @@ class ResidentIndex:
 
     def slots(self, rows: npt.NDArray[np.int64]) -> Slots:
         """The slots of rows, -1 for rows that aren't in the index."""
-        indexed = rows[rows < len(self._slot_of)] if len(rows) and rows.max() >= len(self._slot_of) else rows
-        if len(indexed) == len(rows):
+        if not len(rows) or rows.max() < len(self._slot_of):
             return self._slot_of[rows].astype(np.int64)
         slots = np.full(len(rows), -1, np.int64)
-        slots[rows < len(self._slot_of)] = self._slot_of[indexed]
+        known = rows < len(self._slot_of)
+        slots[known] = self._slot_of[rows[known]]
         return slots
 
     def rows(self, slots: Slots) -> npt.NDArray[np.int64]:
-        """The rows of slots."""
         return self._rows[slots]
 
     def average_length(self, reach: AdmittedSlots) -> float:
-        """The average length of the admitted records."""
         if not reach.total:
             return 0.0
         return float(np.sum(self._lengths[: self._used], where=reach.mask, dtype=np.int64)) / reach.total
@@ -278,20 +292,18 @@ class ResidentIndex:
         adjacent = self._adjacency.beside(self._keys[slots], self._keys[: self._used])
         return adjacent[reach.mask[adjacent]]
 
-    def nearest(self, vector: Vector, reach: AdmittedSlots, limit: int) -> NearestCodes:
-        """The nearest slots by code; the caller rescores them with the exact vectors."""
-        return self._codes.nearest(vector, reach.mask, limit)
-
     def elsewhere(self, reach: AdmittedSlots) -> Slots:
         """The admitted slots whose vectors are not held here."""
         return self._codes.elsewhere(reach.mask)
 
     def nearest_each(self, vectors: Sequence[Vector], reach: AdmittedSlots, limit: int) -> list[NearestCodes]:
-        """nearest() for many vectors."""
+        """The nearest slots of each vector by code; the caller rescores them with the exact vectors."""
         return self._codes.nearest_each(vectors, reach.mask, limit)
 
     def _slots_for(self, rows: npt.NDArray[np.int64]) -> Slots:
-        self._make_room(int(rows.max()) + 1)
+        last = int(rows.max())
+        if last >= len(self._slot_of):
+            self._slot_of = lengthened(self._slot_of, max(last + 1, 2 * len(self._slot_of)), empty=-1)
         slots = self._slot_of[rows].astype(np.int64)
         fresh = np.flatnonzero(slots < 0)
         if len(fresh):
@@ -302,29 +314,21 @@ class ResidentIndex:
                 self._grow(max(self._used, 2 * self._capacity))
         return slots
 
-    def _make_room(self, rows: int) -> None:
-        if rows > len(self._slot_of):
-            longer = np.full(max(rows, 2 * len(self._slot_of)), -1, np.int32)
-            longer[: len(self._slot_of)] = self._slot_of
-            self._slot_of = longer
-
     def reserve(self, count: int) -> None:
         """Make room for that many records, so that loading them needs no reallocation."""
         if count > self._capacity:
             self._grow(count)
 
     def _grow(self, capacity: int) -> None:
-        for name in ("_rows", "_group", "_occurred", "_trust", "_lengths", "_keys"):
-            column = getattr(self, name)
-            longer = np.full(capacity, NO_KEY if name == "_keys" else 0, column.dtype)
-            longer[: len(column)] = column
-            setattr(self, name, longer)
+        for name in _SLOT_COLUMNS:
+            empty = NO_KEY if name == "_keys" else 0
+            setattr(self, name, lengthened(getattr(self, name), capacity, empty=empty))
         self._codes.grow(capacity)
         self._capacity = capacity
 
     def _compact(self) -> None:
         live = np.flatnonzero(self._group[: self._used] != _GONE)
-        for name in ("_rows", "_group", "_occurred", "_trust", "_lengths", "_keys"):
+        for name in _SLOT_COLUMNS:
             column = getattr(self, name)
             column[: len(live)] = column[live]
         self._keys[len(live) :] = NO_KEY

@@ -7,13 +7,15 @@ column whose name differs; SqlDialect.sql() gives them in a store's own notation
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from mindhold.model.job import Entry, Job, JobState
+from mindhold.model.memory import content_sum
 from mindhold.model.scope import Scope
+from mindhold.ports.backend import Totals
 from mindhold.stores.base import (
     SILENT_RUNNER,
     check_droppable,
@@ -47,9 +49,8 @@ class SqlCursor(Protocol):
     def fetchall(self) -> list[Any]:
         """All rows. Rows of a changing statement are always fetched, because SQLite can't commit before."""
 
-
-class SqlManyCursor(SqlCursor, Protocol):
-    """A cursor that runs a statement many times."""
+    def __iter__(self) -> Iterator[Any]:
+        """The rows one by one."""
 
     def executemany(self, query: str, parameters: Any, /) -> Any:
         """Run the statement once with each set of parameters."""
@@ -61,7 +62,7 @@ class SqlConnection(Protocol):
     def execute(self, query: str, parameters: Any = ..., /) -> SqlCursor:
         """Run one statement."""
 
-    def cursor(self) -> SqlManyCursor:
+    def cursor(self) -> SqlCursor:
         """A cursor for executemany()."""
 
 
@@ -148,11 +149,39 @@ class SqlDialect:
         raise NotImplementedError
 
 
+def count_totals(connection: SqlConnection, dialect: SqlDialect, *, vectors: str) -> Totals:
+    """Implements Snapshots.totals(). `vectors` is the table of the vectors, or a condition that selects them."""
+
+    def count(source: str) -> int:
+        return int(connection.execute(dialect.sql(f"SELECT count(*) FROM {source}")).fetchall()[0][0])
+
+    hashes = connection.execute(dialect.sql("SELECT id, content_hash FROM {memory}"))
+    memories, content = content_sum(hashes)
+    return Totals(
+        memories=memories,
+        vectors=count(vectors),
+        versions=count("{version}"),
+        links=count("{link}"),
+        scopes=count("scope"),
+        jobs=count("job"),
+        entries=count("entry"),
+        cursors=count("cursor"),
+        content=content,
+    )
+
+
 class SqlPart:
     """Base of the parts of an SQL store."""
 
     _database: SqlDatabase
     _sql: SqlDialect
+
+    async def _rows(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
+        return await self._database.rows(self._sql.sql(statement), values)
+
+    async def _changed_rows(self, statement: str, values: tuple[Any, ...]) -> int:
+        query = self._sql.sql(statement)
+        return await self._database.write(lambda connection: connection.execute(query, values).rowcount)
 
 
 # Add a job, unless a waiting job has the same key.
@@ -252,8 +281,7 @@ class SqlJobs(SqlPart):
         return self._sql.sql(query.replace("{chosen}", chosen))
 
     async def renew(self, job_id: str, owner: str, *, until: datetime) -> bool:
-        values = (self._sql.moment(until), job_id, owner)
-        return await self._changed_rows(RENEW, values) > 0
+        return await self._changed_rows(RENEW, (self._sql.moment(until), job_id, owner)) > 0
 
     async def finish(self, job: Job, owner: str) -> bool:
         def work(connection: SqlConnection) -> bool:
@@ -265,11 +293,11 @@ class SqlJobs(SqlPart):
 
     async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
         values = {"states": self._sql.many(state.value for state in states), "most": limit}
-        rows = await self._database.rows(self._sql.sql(SOME_JOBS if states else ALL_JOBS), values)
+        rows = await self._rows(SOME_JOBS if states else ALL_JOBS, values)
         return [self._sql.columns.job.record(row) for row in rows]
 
     async def job(self, job_id: str) -> Job:
-        rows = await self._database.rows(self._sql.sql(ONE_JOB), (job_id,))
+        rows = await self._rows(ONE_JOB, (job_id,))
         if not rows:
             raise job_missing(job_id)
         return self._sql.columns.job.record(rows[0])
@@ -287,7 +315,7 @@ class SqlJobs(SqlPart):
         return await self._changed_rows(DROP_JOB, (self._sql.moment(before),))
 
     async def tally_jobs(self) -> dict[str, int]:
-        return dict(await self._database.rows(TALLY_JOBS))
+        return dict(await self._rows(TALLY_JOBS))
 
     def _replace(self, connection: SqlConnection, job: Job) -> bool:
         values = self._sql.columns.job.values(without_lease(job))
@@ -296,10 +324,6 @@ class SqlJobs(SqlPart):
             if same is not None:  # the other job has the key now, so that no work is lost
                 values[self._sql.columns.job.place["key"]] = None
         return connection.execute(self._sql.sql(REPLACE_JOB), (*values, job.id)).rowcount > 0
-
-    async def _changed_rows(self, statement: str, values: tuple[Any, ...]) -> int:
-        query = self._sql.sql(statement)
-        return await self._database.write(lambda connection: connection.execute(query, values).rowcount)
 
 
 def enqueue(connection: SqlConnection, dialect: SqlDialect, jobs: Sequence[Job]) -> None:
@@ -339,16 +363,14 @@ DROP_EXPIRED_ENTRIES = "DELETE FROM entry WHERE expires <= ?"
 EXPIRED_ENTRIES = "SELECT 1 FROM entry WHERE expires <= ? LIMIT 1"
 
 
-class SqlEntries(SqlJobs):
+class SqlEntries(SqlPart):
     """Implements Entries."""
 
     async def put_entry(self, entry: Entry) -> None:
         await self._changed_rows(PUT_ENTRY, tuple(self._sql.columns.entry.values(entry)))
 
     async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        return self._first(
-            await self._database.rows(self._sql.sql(FIND_ENTRY), (drawer, key, self._sql.moment(now)))
-        )
+        return self._first(await self._rows(FIND_ENTRY, (drawer, key, self._sql.moment(now))))
 
     async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         query, values = self._sql.sql(TAKE_ENTRY), (drawer, key, self._sql.moment(now))
@@ -357,8 +379,7 @@ class SqlEntries(SqlJobs):
         )
 
     async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
-        values = (drawer, self._sql.moment(now), limit)
-        rows = await self._database.rows(self._sql.sql(LIST_ENTRIES), values)
+        rows = await self._rows(LIST_ENTRIES, (drawer, self._sql.moment(now), limit))
         return [self._sql.columns.entry.record(row) for row in rows]
 
     async def drop_entry(self, drawer: str, key: str) -> bool:
@@ -367,7 +388,7 @@ class SqlEntries(SqlJobs):
     async def drop_expired(self, now: datetime) -> int:
         values = (self._sql.moment(now),)
         # Called often and mostly in vain, so the write lock is taken only if there is an expired entry.
-        if not await self._database.rows(self._sql.sql(EXPIRED_ENTRIES), values):
+        if not await self._rows(EXPIRED_ENTRIES, values):
             return 0
         return await self._changed_rows(DROP_EXPIRED_ENTRIES, values)
 
@@ -387,11 +408,11 @@ SWAP_CURSOR = "UPDATE cursor SET value = ? WHERE name = ? AND value = ?"
 END_CURSOR = "DELETE FROM cursor WHERE name = ? AND value = ?"
 
 
-class SqlCursorValues(SqlJobs):
+class SqlCursorValues(SqlPart):
     """Implements Cursors."""
 
     async def cursor(self, name: str) -> str | None:
-        rows = await self._database.rows(self._sql.sql(CURSOR), (name,))
+        rows = await self._rows(CURSOR, (name,))
         return str(rows[0][0]) if rows else None
 
     async def set_cursor(self, name: str, value: str | None) -> None:
@@ -433,8 +454,7 @@ class SqlScopes(SqlPart):
     """Implements Scopes."""
 
     async def scopes(self) -> list[Scope]:
-        rows = await self._database.rows(self._sql.sql(SCOPES))
-        return [self._sql.columns.scope.record(row) for row in rows]
+        return [self._sql.columns.scope.record(row) for row in await self._rows(SCOPES)]
 
     async def put_scope(self, scope: Scope) -> None:
         def work(connection: SqlConnection) -> None:

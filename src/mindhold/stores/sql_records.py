@@ -79,9 +79,8 @@ class FilterClauses:
             if waiting:
                 self.add(f"{self._column(field)} IS NULL")
         if (where.unverified or where.unexamined) and where.statuses == (Status.ACTIVE,):
-            self.add(
-                f"{self._alias}.status = 'active'"
-            )  # written as a constant, it lets the partial index be used
+            # As a constant it lets the partial index be used.
+            self.add(f"{self._alias}.status = 'active'")
 
     def condition(self) -> Condition:
         return Condition(" AND ".join(self._clauses), tuple(self._parameters))
@@ -141,7 +140,7 @@ class SqlRecords(SqlPart, SingleRecords):
         if not ids:
             return {}
         where = self._matching(Filter(viewer=viewer, statuses=(), ids=tuple(ids)))
-        query = f"{self._sql.sql('SELECT {selected} FROM {memory} WHERE ')}{where.sql}"
+        query = self._sql.sql("SELECT {selected} FROM {memory} WHERE ") + where.sql
         rows = await self._database.rows(query, where.parameters, viewer=viewer)
         return {memory.id: memory for memory in map(self._sql.columns.memory.record, rows)}
 
@@ -183,34 +182,32 @@ class SqlRecords(SqlPart, SingleRecords):
 
     async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
         values = {"hashes": self._sql.many(hashes), "scope": scope, "agent": agent}
-        rows = await self._database.rows(self._sql.sql(BY_HASH), values)
+        rows = await self._rows(BY_HASH, values)
         return {memory.content_hash: memory for memory in map(self._sql.columns.memory.record, rows)}
 
     async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
         values = {"gists": self._sql.many(gists), "scope": scope, "agent": agent}
         by_gist: dict[str, list[Memory]] = {}
-        for row in await self._database.rows(self._sql.sql(BY_GIST), values):
+        for row in await self._rows(BY_GIST, values):
             by_gist.setdefault(row[-1], []).append(self._sql.columns.memory.record(row))
         return by_gist
 
     async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
         if not ids:
             return []
-        rows = await self._database.rows(self._sql.sql("{derived}"), {"ids": self._sql.many(ids)})
+        rows = await self._rows("{derived}", {"ids": self._sql.many(ids)})
         return [self._sql.columns.memory.record(row) for row in rows]
 
     async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
         values = {"model": model, "most": limit, "scopes": self._sql.many(scopes)}
-        query = self._sql.sql(UNEMBEDDED_OF if scopes else UNEMBEDDED)
-        return [self._sql.columns.memory.record(row) for row in await self._database.rows(query, values)]
+        rows = await self._rows(UNEMBEDDED_OF if scopes else UNEMBEDDED, values)
+        return [self._sql.columns.memory.record(row) for row in rows]
 
     async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         condition = self._matching(where, walked="id")
-        query = (
-            self._sql.sql("SELECT {selected} FROM {memory} WHERE ")
-            + condition.sql
-            + self._sql.sql(" AND {memory}.id > ? ORDER BY {memory}.id LIMIT ?")
-        )
+        select = self._sql.sql("SELECT {selected} FROM {memory} WHERE ")
+        following = self._sql.sql(" AND {memory}.id > ? ORDER BY {memory}.id LIMIT ?")
+        query = select + condition.sql + following
         last = ""
         while True:
             values = (*condition.parameters, last, batch)
@@ -238,22 +235,20 @@ class SqlLinks(SqlRecords):
 
     async def count_links(self, where: Filter) -> int:
         origin, target = self._matching(where, "origin"), self._matching(where, "target")
-        # The links between matching records.
-        query = (
-            f"{self._sql.sql('SELECT count(*) FROM {links_with_ends} WHERE ')}{origin.sql} AND {target.sql}"
-        )
+        count = self._sql.sql("SELECT count(*) FROM {links_with_ends} WHERE ")
+        query = f"{count}{origin.sql} AND {target.sql}"
         values = (*origin.parameters, *target.parameters)
         rows = await self._database.rows(query, values, viewer=where.viewer, planned=False)
         return int(rows[0][0])
 
     async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
         query = ALL_VERSIONS_OF if latest is None else LATEST_VERSIONS_OF
-        rows = await self._database.rows(self._sql.sql(query), {"id": memory_id, "most": latest})
+        rows = await self._rows(query, {"id": memory_id, "most": latest})
         versions = [self._sql.columns.version.record(row) for row in rows]
         return versions if latest is None else versions[::-1]
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
-        rows = await self._database.rows(self._sql.sql(VERSIONS), {"ids": self._sql.many(ids)})
+        rows = await self._rows(VERSIONS, {"ids": self._sql.many(ids)})
         versions = map(self._sql.columns.version.record, rows)
         return {memory_id: list(own) for memory_id, own in groupby(versions, key=lambda each: each.memory_id)}
 
@@ -293,17 +288,11 @@ def drop_references(
         {"ids": dialect.many(erased)},
     ).rowcount
     for row, sources, data in naming.memories:
-        (merged_from, changed), (metadata, other) = (
-            without(decoded(sources), erased),
-            without(decoded(data), erased),
-        )
-        if changed or other:
-            execute(
-                "UPDATE {memory} SET merged_from = {texts_mark}, metadata = ? WHERE row = ?",
-                dialect.many(merged_from or []),
-                encoded(metadata or {}),
-                row,
-            )
+        merged_from, changed = without(decoded(sources), erased)
+        metadata, also_changed = without(decoded(data), erased)
+        if changed or also_changed:
+            update = "UPDATE {memory} SET merged_from = {texts_mark}, metadata = ? WHERE row = ?"
+            execute(update, dialect.many(merged_from or []), encoded(metadata or {}), row)
             references += 1
     for job_id, payload, result in naming.jobs:
         remainder = job_without(decoded(payload), decoded(result), erased)
@@ -311,12 +300,8 @@ def drop_references(
             jobs += execute("DELETE FROM job WHERE id = ?", job_id)
         elif remainder is not None:
             outcome = None if remainder.result is None else encoded(remainder.result)
-            execute(
-                "UPDATE job SET payload = ?, result = ? WHERE id = ?",
-                encoded(remainder.payload),
-                outcome,
-                job_id,
-            )
+            update = "UPDATE job SET payload = ?, result = ? WHERE id = ?"
+            execute(update, encoded(remainder.payload), outcome, job_id)
             references += 1
     for drawer, key, value in naming.entries:
         if key in erased:  # an entry that lists it among others keeps its fields
@@ -522,9 +507,7 @@ class SqlWriting(ABC):
             CONNECT,
             [
                 columns.values(
-                    link,
-                    origin=self._reference(link.origin, rows),
-                    target=self._reference(link.target, rows),
+                    link, origin=self._reference(link.origin, rows), target=self._reference(link.target, rows)
                 )
                 for link in links
             ],
@@ -543,9 +526,8 @@ class SqlWriting(ABC):
             reference = self._reference(version.memory_id, rows)
             values = self.dialect.columns.version.values(version, memory_id=reference)
             if not self._connection.execute(self.dialect.sql(KEEP), values).rowcount:
-                stored = self._connection.execute(
-                    self.dialect.sql(KEPT), (reference, version.number)
-                ).fetchone()
+                same = (reference, version.number)
+                stored = self._connection.execute(self.dialect.sql(KEPT), same).fetchone()
                 if stored != (version.content, self.dialect.moment(version.amended)):
                     raise amended_meanwhile(version.memory_id)
 

@@ -68,6 +68,11 @@ def make_private(path: Path) -> None:
         raise StoreError(f"The database {path} can't be made: {error.strerror}.") from error
 
 
+def sibling_path(path: Path, suffix: str) -> Path:
+    """The file next to the database whose name has that suffix, such as its log."""
+    return path.with_name(path.name + suffix)
+
+
 def until_free(work: Callable[[], object], *, busy_timeout_ms: int) -> None:
     """Retry while the file is locked. A change of the journal mode ignores the busy timeout, so this is our own wait."""
     deadline = time.monotonic() + busy_timeout_ms / 1000

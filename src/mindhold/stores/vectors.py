@@ -156,7 +156,7 @@ class Codes:
     def __init__(self, *, exact_up_to: int, capacity: int) -> None:
         self._exact_up_to = exact_up_to
         self._capacity = capacity
-        self._codes: npt.NDArray[np.int8] | None = None  # created when the first code shows its width
+        self._codes = np.zeros((capacity, 0), dtype=np.int8)  # the first code shows their width
         self._scales = np.zeros(capacity, dtype=np.float32)
         self._has = np.zeros(capacity, dtype=np.bool_)
         self._elsewhere: Mask | None = None  # created when the first one occurs
@@ -165,12 +165,11 @@ class Codes:
     def grow(self, capacity: int) -> None:
         """Make room for slots below `capacity`."""
         self._capacity = capacity
-        self._scales = _longer(self._scales, capacity)
-        self._has = _longer(self._has, capacity)
+        self._scales = lengthened(self._scales, capacity)
+        self._has = lengthened(self._has, capacity)
         if self._elsewhere is not None:
-            self._elsewhere = _longer(self._elsewhere, capacity)
-        if self._codes is not None:
-            self._codes = _longer(self._codes, capacity)
+            self._elsewhere = lengthened(self._elsewhere, capacity)
+        self._codes = lengthened(self._codes, capacity)
         if self._sketches is not None:
             self._sketches.grow(capacity)
 
@@ -180,7 +179,7 @@ class Codes:
             if self._elsewhere is None:
                 self._elsewhere = np.zeros(self._capacity, dtype=np.bool_)
             self._elsewhere[slots] = [code == ELSEWHERE for code in codes]
-        if self._codes is None:
+        if not self._codes.shape[1]:
             width = next((len(code) - _SCALE.itemsize for code in codes if code), 0)
             if not width:
                 return
@@ -200,7 +199,6 @@ class Codes:
             self._sketches.put(slots, self._units(slots))
 
     def drop(self, slots: Slots) -> None:
-        """Remove the vectors of slots."""
         self._has[slots] = False
         if self._elsewhere is not None:
             self._elsewhere[slots] = False
@@ -212,30 +210,25 @@ class Codes:
         if self._elsewhere is not None:
             self._elsewhere[:size], self._elsewhere[size:] = self._elsewhere[slots], False
         self._scales[:size] = self._scales[slots]
-        if self._codes is not None:
-            self._codes[:size] = self._codes[slots]
+        self._codes[:size] = self._codes[slots]
         self._sketches = None
 
     def nearest(self, vector: Vector, mask: Mask, limit: int) -> NearestCodes:
         """At most `limit` slots within the mask. Compares all of them unless there are very many."""
         result = self._nearest(vector, mask, limit)
-        if self._elsewhere is None:
-            return result
-        elsewhere = int(np.count_nonzero(mask & self._elsewhere[: len(mask)]))
+        elsewhere = len(self.elsewhere(mask))
         return replace(result, embedded=result.embedded + elsewhere, elsewhere=elsewhere)
 
     def elsewhere(self, mask: Mask) -> Slots:
         """The slots within the mask whose codes are not held here."""
-        return (
-            np.flatnonzero(mask & self._elsewhere[: len(mask)])
-            if self._elsewhere is not None
-            else _NOTHING.slots
-        )
+        if self._elsewhere is None:
+            return _NOTHING.slots
+        return np.flatnonzero(mask & self._elsewhere[: len(mask)])
 
     def _nearest(self, vector: Vector, mask: Mask, limit: int) -> NearestCodes:
         embedded_mask = mask & self._has[: len(mask)]
         embedded = int(np.count_nonzero(embedded_mask))
-        if not embedded or self._codes is None or len(vector) != self._codes.shape[1]:
+        if not embedded or len(vector) != self._codes.shape[1]:
             return _NOTHING
         if embedded > self._exact_up_to:
             return self._by_sketch(vector, embedded_mask, limit, embedded)
@@ -256,7 +249,7 @@ class Codes:
     def _by_sketch(
         self, vector: Vector, chosen: Mask, limit: int, embedded: int, *, spread: bool = True
     ) -> NearestCodes:
-        if self._codes is None or len(vector) != self._codes.shape[1]:
+        if len(vector) != self._codes.shape[1]:
             return _NOTHING
         candidates = max(4 * limit, int(_SKETCHED_SHARE * embedded)) if spread else 16 * limit
         slots = self._sketched(len(chosen)).closest(_unit(vector), chosen, candidates)
@@ -272,7 +265,7 @@ class Codes:
 
     def _all_cosines(self, vector: Vector, chosen: Mask, embedded: int) -> tuple[Slots, Cosines]:
         slots = np.flatnonzero(chosen)
-        if embedded < _GATHER_BELOW * len(chosen) or self._codes is None:
+        if embedded < _GATHER_BELOW * len(chosen):
             return slots, self._cosines(vector, slots)
         code, scale = _quantised(_unit(vector))
         cosines = _products(code, self._codes[: len(chosen)]) * (self._scales[: len(chosen)] * scale)
@@ -281,12 +274,11 @@ class Codes:
     def _cosines(self, vector: Vector, slots: Slots) -> Cosines:
         code, scale = _quantised(_unit(vector))
         products = np.empty(len(slots), dtype=np.float32)
-        if self._codes is not None:
-            together = np.empty((min(_GATHERED, len(slots)), len(code)), dtype=np.int8)
-            for start in range(0, len(slots), _GATHERED):
-                some = slots[start : start + _GATHERED]
-                np.take(self._codes, some, axis=0, out=together[: len(some)], mode="clip")
-                products[start : start + len(some)] = _products(code, together[: len(some)])
+        together = np.empty((min(_GATHERED, len(slots)), len(code)), dtype=np.int8)
+        for start in range(0, len(slots), _GATHERED):
+            block = slots[start : start + _GATHERED]
+            np.take(self._codes, block, axis=0, out=together[: len(block)], mode="clip")
+            products[start : start + len(block)] = _products(code, together[: len(block)])
         return products * (self._scales[slots] * scale)
 
     def _sketched(self, used: int) -> Sketches:
@@ -301,8 +293,7 @@ class Codes:
         return self._sketches
 
     def _units(self, slots: Slots | slice) -> npt.NDArray[np.float32]:
-        codes = np.empty((0, 0), np.int8) if self._codes is None else self._codes[slots]
-        return codes * self._scales[slots, np.newaxis]
+        return self._codes[slots] * self._scales[slots, np.newaxis]
 
 
 def _unit(vector: Vector) -> Vector:
@@ -331,7 +322,8 @@ def _largest(values: Cosines, limit: int) -> Slots:
     return best[np.argsort(-values[best], kind="stable")]
 
 
-def _longer(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
-    longer = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
+def lengthened(array: npt.NDArray[Any], capacity: int, *, empty: int = 0) -> npt.NDArray[Any]:
+    """The array with room for more items, which are `empty`."""
+    longer = np.full((capacity, *array.shape[1:]), empty, dtype=array.dtype)
     longer[: len(array)] = array
     return longer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -92,6 +92,10 @@ class Builder:
     def job(self, name: str = "embed", **fields: Any) -> Job:
         job_id = self.new_id()
         return replace(Job(id=job_id, name=name, created=self.now, due=self.now), **fields)
+
+
+def ids(memories: Iterable[Memory]) -> list[str]:
+    return [memory.id for memory in memories]
 
 
 def words(text: str) -> list[str]:

@@ -290,13 +290,7 @@ class UseContract:
             ),
         )
         expected = replace(
-            put.memory,
-            uses=32,
-            shown=16,
-            usefulness=0.5,
-            tier=Tier.HOT,
-            last_used=NEXT_DAY,
-            review=NEXT_DAY,
+            put.memory, uses=32, shown=16, usefulness=0.5, tier=Tier.HOT, last_used=NEXT_DAY, review=NEXT_DAY
         )
         assert await reread(store, put.memory) == expected
 

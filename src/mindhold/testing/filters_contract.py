@@ -11,7 +11,7 @@ import pytest
 
 from mindhold.model.errors import MemoryNotFound
 from mindhold.model.lexemes import keyword_forms
-from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
+from mindhold.model.memory import Kind, Provenance, Status, Tier
 from mindhold.model.query import Filter, Order, Search
 from mindhold.ports.store import Capability, Connect, Put, Revise, Store, Tend
 from mindhold.testing.builders import (
@@ -21,6 +21,7 @@ from mindhold.testing.builders import (
     Builder,
     by_text,
     by_vector,
+    ids,
     needs,
     position_in,
     unit,
@@ -30,10 +31,6 @@ DAY = timedelta(days=1)
 LATER = START + DAY
 LATEST = START + 2 * DAY
 FAR = START + 100 * DAY
-
-
-def ids(memories: list[Memory]) -> list[str]:
-    return [memory.id for memory in memories]
 
 
 class DueContract:
@@ -402,9 +399,8 @@ _CROWDED: dict[str, Any] = {
     "examined": START,
 }
 
-_CASES: list[
-    tuple[dict[str, Any], dict[str, Any]]
-] = [  # fields of a record, and a filter that only it passes
+# Fields of a record, and a filter that only it passes.
+_CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"scope": "Global"}, {"scopes": ("Global",)}),
     ({"agent": "other"}, {"agents": ("other",), "viewer": "other"}),
     ({"tags": ("Special", "more")}, {"tags": ("special",)}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -19,6 +19,15 @@ LATER = START + timedelta(days=1)
 
 async def lease(store: Store, owner: str = "runner", *, names: tuple[str, ...] = ()) -> Job | None:
     return await store.lease(owner, now=LATER, duration=MINUTE, names=names)
+
+
+async def leased(
+    store: Store, owner: str = "runner", *, now: datetime = LATER, names: tuple[str, ...] = ()
+) -> Job:
+    """The next job, which there must be."""
+    job = await store.lease(owner, now=now, duration=MINUTE, names=names)
+    assert job is not None
+    return job
 
 
 class JobsContract:
@@ -44,8 +53,7 @@ class JobsContract:
         await store.apply([Enqueue(second), Enqueue(build.job()), Enqueue(build.job())])
         assert {job.id for job in await store.jobs() if job.key} == {first.id}
         assert len(await store.jobs()) == 3
-        running = await lease(store)
-        assert running is not None
+        running = await leased(store)
         assert running.id == first.id
         await store.apply([Enqueue(second)])
         assert {job.id for job in await store.jobs() if job.key} == {first.id, second.id}
@@ -73,8 +81,7 @@ class JobsContract:
         embed, tidy = build.job("embed"), build.job("tidy")
         await store.apply([Enqueue(embed), Enqueue(tidy)])
         assert await lease(store, names=("other",)) is None
-        running = await lease(store, names=("tidy", "other"))
-        assert running is not None
+        running = await leased(store, names=("tidy", "other"))
         assert running.id == tidy.id
 
     async def test_no_job_is_held_twice(self, store: Store, other: Store, build: Builder) -> None:
@@ -87,24 +94,17 @@ class JobsContract:
 
     async def test_a_silent_runner_loses_its_job(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job())])
-        first = await lease(store, "first")
-        assert first is not None
+        first = await leased(store, "first")
         assert await store.lease("second", now=LATER + MINUTE / 2, duration=MINUTE) is None
-        second = await store.lease("second", now=LATER + MINUTE, duration=MINUTE)
-        assert second is not None
-        assert (second.id, second.attempts, second.lease_owner) == (
-            first.id,
-            2,
-            "second",
-        )
+        second = await leased(store, "second", now=LATER + MINUTE)
+        assert (second.id, second.attempts, second.lease_owner) == (first.id, 2, "second")
         assert not await store.renew(first.id, "first", until=LATER + 5 * MINUTE)
         assert not await store.finish(replace(first, state=JobState.DONE), "first")
         assert await store.job(first.id) == second
 
     async def test_renewing_keeps_it(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job())])
-        job = await lease(store, "first")
-        assert job is not None
+        job = await leased(store, "first")
         assert await store.renew(job.id, "first", until=LATER + 5 * MINUTE)
         assert not await store.renew(job.id, "second", until=LATER + 9 * MINUTE)
         assert await store.lease("second", now=LATER + 2 * MINUTE, duration=MINUTE) is None
@@ -112,8 +112,7 @@ class JobsContract:
 
     async def test_finishing(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job())])
-        job = await lease(store)
-        assert job is not None
+        job = await leased(store)
         done = replace(job, state=JobState.DONE, finished=LATER, result={"n": 2})
         assert await store.finish(done, "runner")
         assert await store.job(job.id) == replace(done, lease_owner=None, lease_until=None)
@@ -122,20 +121,17 @@ class JobsContract:
 
     async def test_trying_again_later(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job(key="k"))])
-        job = await lease(store)
-        assert job is not None
+        job = await leased(store)
         again = replace(job, state=JobState.WAITING, due=LATER + MINUTE, error="it failed")
         assert await store.finish(again, "runner")
         assert await lease(store) is None
-        second = await store.lease("runner", now=LATER + MINUTE, duration=MINUTE)
-        assert second is not None
+        second = await leased(store, "runner", now=LATER + MINUTE)
         assert (second.attempts, second.error) == (2, "it failed")
 
     async def test_retrying_next_to_a_newer_job_with_its_key(self, store: Store, build: Builder) -> None:
         first, second = build.job(key="k"), build.job(key="k")
         await store.apply([Enqueue(first)])
-        running = await lease(store)
-        assert running is not None
+        running = await leased(store)
         await store.apply([Enqueue(second)])
         assert await store.finish(replace(running, state=JobState.WAITING, error="it failed"), "runner")
         jobs = await store.jobs(states=[JobState.WAITING])
@@ -165,8 +161,7 @@ class JobsContract:
         await store.apply([Enqueue(job)])
         again = replace(job, state=JobState.WAITING, attempts=0, error=None)
         assert await store.replace_job(again, expected=JobState.DEAD)
-        running = await lease(store)
-        assert running is not None
+        running = await leased(store)
         assert running.id == job.id
 
     async def test_a_job_that_a_runner_took_is_not_replaced(

@@ -12,17 +12,13 @@ from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound, ScopeN
 from mindhold.model.memory import LOG_DIALECT, PART_KEY, Kind, Memory, Provenance, Status, Tier, is_turn
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.ports.store import Capability, Change, Connect, Enqueue, Keep, Mark, Put, Revise, Store
-from mindhold.testing.builders import MODEL, START, Builder, needs, unit
+from mindhold.testing.builders import MODEL, START, Builder, ids, needs, unit
 
 
 async def put_all(store: Store, *puts: Put) -> list[Memory]:
     """Put them in one step and return their memories."""
     await store.apply(puts)
     return [put.memory for put in puts]
-
-
-def ids(memories: list[Memory]) -> list[str]:
-    return [memory.id for memory in memories]
 
 
 class RecordsContract:

@@ -30,6 +30,12 @@ from mindhold.testing.search_contract import SearchContract
 Reopen = Callable[[], Awaitable[Store]]
 
 
+class _Building:
+    @pytest.fixture
+    def build(self) -> Builder:
+        return Builder()
+
+
 class StoreContract(
     RecordsContract,
     ChangesContract,
@@ -49,6 +55,7 @@ class StoreContract(
     IsolationContract,
     SearchContract,
     UpkeepContract,
+    _Building,
 ):
     """Subclass it with `expects` and a fixture `reopen` that closes what it opened."""
 
@@ -66,10 +73,6 @@ class StoreContract(
     async def other(self, store: Store, reopen: Reopen) -> Store:
         """A second handle, like that of another process."""
         return await reopen()
-
-    @pytest.fixture
-    def build(self) -> Builder:
-        return Builder()
 
     def test_it_has_the_expected_capabilities(self, store: Store) -> None:
         assert store.capabilities == self.expects
@@ -142,12 +145,8 @@ def comparable(items: Sequence[SnapshotItem]) -> list[str]:
     return sorted(repr(item) for item in plain if getattr(item, "name", "") != GLOBAL)
 
 
-class SnapshotContract:
+class SnapshotContract(_Building):
     """A snapshot contains everything at one moment."""
-
-    @pytest.fixture
-    def build(self) -> Builder:
-        return Builder()
 
     async def test_everything_is_given_as_it_was_stored(self, backend: Backend, build: Builder) -> None:
         stored = await fill_store(backend, build)
@@ -227,12 +226,8 @@ class SnapshotContract:
         assert steps[-1][0] == steps[-1][1]
 
 
-class SiteContract:
+class SiteContract(_Building):
     """Replacing the present store by another one."""
-
-    @pytest.fixture
-    def build(self) -> Builder:
-        return Builder()
 
     async def test_a_swap_shows_the_new_store_and_keeps_the_old(
         self, backend: Backend, site: BackendSite, build: Builder

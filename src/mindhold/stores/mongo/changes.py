@@ -70,15 +70,13 @@ class _Record:
     def __init__(self, known: Document | None) -> None:
         self.known: Document = dict(known or {})
         self.fresh = known is None
-        self.held = (
-            _sameness(known) if known is not None and known["live"] else None
-        )  # its unique key before the changes
+        # Its unique key before the changes.
+        self.held = _sameness(known) if known is not None and known["live"] else None
         self.exists = known is not None
         self.changed: Document = {}
         self.more_uses = 0
-        self.since: int | None = (
-            None  # the changes apply only if nothing happened to the record after this time
-        )
+        # The changes apply only if nothing happened to the record after this time.
+        self.since: int | None = None
 
     @property
     def renamed(self) -> bool:
@@ -95,12 +93,11 @@ class _Record:
         moments = [self.known.get(name) for name in ("updated", "last_used", "stirred")]
         if since is not None and any(moment is not None and moment > since for moment in moments):
             return
-        before = [self.since] if self.changed else []
+        unconditional = bool(self.changed) and self.since is None
+        earlier = self.since
         self.set(fields)
-        if since is not None and None not in before:
-            self.since = min(
-                [since, *(moment_before for moment_before in before if moment_before is not None)]
-            )
+        if since is not None and not unconditional:
+            self.since = since if earlier is None else min(since, earlier)
 
 
 class _Writing:
@@ -140,30 +137,30 @@ class _Writing:
             }
 
     def do(self, change: Change) -> None:
-        if isinstance(change, Put):
-            self._put(change)
-        elif isinstance(change, Revise):
-            memory = change.memory
-            self._check_scope(memory.scope)
-            self._existing(memory.id).set(revised(memory))
-        elif isinstance(change, Mark):
-            self._mark(change)
-        elif isinstance(change, Inherit):
-            self._inherit(change)
-        elif isinstance(change, Tend):
-            self._tend(change)
-        elif isinstance(change, Rate):
-            self._rate(change)
-        elif isinstance(change, Connect):
-            self._connect(change.link)
-        elif isinstance(change, Disconnect):
-            self._links[link_key(change.origin, change.target, change.relation.value)] = None
-        elif isinstance(change, Keep):
-            self._keep(change.version)
-        elif isinstance(change, Enqueue):
-            self._enqueue(COLUMNS.job.document(change.job))
-        else:
-            raise TypeError(f"{type(change).__name__} is no change")
+        match change:
+            case Put():
+                self._put(change)
+            case Revise(memory):
+                self._check_scope(memory.scope)
+                self._existing(memory.id).set(revised(memory))
+            case Mark():
+                self._mark(change)
+            case Inherit():
+                self._inherit(change)
+            case Tend():
+                self._tend(change)
+            case Rate():
+                self._rate(change)
+            case Connect(link):
+                self._connect(link)
+            case Disconnect(origin, target, relation):
+                self._links[link_key(origin, target, relation.value)] = None
+            case Keep(version):
+                self._keep(version)
+            case Enqueue(job):
+                self._enqueue(COLUMNS.job.document(job))
+            case _:
+                raise TypeError(f"{type(change).__name__} is no change")
 
     def _put(self, put: Put) -> None:
         memory = put.memory
@@ -271,14 +268,8 @@ class _Writing:
             return
         where = {"content_hash": {"$in": [key[0] for key in holders]}, "live": True}
         for document in await self._step.find(MEMORIES, where, _KNOWN):
-            key = _sameness(document)
-            if document["_id"] not in self._records and key in holders:
-                raise same_content(document["_id"], self._records[holders[key]].known["scope"])
-            if (
-                document["_id"] in self._records
-                and not self._records[document["_id"]].renamed
-                and key in holders
-            ):
+            present = self._records.get(document["_id"])
+            if _sameness(document) in holders and (present is None or not present.renamed):
                 raise same_content(document["_id"], document["scope"])
 
     def finish(self) -> None:
@@ -394,10 +385,8 @@ class ChangeQueue:
                 raise StoreBusy("Other changes take too long.", advice="Try again.")
             await asyncio.wait({waiting.answer})  # it is being applied, which takes bounded time
         except asyncio.CancelledError:
-            if not self._left(waiting):
-                await asyncio.wait(
-                    {waiting.answer}
-                )  # so that a caller who gives up knows that nothing is under way
+            if not self._left(waiting):  # so that a caller who gives up knows that nothing is under way
+                await asyncio.wait({waiting.answer})
             _forget(waiting)
             raise
         waiting.answer.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -76,11 +76,31 @@ PATIENT = 6  # factor of the usual time limit, for work on many records
 REFUSED_SECONDS = 1.5
 
 _PAUSE_SECONDS = 0.002
+_PAGE = 1_000
 _TRIES_IN_PASSING = 4  # attempts to read an unchanging state before writers are asked to wait
+
+
+class _Collection:
+    """An attribute for a collection of the open database."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: MongoDatabase, kind: type[MongoDatabase]) -> AsyncCollection[Document]:
+        return owner.database[self._name]
 
 
 class MongoDatabase:
     """One database of one server, and whether it has transactions."""
+
+    memories = _Collection(MEMORIES)
+    metadata = _Collection(METADATA)
+    versions = _Collection(VERSIONS)
+    links = _Collection(LINKS)
+    jobs = _Collection(JOBS)
+    cursors = _Collection(CURSORS)
+    entries = _Collection(ENTRIES)
+    tombstones = _Collection(TOMBSTONES)
 
     def __init__(
         self,
@@ -119,37 +139,16 @@ class MongoDatabase:
             raise StoreError(f"MongoDB at {self.place} is not open.", advice="Call open() first.")
         return self._database
 
-    @property
-    def memories(self) -> AsyncCollection[Document]:
-        return self.database[MEMORIES]
+    async def pages(self, where: Document, fields: Document) -> AsyncIterator[list[Document]]:
+        """The matching records in pages, ordered by row; to be called within ask()."""
+        last: Any = -1
+        while batch := await self._page(where, fields, last):
+            yield batch
+            last = batch[-1]["row"]
 
-    @property
-    def metadata(self) -> AsyncCollection[Document]:
-        return self.database[METADATA]
-
-    @property
-    def versions(self) -> AsyncCollection[Document]:
-        return self.database[VERSIONS]
-
-    @property
-    def links(self) -> AsyncCollection[Document]:
-        return self.database[LINKS]
-
-    @property
-    def jobs(self) -> AsyncCollection[Document]:
-        return self.database[JOBS]
-
-    @property
-    def cursors(self) -> AsyncCollection[Document]:
-        return self.database[CURSORS]
-
-    @property
-    def entries(self) -> AsyncCollection[Document]:
-        return self.database[ENTRIES]
-
-    @property
-    def tombstones(self) -> AsyncCollection[Document]:
-        return self.database[TOMBSTONES]
+    async def _page(self, where: Document, fields: Document, last: int) -> list[Document]:
+        following = {**where, "row": {"$gt": last}}
+        return await self.memories.find(following, {**fields, "row": 1}).sort("row", 1).limit(_PAGE).to_list()
 
     async def open(self, prepare: Callable[[MongoDatabase], Awaitable[None]]) -> None:
         """Connect, find out what the server supports, and call `prepare` before any other use."""
@@ -184,9 +183,8 @@ class MongoDatabase:
         self._database = self._client.get_database(
             self.name,
             write_concern=DURABLE,
-            read_concern=ReadConcern(
-                "local"
-            ),  # the primary has everything acknowledged, and the latest counts of uses
+            # The primary has everything acknowledged, and the latest counts of uses.
+            read_concern=ReadConcern("local"),
             read_preference=ReadPreference.PRIMARY,
         )
         if self.prefix:
@@ -194,8 +192,7 @@ class MongoDatabase:
         if self.transactions:
             self._writer = TransactionWriter(self._client, self._database)
         else:
-            light = self._database.with_options(write_concern=LIGHT)
-            self._writer = JournalWriter(light, lease_seconds=self._lease_seconds)
+            self._writer = self._journal()
 
     def _made_client(self, **options: Any) -> AsyncMongoClient[Document]:
         wait = int(self.timeout * 1000)
@@ -211,12 +208,15 @@ class MongoDatabase:
                 **options,
             )
 
+    def _journal(self) -> JournalWriter:
+        light = self.database.with_options(write_concern=LIGHT)
+        return JournalWriter(light, lease_seconds=self._lease_seconds)
+
     async def _heal_at_start(self) -> None:
         """Finish pending changes, also if a standalone server has become a replica set since."""
         if (await read_state(self.database)).get("pending"):
-            light = self.database.with_options(write_concern=LIGHT)
-            writer = JournalWriter(light, lease_seconds=self._lease_seconds)
-            await writer.heal(deadline=time.monotonic() + self.timeout + self._lease_seconds)
+            deadline = time.monotonic() + self.timeout + self._lease_seconds
+            await self._journal().write(_nothing, deadline=deadline)
 
     async def ask(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
         """The result of one operation of the server, within the time limit of a call."""
@@ -323,4 +323,4 @@ def _named_in(uri: str) -> str:
 
 
 async def _nothing(_step: Any) -> None:
-    pass
+    """The work of a change that only finishes a pending one."""

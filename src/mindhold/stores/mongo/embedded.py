@@ -15,7 +15,6 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from mindhold.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreError
@@ -51,29 +50,22 @@ class EmbeddedMongo:
         home: Path,
         *,
         program: str = "",
-        patience: float = START_SECONDS,
         largest_log: int = LARGEST_LOG,
     ) -> None:
         self._folder = home.absolute() / "data" / "mongo"
         self._log = home.absolute() / "logs" / "mongo.log"
         self._program = program
         self._largest_log = largest_log
-        self._patience = patience
         self._line: socket.socket | None = None
         self._watching: threading.Thread | None = None
         self._leaving = threading.Event()
-        self._uri = ""
-
-    @property
-    def uri(self) -> str:
-        """The address including the password; known after start()."""
-        return self._uri
+        self.uri = ""  # the address including the password; known after start()
 
     async def start(self) -> str:
         """The address of a running mongod, started if needed. Raises SettingsError, StoreError, StoreBusy, StoreDenied."""
-        if not self._uri:
+        if not self.uri:
             await asyncio.to_thread(self._start)
-        return self._uri
+        return self.uri
 
     async def stop(self) -> None:
         """Leave; the last user returns when mongod has stopped. Idempotent."""
@@ -83,9 +75,7 @@ class EmbeddedMongo:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
     def _start(self) -> None:
@@ -95,11 +85,11 @@ class EmbeddedMongo:
         self._leaving.clear()
         running = self._joined(program)
         try:
-            _log_in(running.port, password, self._folder / _SECRET, patience=self._patience)
+            _log_in(running.port, password, self._folder / _SECRET)
         except BaseException:
             self._stop()
             raise
-        self._uri = (
+        self.uri = (
             f"mongodb://{USER}:{password}@127.0.0.1:{running.port}/?authSource=admin&directConnection=true"
         )
         self._watching = threading.Thread(
@@ -109,7 +99,7 @@ class EmbeddedMongo:
 
     def _joined(self, program: str) -> RunningMongod:
         """Connect to the keeper, starting one if there is none."""
-        deadline, next_spawn = time.monotonic() + self._patience, 0.0
+        deadline, next_spawn = time.monotonic() + START_SECONDS, 0.0
         keeper: subprocess.Popen[bytes] | None = None
         (self._folder / FAILED).unlink(missing_ok=True)
         while not self._leaving.is_set():
@@ -151,7 +141,7 @@ class EmbeddedMongo:
             line.close()
             with suppress(StoreError):  # calls report that the server is away; this keeps trying
                 port = self._joined(program).port
-                if f":{port}/" not in self._uri and not self._leaving.is_set():
+                if f":{port}/" not in self.uri and not self._leaving.is_set():
                     log.warning(
                         "The embedded MongoDB had to take another port: restart this process to find it."
                     )
@@ -159,17 +149,17 @@ class EmbeddedMongo:
     def _stop(self) -> None:
         self._leaving.set()
         line, self._line = self._line, None
-        self._uri = ""
+        self.uri = ""
         if line is None:
             return
         watching, self._watching = self._watching, None
         with suppress(OSError):
             line.sendall(BYE)
             if watching is None:
-                line.settimeout(self._patience)
+                line.settimeout(START_SECONDS)
                 _heard_out(line)
         if watching is not None:
-            watching.join(self._patience)
+            watching.join(START_SECONDS)
         line.close()
 
 
@@ -244,7 +234,7 @@ def _heard_out(line: socket.socket) -> None:
             pass
 
 
-def _log_in(port: int, password: str, secret: Path, *, patience: float) -> None:
+def _log_in(port: int, password: str, secret: Path) -> None:
     """Log in. A new mongod lets a local client create the first user, which we do."""
     from pymongo import MongoClient
     from pymongo.errors import OperationFailure, PyMongoError
@@ -252,7 +242,7 @@ def _log_in(port: int, password: str, secret: Path, *, patience: float) -> None:
     from mindhold.stores.mongo.driver import store_error
 
     def ask(command: dict[str, Any], **login: Any) -> None:
-        wait = int(patience * 1000)
+        wait = int(START_SECONDS * 1000)
         with MongoClient[dict[str, Any]](
             "127.0.0.1",
             port,

@@ -66,10 +66,9 @@ class MongoJobs(MongoPart):
 
         if job.state is JobState.WAITING and job.key is not None:
             return await self._database.write(work)
-        ended = {"$set": _replacement(job)}
-        return (
-            await self._database.ask(lambda: self._database.jobs.update_one(own_lease, ended))
-        ).matched_count > 0
+        replacement = {"$set": _replacement(job)}
+        result = await self._database.ask(lambda: self._database.jobs.update_one(own_lease, replacement))
+        return result.matched_count > 0
 
     async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
         if limit <= 0:

@@ -216,9 +216,8 @@ class Keeper:
         reopen = getattr(signal, "SIGUSR1", None)
         if reopen is None or self._mongod is None:
             return
-        if (
-            self._put_log_aside() or not self._log.exists()
-        ):  # mongod handles only one of two signals in quick succession
+        # Again while there is no new file: mongod handles only one of two signals in quick succession.
+        if self._put_log_aside() or not self._log.exists():
             self._mongod.send_signal(reopen)
 
     def _end_orphan(self) -> None:

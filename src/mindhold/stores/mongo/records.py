@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from mindhold.ports.store import Change, Receipt
 from mindhold.stores.base import (
     LAST_CHARACTER,
     MOST_RESOLVED,
+    Erased,
     SingleRecords,
     check_counted_by,
     check_droppable,
@@ -28,7 +28,15 @@ from mindhold.stores.base import (
     check_new_name,
     check_parent,
 )
-from mindhold.stores.columns import beginning, entry_without, job_without, mentions, to_micros, without
+from mindhold.stores.columns import (
+    beginning,
+    entry_without,
+    job_without,
+    mentions,
+    texts_in,
+    to_micros,
+    without,
+)
 from mindhold.stores.mongo.changes import ChangeQueue
 from mindhold.stores.mongo.connection import PATIENT, MongoDatabase, MongoPart
 from mindhold.stores.mongo.rows import (
@@ -91,11 +99,11 @@ class MongoLinks(MongoPart):
         async def work() -> int:
             count = 0
             cursor = self._database.links.find({}, {"origin": 1, "target": 1}).batch_size(_TOGETHER)
-            while some := await cursor.to_list(_TOGETHER):
-                end_ids = {end for link in some for end in (link["origin"], link["target"])}
+            while batch := await cursor.to_list(_TOGETHER):
+                end_ids = {end for link in batch for end in (link["origin"], link["target"])}
                 matching_ids = await _among(self._database, list(end_ids), condition)
                 count += sum(
-                    link["origin"] in matching_ids and link["target"] in matching_ids for link in some
+                    link["origin"] in matching_ids and link["target"] in matching_ids for link in batch
                 )
             return count
 
@@ -140,7 +148,11 @@ class MongoScopes(MongoPart):
         return [COLUMNS.scope.record_of(document) for document in documents]
 
     async def put_scope(self, scope: Scope) -> None:
-        await self._database.write(lambda step: _put(step, scope))
+        async def work(step: MongoStep) -> None:
+            check_parent(await _all(step), scope)
+            step.put(METADATA, scope_key(scope.name), scope_document(scope))
+
+        await self._database.write(work)
 
     async def rename_scope(self, old: str, new: str) -> None:
         await self._database.write(lambda step: _rename(step, old, new), patience=PATIENT)
@@ -159,11 +171,6 @@ def scope_document(scope: Scope) -> Document:
 
 async def _all(step: MongoStep) -> dict[str, Scope]:
     return {scope.name: scope for scope in map(COLUMNS.scope.record_of, await step.find(METADATA, SCOPES))}
-
-
-async def _put(step: MongoStep, scope: Scope) -> None:
-    check_parent(await _all(step), scope)
-    step.put(METADATA, scope_key(scope.name), scope_document(scope))
 
 
 async def _rename(step: MongoStep, old: str, new: str) -> None:
@@ -310,16 +317,16 @@ class MongoRecords(MongoPart, SingleRecords):
         by_times: dict[int, list[str]] = {}
         for memory_id, times in Counter(ids).items():
             by_times.setdefault(times, []).append(memory_id)
-        counted = [
+        updates = [
             UpdateMany(
-                {"_id": {"$in": some}},
+                {"_id": {"$in": counted_ids}},
                 [{"$set": {field: {"$add": [{"$ifNull": [f"${field}", 0]}, times]}, **also}}],
             )
-            for times, some in by_times.items()
+            for times, counted_ids in by_times.items()
         ]
-        if counted:
+        if updates:
             light = self._database.memories.with_options(write_concern=LIGHT)
-            await self._database.ask(lambda: light.bulk_write(counted, ordered=False))
+            await self._database.ask(lambda: light.bulk_write(updates, ordered=False))
 
     async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         condition, last = matching(where), ""
@@ -402,14 +409,14 @@ async def _by_model(database: MongoDatabase, condition: Query) -> dict[str, int]
     while True:
         following = all_of(condition, {"embedded_by": {"$gt": last}})
         cursor = database.memories.find(following, {"_id": 0, "embedded_by": 1}, hint=TURNS)
-        met = await cursor.sort("embedded_by", 1).limit(1).to_list()
-        if not met:
+        following_models = await cursor.sort("embedded_by", 1).limit(1).to_list()
+        if not following_models:
             break
-        last = met[0]["embedded_by"]
+        last = following_models[0]["embedded_by"]
         counts[last] = await _counted(database, all_of(condition, {"embedded_by": last}))
     if total > sum(counts.values()):
         counts[""] = total - sum(counts.values())
-    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 # Texts that the check after an erasure searches for an id, besides indexed fields.
@@ -421,14 +428,6 @@ _TEXTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Erased:
-    ids: tuple[str, ...]
-    found: frozenset[str]
-    rows: tuple[int, ...]
-    removed: dict[str, int] = field(default_factory=dict)
-
-
 class MongoErasure(MongoPart):
     """Implements erase()."""
 
@@ -437,14 +436,11 @@ class MongoErasure(MongoPart):
         erased = await self._database.write(
             lambda step: _erase(step, unique_ids, with_references=references), patience=PATIENT
         )
-        remaining = await self._database.read(
-            lambda: _remaining(self._database, erased, with_references=references), patience=PATIENT
-        )
-        erased_ids = tuple(memory_id for memory_id in unique_ids if memory_id in erased.found)
-        return Receipt(ids=erased_ids, removed=erased.removed, remaining=remaining)
+        remaining = await self._database.read(lambda: _remaining(self._database, erased), patience=PATIENT)
+        return erased.receipt(remaining)
 
 
-async def _erase(step: MongoStep, ids: tuple[str, ...], *, with_references: bool) -> _Erased:
+async def _erase(step: MongoStep, ids: tuple[str, ...], *, with_references: bool) -> Erased:
     among_ids = {"$in": list(ids)}
     records = await step.find(
         MEMORIES, {"_id": among_ids}, {"row": 1, "embedded_by": 1, "lexemes": {"$slice": 1}}
@@ -469,12 +465,8 @@ async def _erase(step: MongoStep, ids: tuple[str, ...], *, with_references: bool
     if records:
         step.remove(MEMORIES, {"_id": among_ids})
         step.added -= len(records)
-    return _Erased(
-        ids,
-        frozenset(document["_id"] for document in records),
-        tuple(document["row"] for document in records),
-        removed,
-    )
+    rows = {record["_id"]: record["row"] for record in records}
+    return Erased(ids, rows, removed, references=with_references)
 
 
 async def _drop_references(step: MongoStep, ids: tuple[str, ...]) -> tuple[int, int]:
@@ -524,10 +516,10 @@ async def _leave_out_of_records(step: MongoStep, gone: frozenset[str]) -> int:
     return len(records)
 
 
-async def _remaining(database: MongoDatabase, erased: _Erased, *, with_references: bool) -> dict[str, int]:
+async def _remaining(database: MongoDatabase, erased: Erased) -> dict[str, int]:
     """What the check after an erasure finds in each place; `mentions` counts other texts that contain an id."""
     among_ids = {"$in": list(erased.ids)}
-    rows = {"row": {"$in": [row_number(row) for row in erased.rows]}}
+    rows = {"row": {"$in": [row_number(row) for row in erased.rows.values()]}}
     memories = database.memories
     counts = {
         "text": await memories.count_documents({**rows, "lexemes": {"$exists": True, "$ne": []}}),
@@ -538,7 +530,7 @@ async def _remaining(database: MongoDatabase, erased: _Erased, *, with_reference
         "vectors": await memories.count_documents({**rows, "embedded_by": {"$type": "string"}}),
         "memories": await memories.count_documents({"$or": [rows, {"_id": among_ids}]}),
     }
-    if not with_references:
+    if not erased.references:
         return counts
     counts["jobs"] = await _mentions(database, JOBS, "payload result error key".split(), erased.ids)
     counts["references"] = await memories.count_documents({"refers": among_ids})
@@ -554,12 +546,8 @@ async def _mentions(database: MongoDatabase, collection: str, fields: list[str],
     """The number of documents that contain an id; the common prefix of the ids excludes most of them at once."""
     likely = {"$or": [{name: _naming(ids)} for name in fields]}
     cursor = database.database[collection].find(likely, dict.fromkeys(fields, 1))
-    return mentions([_joined(document, fields) async for document in cursor], frozenset(ids))
-
-
-def _joined(document: Document, fields: list[str]) -> str:
-    values = [document.get(name) for name in fields]
-    return " ".join(" ".join(value) if isinstance(value, list) else str(value) for value in values if value)
+    texts = [" ".join(texts_in([document.get(name) for name in fields])) async for document in cursor]
+    return mentions(texts, frozenset(ids))
 
 
 def _naming(ids: tuple[str, ...]) -> Document:

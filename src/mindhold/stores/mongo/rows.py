@@ -173,32 +173,30 @@ def matching(where: Filter) -> Query:
                 {field: values[0] if len(values) == 1 else {"$in": [str(value) for value in values]}}
             )
 
+    def words(field: str, values: list[str], *, any_of: bool) -> None:
+        if any_of and values:
+            conditions.append({field: {"$in": values}})
+        elif not any_of:
+            conditions.extend({field: value} for value in values)
+
     among("_id", where.ids)
     among("scope", where.scopes)
     among("agent", where.agents)
     among("kind", tuple(kind.value for kind in where.kinds))
     among("status", tuple(status.value for status in where.statuses))
     among("tier", tuple(tier.value for tier in where.tiers))
-    if where.tags:
-        folded = [tag.casefold() for tag in where.tags]
-        conditions += (
-            [{"tags_folded": {"$in": folded}}] if where.tags_any else [{"tags_folded": tag} for tag in folded]
-        )
-    if where.keywords:
-        forms = list(where.keywords)
-        conditions += (
-            [{"keyword_forms": {"$in": forms}}]
-            if where.keywords_any
-            else [{"keyword_forms": form} for form in forms]
-        )
+    words("tags_folded", [tag.casefold() for tag in where.tags], any_of=where.tags_any)
+    words("keyword_forms", list(where.keywords), any_of=where.keywords_any)
+    for field, comparison, moment in (
+        ("occurred", "$gte", where.since),
+        ("occurred", "$lt", where.until),
+        ("updated", "$gte", where.changed),
+        ("review", "$lte", where.due),
+    ):
+        if moment is not None:
+            conditions.append({field: {comparison: to_micros(moment)}})
     if where.topic is not None:
         conditions.append({"topic_folded": where.topic.casefold()})
-    if where.since is not None:
-        conditions.append({"occurred": {"$gte": to_micros(where.since)}})
-    if where.until is not None:
-        conditions.append({"occurred": {"$lt": to_micros(where.until)}})
-    if where.changed is not None:
-        conditions.append({"updated": {"$gte": to_micros(where.changed)}})
     if where.conversation is not None:
         conditions.append({"conversation": where.conversation})
     if where.positions is not None:
@@ -206,16 +204,14 @@ def matching(where: Filter) -> Query:
         conditions.append({"position": {"$gte": first, "$lte": last}})
     if where.minimum_trust > 0:
         conditions.append({"trust": {"$gte": where.minimum_trust}})
-    if where.anchored:
-        conditions.append({"anchor": True})
-    if where.due is not None:
-        conditions.append({"review": {"$lte": to_micros(where.due)}})
-    if where.unverified:
-        conditions.append({"verified": None})
-    if where.unexamined:
-        conditions.append({"examined": None})
-    if where.turns:
-        conditions.append({"turn": True})
+    for stated, condition in (
+        (where.anchored, {"anchor": True}),
+        (where.unverified, {"verified": None}),
+        (where.unexamined, {"examined": None}),
+        (where.turns, {"turn": True}),
+    ):
+        if stated:
+            conditions.append(condition)
     return all_of(*conditions)
 
 

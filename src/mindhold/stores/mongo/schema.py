@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from pymongo import ASCENDING, DESCENDING, IndexModel, UpdateOne, WriteConcern
+from pymongo import ASCENDING, DESCENDING, IndexModel, UpdateOne
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
 
@@ -22,6 +22,7 @@ from mindhold.stores.mongo.records import scope_document, scope_key
 from mindhold.stores.mongo.rows import TURNS, Document
 from mindhold.stores.mongo.transactions import (
     CURSORS,
+    DURABLE,
     ENTRIES,
     JOBS,
     JOURNAL,
@@ -32,9 +33,6 @@ from mindhold.stores.mongo.transactions import (
     TOMBSTONES,
     VERSIONS,
 )
-
-_TOGETHER = 2_000
-_FIELDS = {"row": 1, "keywords": 1, "keyword_forms": 1}
 
 
 async def count_wrong(database: MongoDatabase) -> int:
@@ -47,43 +45,36 @@ async def renew(database: MongoDatabase) -> int:
     corrected = 0
     async for wrong in _wrong(database):
         corrected += len(wrong)
-        if wrong:
-            mended = [
-                UpdateOne(
-                    {"_id": document["_id"], "keywords": document["keywords"]},
-                    {"$set": {"keyword_forms": list(keyword_forms(document["keywords"]))}},
-                )
-                for document in wrong
-            ]
-            await database.memories.bulk_write(mended, ordered=False)
+        updates = [
+            UpdateOne(
+                {"_id": document["_id"], "keywords": document["keywords"]},
+                {"$set": {"keyword_forms": list(keyword_forms(document["keywords"]))}},
+            )
+            for document in wrong
+        ]
+        if updates:
+            await database.memories.bulk_write(updates, ordered=False)
     return corrected
 
 
 async def _wrong(database: MongoDatabase) -> AsyncIterator[list[Document]]:
-    last = -1
-    while True:
-        following = database.memories.find({"row": {"$gt": last}}, _FIELDS).sort("row", 1).limit(_TOGETHER)
-        batch = await following.to_list()
-        if not batch:
-            return
+    async for batch in database.pages({}, {"keywords": 1, "keyword_forms": 1}):
         yield [
             document
             for document in batch
             if document.get("keyword_forms") != list(keyword_forms(document["keywords"]))
         ]
-        last = batch[-1]["row"]
 
 
 SWAP = "swap"  # a collection with one document while a swap is under way
 COLLECTIONS = (MEMORIES, VERSIONS, LINKS, JOBS, CURSORS, ENTRIES, TOMBSTONES, JOURNAL)
 _KEY = {"_id": "swap"}
-_DURABLE = WriteConcern(w="majority", j=True)
-_GONE, _THERE = 26, 48  # error codes if another process renamed a collection first
+_GONE, _THERE = 26, 48  # error codes if another process renamed or created a collection first
 
 
 async def begin_swap(database: AsyncDatabase[Document], *, new: str, aside: str) -> None:
     """Begin a swap. From here on the collections with the prefix `new` are the store, whoever finishes it."""
-    written = database[SWAP].with_options(write_concern=_DURABLE)
+    written = database[SWAP].with_options(write_concern=DURABLE)
     await written.replace_one(_KEY, {"new": new, "aside": aside}, upsert=True)
 
 
@@ -118,8 +109,6 @@ async def _rename(database: AsyncDatabase[Document], old: str, name: str, *, ove
 SCHEMA = 4
 _LIVES = 2  # from this version on records have a review date, and keywords their forms
 _TURNS = 4  # from this version on messages are marked
-
-_NAMESPACE_EXISTS = 48
 
 
 def _index(*keys: str, **options: Any) -> IndexModel:
@@ -157,11 +146,7 @@ INDEXES = {
         _index("verified", "occurred", "_id"),
         _index("examined", "occurred", "_id"),
         # Messages of project logs, counted without reading records.
-        _index(
-            *"turn scope status agent embedded_by trust".split(),
-            name=TURNS,
-            **_where(turn=True),
-        ),
+        _index(*"turn scope status agent embedded_by trust".split(), name=TURNS, **_where(turn=True)),
     ],
     METADATA: [
         _index("scope_name", unique=True, **_where(type="scope")),
@@ -189,10 +174,7 @@ _IS_TURN = {
 }
 _IS_SUMMARY = {
     **_ACTIVE,
-    "$or": [
-        {"source": {"$in": ["end of conversation", "summary"]}},
-        {"kind": "context"},
-    ],
+    "$or": [{"source": {"$in": ["end of conversation", "summary"]}}, {"kind": "context"}],
 }
 
 
@@ -293,14 +275,15 @@ async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> 
     existing = set(await database.database.list_collection_names())
     for name, indexes in INDEXES.items():
         if name not in existing:
-            await _created(database, name)
+            await _created(database.database, name)
         if indexes:
             await database.database[name].create_indexes(indexes)
     if not database.prefix:  # otherwise they come with the swap
-        await make_views(database, existing)
+        await make_views(database.database, existing)
     now = clock()
-    if 0 < version < _LIVES:
-        await _bring_up_to_date(database, now)
+    if 0 < version < _LIVES:  # if interrupted, it continues at the next opening
+        await start_upkeep_fields(database, now)
+        await renew(database)
     if 0 < version < _TURNS:
         await mark_messages(database)
     scope = scope_document(Scope(GLOBAL, now))
@@ -310,28 +293,23 @@ async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> 
     await database.metadata.update_one({**STATE, "schema": {"$lt": SCHEMA}}, {"$set": {"schema": SCHEMA}})
 
 
-async def make_views(database: MongoDatabase, there: Collection[str]) -> None:
-    """Create missing views."""
-    for name, pipeline in VIEWS.items():
-        if name not in there:
-            await _created(database, name, viewOn=MEMORIES, pipeline=pipeline)
-
-
-async def _bring_up_to_date(database: MongoDatabase, now: datetime) -> None:
-    """Add what documents of the first schema lack: review dates, and forms of keywords.
-
-    If interrupted, it continues at the next opening.
-    """
-    await start_upkeep_fields(database, now)
-    await renew(database)
+async def make_views(database: AsyncDatabase[Document], there: Collection[str]) -> list[str]:
+    """Create the views that are not there yet. Returns their names."""
+    missing = [name for name in VIEWS if name not in there]
+    for name in missing:
+        await _created(database, name, viewOn=MEMORIES, pipeline=VIEWS[name])
+    return missing
 
 
 async def mark_messages(database: MongoDatabase) -> None:
     """Mark the messages of project logs that a process of an earlier schema wrote."""
-    untold = {"dialect": LOG_DIALECT, "kind": Kind.EPISODE.value, "turn": {"$exists": False}}
-    await database.memories.update_many(
-        {**untold, f"metadata.{PART_KEY}": {"$exists": False}}, {"$set": {"turn": True}}
-    )
+    unmarked = {
+        "dialect": LOG_DIALECT,
+        "kind": Kind.EPISODE.value,
+        "turn": {"$exists": False},
+        f"metadata.{PART_KEY}": {"$exists": False},
+    }
+    await database.memories.update_many(unmarked, {"$set": {"turn": True}})
 
 
 async def start_upkeep_fields(database: MongoDatabase, now: datetime) -> None:
@@ -339,17 +317,17 @@ async def start_upkeep_fields(database: MongoDatabase, now: datetime) -> None:
 
     They count as judged and compared, so that the past is neither sent to a model nor processed in one night.
     """
-    begun = dict.fromkeys(("review", "decayed", "verified", "examined"), to_micros(now))
-    await database.memories.update_many({"review": {"$exists": False}}, {"$set": begun})
+    fields = dict.fromkeys(("review", "decayed", "verified", "examined"), to_micros(now))
+    await database.memories.update_many({"review": {"$exists": False}}, {"$set": fields})
 
 
-async def _created(database: MongoDatabase, name: str, **options: Any) -> None:
+async def _created(database: AsyncDatabase[Document], name: str, **options: Any) -> None:
     try:
-        await database.database.create_collection(name, **options)
+        await database.create_collection(name, **options)
     except CollectionInvalid:
         pass  # another process was faster
     except OperationFailure as error:
-        if error.code != _NAMESPACE_EXISTS:
+        if error.code != _THERE:
             raise
 
 

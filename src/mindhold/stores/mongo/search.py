@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,6 @@ from mindhold.stores.mongo.rows import (
 )
 from mindhold.stores.mongo.transactions import MEMORIES, MongoStep, read_state
 from mindhold.stores.resident_index import (
-    EXACT_UP_TO,
     AdmittedSlots,
     Detail,
     ReadWriteLock,
@@ -41,6 +40,7 @@ from mindhold.stores.resident_index import (
     ResidentIndex,
     ResidentSearch,
     Rows,
+    beyond_index,
     nearest,
 )
 from mindhold.stores.vectors import ELSEWHERE, NearestCodes, decode, distinct, exact_cosines
@@ -53,7 +53,7 @@ _MOST_CANDIDATES = 10_000
 
 
 class MongoVectorIndexes:
-    """The server's vector indexes by vector length; known after look()."""
+    """The usable vector indexes of the server by vector length, and whether it offers any; known after look()."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
@@ -153,21 +153,19 @@ class MongoLiveIndex:
         self,
         database: MongoDatabase,
         *,
-        exact_up_to: int = EXACT_UP_TO,
-        driving: int = DRIVING,
-        held: int = HELD,
+        driving: int,
+        held: int,
     ) -> None:
         self._database = database
         self._held = held
         self._first_held = 0  # codes are held from this row on, if the server finds the others
         self.indexes = MongoVectorIndexes(database)
-        self._exact_up_to = exact_up_to
         self.driving = driving
         self._gate = ReadWriteLock()
         self._threads: ThreadPoolExecutor | None = None
         self._last_row = 0
         self.postings = Postings(self.ask, database)
-        self.resident = ResidentIndex(exact_up_to=exact_up_to)
+        self.resident = ResidentIndex()
 
     async def open(self) -> None:
         await self._database.ask(self.indexes.look)
@@ -179,10 +177,7 @@ class MongoLiveIndex:
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)
-        self.resident = ResidentIndex(
-            exact_up_to=self._exact_up_to
-        )  # the next open() may find another database
-        self.postings.forget()
+        self._forget()  # the next open() may find another database
 
     async def run(self, model: str | None, work: Callable[[], T], *, dimensions: int = 0) -> T:
         """Run the work in a thread while the index matches the database."""
@@ -197,11 +192,9 @@ class MongoLiveIndex:
 
     def reach(self, where: Filter) -> AdmittedSlots:
         """The records that the filter admits."""
-        stated = (where.topic, where.conversation, where.positions)
-        listed = where.tags or where.ids or where.anchored or where.tiers or beyond_search(where)
-        rows: Sequence[int] | None = None
-        if listed or any(condition is not None for condition in stated):
-            rows = self.ask(lambda: rows_of(self._database, matching(where))).tolist()
+        rows = None
+        if beyond_index(where):
+            rows = self.ask(lambda: rows_of(self._database, matching(where)))
         return self.resident.reach(where, scopes=where.scopes or None, rows=rows)
 
     def _following(self, model: str | None, work: Callable[[], T], dimensions: int) -> T:
@@ -215,20 +208,20 @@ class MongoLiveIndex:
             with self._gate.changing():
                 self._refreshed(model, dimensions)
         with self._gate.changing():  # writers never pause, so this time they wait
-            return self.ask_alone(lambda: self._worked(model, work, dimensions))
+            return self._alone(model, work, dimensions)
 
-    def ask_alone(self, work: Callable[[], T]) -> T:
-        """Run work while nobody writes."""
+    def _alone(self, model: str | None, work: Callable[[], T], dimensions: int) -> T:
+        """Refresh the index and run the work while nobody writes."""
 
-        async def waiting(_step: Any) -> T:
-            return await self._loop.run_in_executor(None, work)
+        def refreshed_work() -> T:
+            self._refreshed(model, dimensions)
+            return work()
+
+        async def waiting(_step: MongoStep) -> T:
+            return await self._loop.run_in_executor(None, refreshed_work)
 
         writing: Coroutine[Any, Any, T] = self._database.write(waiting)
         return asyncio.run_coroutine_threadsafe(writing, self._loop).result()
-
-    def _worked(self, model: str | None, work: Callable[[], T], dimensions: int) -> T:
-        self._refreshed(model, dimensions)
-        return work()
 
     def _stood(self, revision: int) -> bool:
         """Whether nothing changed that a search at the revision could have read; it didn't see new records."""
@@ -239,8 +232,8 @@ class MongoLiveIndex:
                 return True
             # Whatever a half-applied change has done so far has its revision already.
             later = {"$gt": revision}
-            met = {"revision": later, "row": {"$lte": self._last_row}}
-            if await self._database.memories.find_one(met, _ROW) is not None:
+            changed = {"revision": later, "row": {"$lte": self._last_row}}
+            if await self._database.memories.find_one(changed, _ROW) is not None:
                 return False
             return await self._database.tombstones.find_one({"revision": later}) is None
 
@@ -250,11 +243,12 @@ class MongoLiveIndex:
         try:
             self._refresh(model, dimensions)
         except BaseException:
-            self.resident = ResidentIndex(
-                exact_up_to=self._exact_up_to
-            )  # half of a refresh is worse than none
-            self.postings.forget()
+            self._forget()  # half of a refresh is worse than none
             raise
+
+    def _forget(self) -> None:
+        self.resident = ResidentIndex()
+        self.postings.forget()
 
     def _refresh(self, model: str | None, dimensions: int) -> None:
         """Refresh the index while no search uses it. Ends at a revision at which nobody wrote while it was loaded."""
@@ -262,7 +256,7 @@ class MongoLiveIndex:
             state = self.ask(self._database.settled)
             revision = state["revision"]
             if revision < self.resident.revision:  # the database was replaced by another
-                self.resident = ResidentIndex(exact_up_to=self._exact_up_to)
+                self.resident = ResidentIndex()
             resident = self.resident
             if model is not None and model != resident.model:
                 self._first_held = self._choose(int(state["row"]), dimensions)
@@ -289,21 +283,21 @@ class MongoLiveIndex:
         self.resident.forget_codes(model)
         if not len(self.resident):
             return
-        for batch in self._pages({"embedded_by": model}, _ROW, below=self._first_held):
-            self.resident.put_codes([document["row"] for document in batch], [ELSEWHERE] * len(batch))
-        for batch in self._pages({"embedded_by": model}, {**_ROW, "code": 1}, since=self._first_held):
+        for batch in self._coded_pages({"embedded_by": model}, {**_ROW, "code": 1}):
             self.resident.put_codes(
                 [document["row"] for document in batch], [document["code"] for document in batch]
             )
 
     def _load_all(self) -> None:
-        plain = {name: 1 for name in _COLUMNS if name not in ("code", "_id")} | {"_id": 0}
-        for batch in self._pages({}, plain, below=self._first_held):
-            self.resident.put(
-                _batch([{**document, "code": ELSEWHERE} for document in batch], self.resident.model)
-            )
-        for batch in self._pages({}, _COLUMNS, since=self._first_held):
+        for batch in self._coded_pages({}, _COLUMNS):
             self.resident.put(_batch(batch, self.resident.model))
+
+    def _coded_pages(self, where: Query, fields: Document) -> Iterator[list[Document]]:
+        """All documents, with ELSEWHERE for the codes that are not held; those aren't read."""
+        plain = {name: included for name, included in fields.items() if name != "code"}
+        for batch in self._pages(where, plain, below=self._first_held):
+            yield [{**document, "code": ELSEWHERE} for document in batch]
+        yield from self._pages(where, fields, since=self._first_held)
 
     def _load_changed(self, since: int) -> None:
         changed = {"revision": {"$gt": since}}
@@ -314,7 +308,9 @@ class MongoLiveIndex:
         self.resident.remove(document["_id"] for document in tombstones)
         self.postings.changed((document["_id"], ()) for document in tombstones)
 
-    def _pages(self, where: Query, fields: Document, *, since: int = 0, below: int | None = None) -> Any:
+    def _pages(
+        self, where: Query, fields: Document, *, since: int = 0, below: int | None = None
+    ) -> Iterator[list[Document]]:
         """Documents ordered by row, in pages, each with its own time limit."""
         if below is not None and below <= since:
             return
@@ -338,13 +334,12 @@ class Postings:
         self.forget()
 
     def forget(self) -> None:
-        self._known: OrderedDict[str, tuple[Rows, bool, int]] = (
-            OrderedDict()
-        )  # rows, whether they are complete, and their position in the log
+        # Rows, whether they are complete, and their position in the log.
+        self._known: OrderedDict[str, tuple[Rows, bool, int]] = OrderedDict()
         self._held = 0
         self._log: list[tuple[int, frozenset[str]]] = []
 
-    def changed(self, records: Any) -> None:
+    def changed(self, records: Iterable[tuple[int, Sequence[str]]]) -> None:
         """Note changed rows with their present words."""
         self._log += [(row, frozenset(lexemes)) for row, lexemes in records]
         if len(self._log) > _MOST_LOGGED:
@@ -395,9 +390,8 @@ class Postings:
 async def rows_of(database: MongoDatabase, where: Query, *, limit: int = 0) -> Rows:
     """The rows of matching records, ascending, read as an array rather than one by one."""
     cursor = database.memories.find_raw_batches(where, _ROW, batch_size=100_000).sort("row", 1).limit(limit)
-    raw = b"".join(
-        [bytes(cast(bytes, batch)) async for batch in cursor]
-    )  # the driver's type hints say decoded documents
+    # The driver's type hints say decoded documents.
+    raw = b"".join([bytes(cast(bytes, batch)) async for batch in cursor])
     return np.ascontiguousarray(np.frombuffer(raw, dtype=_RAW_ROW)["row"])
 
 
@@ -441,9 +435,8 @@ class MongoIndex(MongoPart):
 
         def work() -> Candidates:
             source, reach = _ServerSource(live, self._database, search.filter), live.reach(search.filter)
-            return ResidentSearch(
-                source, live.resident, search, reach=reach, driving=live.driving
-            ).candidates()
+            search_run = ResidentSearch(source, live.resident, search, reach=reach, driving=live.driving)
+            return search_run.candidates()
 
         return await live.run(model, work, dimensions=0 if search.vector is None else len(search.vector))
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import bson
 from pymongo import AsyncMongoClient
-from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import OperationFailure
 
@@ -98,20 +96,22 @@ class MongoSnapshots(MongoPart, NoRawCopies):
 async def _of_one_time(database: MongoDatabase) -> AsyncIterator[list[SnapshotItem]]:
     async with database.database.client.start_session(snapshot=True) as session:
         # The first query reads little and fixes the time of the snapshot.
-        scopes = await _found(database, METADATA, SCOPES, session)
+        scopes = await database.metadata.find(SCOPES, session=session).to_list()
         yield [COLUMNS.scope.record_of(document) for document in scopes]
         records = database.memories.find({}, _RECORD, session=session, batch_size=BATCH).sort("row", 1)
-        async for batch in _batches(records, _record):
-            yield batch
+        while documents := await records.to_list(BATCH):
+            yield [_record(document) for document in documents]
         for name, item_of in _AFTER:
             cursor = database.database[name].find({}, session=session, batch_size=BATCH)
-            async for batch in _batches(cursor.sort(_ORDER[name]) if name in _ORDER else cursor, item_of):
-                yield batch
+            if name in _ORDER:
+                cursor = cursor.sort(_ORDER[name])
+            while documents := await cursor.to_list(BATCH):
+                yield [item_of(document) for document in documents]
 
 
 async def _in_passing(database: MongoDatabase) -> AsyncIterator[list[SnapshotItem]]:
     since = int((await database.ask(database.settled))["revision"])
-    scopes = await database.read(lambda: _found(database, METADATA, SCOPES))
+    scopes = await database.read(lambda: database.metadata.find(SCOPES).to_list())
     yield [COLUMNS.scope.record_of(document) for document in scopes]
     sent_ids: dict[int, str] = {}  # ids by row
     page: list[Document]
@@ -120,13 +120,21 @@ async def _in_passing(database: MongoDatabase) -> AsyncIterator[list[SnapshotIte
         last = page[-1]["row"]
         sent_ids.update((document["row"], document["_id"]) for document in page)
         yield [_record(document) for document in page]
-    rest = await database.write(lambda _step: _rest(database, since), patience=PATIENT)
-    for batch in rest.kept(sent_ids, scopes):
-        yield batch
+    rest = await database.write(lambda _step: _read_rest(database, since), patience=PATIENT)
+    rows = {document["row"] for document in rest.changed} | {document["_id"] for document in rest.gone}
+    yield [SnapshotRemoval(sent_ids[row]) for row in sorted(rows & sent_ids.keys())]
+    yield [COLUMNS.scope.record_of(document) for document in rest.scopes if document not in scopes]
+    for batch in _cut(rest.changed):
+        yield [_record(document) for document in batch]
+    removed_scopes = _scope_names(scopes) - _scope_names(rest.scopes)
+    yield [SnapshotRemoval(scope=name) for name in sorted(removed_scopes)]
+    for name, item_of in _AFTER:
+        for raw in rest.after[name]:
+            for batch in _cut(bson.decode_all(raw)):
+                yield [item_of(document) for document in batch]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rest:
+class _Rest(NamedTuple):
     """What was read while nobody wrote."""
 
     changed: list[Document]
@@ -134,28 +142,13 @@ class _Rest:
     scopes: list[Document]
     after: dict[str, list[bytes]]
 
-    def kept(self, given: dict[int, str], scopes: list[Document]) -> Iterator[list[SnapshotItem]]:
-        rows = {document["row"] for document in self.changed} | {document["_id"] for document in self.gone}
-        yield [SnapshotRemoval(given[row]) for row in sorted(rows & given.keys())]
-        yield [COLUMNS.scope.record_of(document) for document in self.scopes if document not in scopes]
-        for batch in _cut(self.changed):
-            yield [_record(document) for document in batch]
-        removed_scopes = {document["scope_name"] for document in scopes} - {
-            document["scope_name"] for document in self.scopes
-        }
-        yield [SnapshotRemoval(scope=name) for name in sorted(removed_scopes)]
-        for name, item_of in _AFTER:
-            for raw in self.after[name]:
-                for batch in _cut(bson.decode_all(raw)):
-                    yield [item_of(document) for document in batch]
 
-
-async def _rest(database: MongoDatabase, since: int) -> _Rest:
+async def _read_rest(database: MongoDatabase, since: int) -> _Rest:
     later = {"revision": {"$gt": since}}
     return _Rest(
-        changed=await _found(database, MEMORIES, later, fields=_RECORD),
+        changed=await database.memories.find(later, _RECORD).to_list(),
         gone=await database.tombstones.find(later, {"_id": 1}).to_list(),
-        scopes=await _found(database, METADATA, SCOPES),
+        scopes=await database.metadata.find(SCOPES).to_list(),
         after={name: await _raw(database, name) for name, _ in _AFTER},
     )
 
@@ -165,15 +158,8 @@ async def _page(database: MongoDatabase, after: int, since: int) -> list[Documen
     return await database.memories.find(where, _RECORD).sort("row", 1).limit(BATCH).to_list()
 
 
-async def _found(
-    database: MongoDatabase,
-    name: str,
-    where: Document,
-    session: AsyncClientSession | None = None,
-    *,
-    fields: Document | None = None,
-) -> list[Document]:
-    return await database.database[name].find(where, fields, session=session).to_list()
+def _scope_names(documents: list[Document]) -> set[str]:
+    return {document["scope_name"] for document in documents}
 
 
 async def _raw(database: MongoDatabase, name: str) -> list[bytes]:
@@ -182,13 +168,6 @@ async def _raw(database: MongoDatabase, name: str) -> list[bytes]:
     if name in _ORDER:
         cursor = cursor.sort(_ORDER[name])
     return [bytes(batch) async for batch in cursor]  # type: ignore[arg-type]
-
-
-async def _batches(
-    cursor: Any, made: Callable[[Document], SnapshotItem]
-) -> AsyncIterator[list[SnapshotItem]]:
-    while documents := await cursor.to_list(BATCH):
-        yield [made(document) for document in documents]
 
 
 def _cut(documents: list[Document]) -> Iterable[list[Document]]:
@@ -239,7 +218,6 @@ class MongoStore(
     ) -> None:
         self._clock = clock
         self._embedded = embedded
-        self._driving = driving
         self._database = MongoDatabase(
             uri,
             name=database,
@@ -267,9 +245,8 @@ class MongoStore(
 
 
 T = TypeVar("T")
-Address = Callable[
-    [], AbstractAsyncContextManager[str]
-]  # opens the address of the server, which may be started for it
+# Opens the address of the server, which may be started for it.
+Address = Callable[[], AbstractAsyncContextManager[str]]
 
 _RESTORED, _BEFORE = "restoring_", "before_"
 _LEAVING_SECONDS = 3.0  # seconds for which a server may still list closed connections
@@ -279,15 +256,13 @@ _PAUSE_SECONDS = 0.1
 class MongoSite:
     """Implements BackendSite for one database of a server."""
 
+    raw_form = ""
+
     def __init__(self, address: Address, *, database: str, clock: Clock, timeout_ms: int = 10_000) -> None:
         self._address = address
         self._name = database
         self._clock = clock
         self._timeout_ms = timeout_ms
-
-    @property
-    def raw_form(self) -> str:
-        return ""
 
     async def prepare(self, stamp: str, raw: Path | None = None) -> None:
         if raw is not None:
@@ -295,11 +270,10 @@ class MongoSite:
 
         async def work(database: AsyncDatabase[Document]) -> None:
             await finish_swap(database)
-            names = await database.list_collection_names()
-            for begun in {name.partition(".")[0] for name in names if name.startswith(_RESTORED)}:
-                if is_stale(begun.removeprefix(_RESTORED), self._clock()):  # left by a restore that died
-                    await _drop(database, f"{begun}.")
-            if _prefix(_RESTORED, stamp) + METADATA in names:
+            for prefix in await _prefixes(database, _RESTORED):
+                if is_stale(prefix.removeprefix(_RESTORED), self._clock()):  # left by a restore that died
+                    await _drop(database, f"{prefix}.")
+            if _prefix(_RESTORED, stamp) + METADATA in await database.list_collection_names():
                 raise StoreError("There is such a place already.", advice="Try again in a second.")
 
         await self._work(work)
@@ -325,11 +299,11 @@ class MongoSite:
             await _refuse_others(database)
             await begin_swap(database, new=new, aside=aside)
             await finish_swap(database)
+            # The views are missing if there was no store before.
+            await make_views(database, await database.list_collection_names())
             return before
 
-        before = await self._work(work)
-        await self._with_views()
-        if not before:
+        if not await self._work(work):
             return None
         return next((old for old in await self.olds() if old.name == aside.rstrip(".")), None)
 
@@ -338,40 +312,22 @@ class MongoSite:
 
     async def olds(self) -> list[ReplacedStore]:
         async def work(database: AsyncDatabase[Document]) -> list[ReplacedStore]:
-            names = await database.list_collection_names()
-            begun = {name.partition(".")[0] for name in names if name.startswith(_BEFORE)}
-            return [
-                ReplacedStore(
-                    prefix,
-                    f"collections {prefix}.* of {database.name}",
-                    await _size(database, prefix),
-                    moment_of(prefix.removeprefix(_BEFORE)),
-                )
-                for prefix in sorted(begun, reverse=True)
-            ]
+            stores = []
+            for prefix in sorted(await _prefixes(database, _BEFORE), reverse=True):
+                sizes = await database.command("collStats", f"{prefix}.{MEMORIES}")
+                size = int(sizes.get("totalSize") or sizes.get("size") or 0)
+                location = f"collections {prefix}.* of {database.name}"
+                stores.append(ReplacedStore(prefix, location, size, moment_of(prefix.removeprefix(_BEFORE))))
+            return stores
 
         return await self._work(work)
 
     async def drop_old(self, name: str) -> None:
         if name not in [old.name for old in await self.olds()]:
             raise NotFound(
-                f"There is nothing old of the name {name!r}.",
-                advice="`mindhold status` names what there is.",
+                f"There is nothing old of the name {name!r}.", advice="`mindhold status` names what there is."
             )
         await self._work(lambda database: _drop(database, f"{name}."))
-
-    async def _with_views(self) -> None:
-        """Create the views, which are missing if there was no store before."""
-        async with self._address() as uri:
-            database = MongoDatabase(uri, name=self._name, timeout_ms=self._timeout_ms, max_connections=2)
-
-            async def prepare(opened: MongoDatabase) -> None:
-                await make_views(opened, await opened.database.list_collection_names())
-
-            try:
-                await database.open(prepare)
-            finally:
-                await database.close()
 
     async def _work(self, work: Callable[[AsyncDatabase[Document]], Awaitable[T]]) -> T:
         async with self._address() as uri:
@@ -410,15 +366,15 @@ async def _connected(database: AsyncDatabase[Document]) -> bool:
     return False
 
 
+async def _prefixes(database: AsyncDatabase[Document], begin: str) -> set[str]:
+    names = await database.list_collection_names()
+    return {name.partition(".")[0] for name in names if name.startswith(begin)}
+
+
 async def _drop(database: AsyncDatabase[Document], prefix: str) -> None:
     for name in await database.list_collection_names():
         if name.startswith(prefix):
             await database[name].drop()
-
-
-async def _size(database: AsyncDatabase[Document], name: str) -> int:
-    statistics = await database.command("collStats", f"{name}.{MEMORIES}")
-    return int(statistics.get("totalSize") or statistics.get("size") or 0)
 
 
 def _prefix(begin: str, stamp: str) -> str:

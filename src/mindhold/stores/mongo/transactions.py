@@ -57,9 +57,6 @@ class Act(StrEnum):
     RESTORE = "restore"  # the whole document, if one matches
 
 
-_NEED_A_LOOK = {Act.PUT, Act.CHANGE}  # acts whose documents must be read before
-
-
 @dataclass(frozen=True, slots=True)
 class MongoOperation:
     collection: str
@@ -94,15 +91,11 @@ class MongoStep:
     ) -> None:
         self._database = database
         self._session = session
-        self._last_row = int(state["row"])
+        self.last_row = int(state["row"])
         self._making: list[MongoOperation] = []
         self._removing: list[MongoOperation] = []
         self.revision = int(state["revision"]) + 1
         self.added = 0
-
-    @property
-    def last_row(self) -> int:
-        return self._last_row
 
     @property
     def operations(self) -> list[MongoOperation]:
@@ -111,8 +104,8 @@ class MongoStep:
 
     def next_row(self) -> int:
         """A row number that is never used twice."""
-        self._last_row += 1
-        return self._last_row
+        self.last_row += 1
+        return self.last_row
 
     async def find(
         self, collection: str, where: Document, fields: Mapping[str, Any] | None = None, *, limit: int = 0
@@ -139,9 +132,11 @@ class MongoStep:
 
         So is one that was used, shown, rated or updated after `unless_since`.
         """
-        quiet = {"$not": {"$gt": unless_since}}  # also true without a value
-        since = dict.fromkeys(("updated", "last_used", "stirred"), quiet) if unless_since is not None else {}
-        self.change(MEMORIES, {"_id": memory_id, "revision": {"$lt": self.revision}, **since}, what)
+        where: Document = {"_id": memory_id, "revision": {"$lt": self.revision}}
+        if unless_since is not None:
+            quiet = {"$not": {"$gt": unless_since}}  # also true without a value
+            where |= dict.fromkeys(("updated", "last_used", "stirred"), quiet)
+        self.change(MEMORIES, where, what)
 
     def rename_all(self, collection: str, field: str, old: str, new: str) -> None:
         """Replace the old name in all documents; none has the new name yet."""
@@ -166,12 +161,7 @@ class MongoStep:
         """
         before: dict[str, dict[Any, Document]] = {}
         for collection in {operation.collection for operation in self._making}:
-            some = [
-                candidate
-                for candidate in self._making
-                if candidate.collection == collection and candidate.act in _NEED_A_LOOK
-            ]
-            before[collection] = await self._before(collection, some) if some else {}
+            before[collection] = await self._before(collection)
         tombstones = [
             MongoOperation(TOMBSTONES, Act.PUT, {"_id": candidate.what["row"]}, {"revision": self.revision})
             for candidate in self._making
@@ -183,7 +173,15 @@ class MongoStep:
             if (back := _undone(operation, before[operation.collection], self.revision)) is not None
         ]
 
-    async def _before(self, collection: str, operations: Sequence[MongoOperation]) -> dict[Any, Document]:
+    async def _before(self, collection: str) -> dict[Any, Document]:
+        """The documents that the step puts or changes, as they are now. Raises what undoing() raises."""
+        operations = [
+            item
+            for item in self._making
+            if item.collection == collection and item.act in (Act.PUT, Act.CHANGE)
+        ]
+        if not operations:
+            return {}
         fields = {
             name: 1
             for item in operations
@@ -233,9 +231,7 @@ def _undone(operation: MongoOperation, before: dict[Any, Document], revision: in
     """The operation that undoes another. It has no effect if that was not done, or the second time."""
     own_revision = {"revision": revision}
     if operation.act is Act.CHANGE_ALL:
-        ((field, new),) = [
-            (name, value) for name, value in operation.what["$set"].items() if name != "revision"
-        ]
+        ((field, new), _revision) = operation.what["$set"].items()
         old = {"$set": {field: operation.where[field]}}
         return MongoOperation(operation.collection, Act.CHANGE_ALL, {field: new, **own_revision}, old)
     key = {"_id": operation.where["_id"], **own_revision}
@@ -257,7 +253,10 @@ def _undone(operation: MongoOperation, before: dict[Any, Document], revision: in
 
 
 def _check_result(operation: MongoOperation, known: Document) -> None:
-    """Check that the changed document isn't too large. `known` has the touched fields, and the size of the document."""
+    """Check that the server takes the changed document: its numbers, and its size.
+
+    `known` has the touched fields, and the size of the document.
+    """
     for name, more in operation.what.get("$inc", {}).items():
         if not -(2**63) <= known.get(name, 0) + more < 2**63:
             raise OverflowError(f"{name} would be {known.get(name, 0) + more}")
@@ -391,7 +390,7 @@ class _Attempt(Generic[T]):
     result: list[T] = field(default_factory=list)  # of that attempt
     refusal: PyMongoError | None = None
 
-    def made(self, state: Document) -> bool:
+    def is_applied(self, state: Document) -> bool:
         """Whether the change was applied, now that none is pending. Raises its refusal, and StoreAway if that is unknown."""
         if not self.revision or state["revision"] < self.revision:
             return False
@@ -429,14 +428,6 @@ class JournalWriter:
                     raise
             await _pause(20)
 
-    async def heal(self, *, deadline: float) -> None:
-        """Finish the pending change."""
-
-        async def nothing(_step: MongoStep) -> None:
-            pass
-
-        await self.write(nothing, deadline=deadline)
-
     async def _once(self, work: Work[T], attempt: _Attempt[T], deadline: float) -> T:
         state = await self._acquire(deadline)
         renewing = asyncio.create_task(self._renew())
@@ -444,7 +435,7 @@ class JournalWriter:
             if state.get("pending"):
                 await self._redo(state["pending"])
                 state = await read_state(self._database)
-            if attempt.made(state):
+            if attempt.is_applied(state):
                 return attempt.result[-1]
             attempt.revision = 0
             step = MongoStep(self._database, state, None)
@@ -512,9 +503,8 @@ class JournalWriter:
             raise
         if not update.matched_count:
             attempt.revision = 0
-            raise ConnectionFailure(
-                "the lease ran out"
-            )  # handled like a broken connection: everything is tried again
+            # Handled like a broken connection: everything is tried again.
+            raise ConnectionFailure("the lease ran out")
         await perform(self._database, step.operations, still=self._still(pending))
         await self._finish(pending)
 
@@ -529,7 +519,7 @@ class JournalWriter:
         return {"key": key, "parts": len(parts), "back_parts": len(back)}
 
     def _still(self, pending: Document, *, refused: bool = False) -> Callable[[], Awaitable[None]]:
-        """Raises ConnectionFailure if another process has continued the change; its outcome is looked up then."""
+        """A check that raises ConnectionFailure if another process has finished the change; its outcome is looked up then."""
         mine = {**STATE, "pending.token": pending["token"], "pending.refused": True if refused else None}
 
         async def still() -> None:
@@ -539,7 +529,7 @@ class JournalWriter:
         return still
 
     async def _redo(self, pending: Document) -> None:
-        """Apply the pending change while holding the lease."""
+        """Apply the pending change while holding the lease, or undo it if the server refuses it."""
         operations, back = await self._journalled(pending)
         if not pending.get("refused"):
             try:
@@ -552,7 +542,7 @@ class JournalWriter:
                 await self._finish(pending)
                 return
         await self._put_back(pending, back)
-        await self._finish(pending, made=False)
+        await self._finish(pending, applied=False)
 
     async def _refuse(self, pending: Document) -> None:
         """Mark the change as refused: nobody applies it again, and what was applied is undone."""
@@ -575,12 +565,12 @@ class JournalWriter:
                 with suppress(BulkWriteError):
                     await perform(self._database, [operation], again=True, still=still)
 
-    async def _finish(self, pending: Document, *, made: bool = True) -> None:
+    async def _finish(self, pending: Document, *, applied: bool = True) -> None:
         completion = {
             "$set": {"revision": pending["revision"], "row": pending["row"]},
-            "$inc": {"total_memories": pending["added"] if made else 0},
+            "$inc": {"total_memories": pending["added"] if applied else 0},
             "$unset": {"pending": ""},
-            "$push": {"recent" if made else "refused": {"$each": [pending["token"]], "$slice": -_RECENT}},
+            "$push": {"recent" if applied else "refused": {"$each": [pending["token"]], "$slice": -_RECENT}},
         }
         finished = await self._metadata.update_one({**STATE, "pending.token": pending["token"]}, completion)
         if not finished.matched_count:

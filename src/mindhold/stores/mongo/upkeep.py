@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mindhold.ports.store import Clock, Receipt, StoreFacts, StoreFinding
@@ -17,9 +16,8 @@ from mindhold.stores.mongo.search import INDEX, MongoVectorIndexes
 from mindhold.stores.mongo.transactions import LINKS, MEMORIES, STATE, VERSIONS, MongoStep
 from mindhold.stores.vectors import decode, encode, same_code
 
-_TOGETHER = 1_000
 _ENDS = {VERSIONS: ["memory"], LINKS: ["origin", "target"]}  # fields that refer to a record
-_VECTOR = {"row": 1, "embedding": 1, "code": 1, "embedded_by": 1}
+_VECTOR = {"embedding": 1, "code": 1, "embedded_by": 1}
 
 # Fields with text, to check whether a phrase is gone.
 _TEXTS = {
@@ -77,17 +75,16 @@ class MongoUpkeep(MongoPart):
         actions = await database.ask(lambda: _make_missing(database), patience=PATIENT)
         noted = await database.ask(lambda: schema.renew(database), patience=PATIENT)
         actions.append(f"Noted the keywords of {noted} memories anew.")
-        lost = await database.read(lambda: _lost(database), patience=PATIENT)
-        return actions + await database.write(lambda step: _mend(database, step, lost), patience=PATIENT)
+        orphans, stale = await database.read(lambda: _wrong(database), patience=PATIENT)
+        return actions + await database.write(
+            lambda step: _mend(database, step, orphans, stale), patience=PATIENT
+        )
 
     async def optimise(self) -> int:
         async def work() -> int:
             await start_upkeep_fields(self._database, self._clock())
             await mark_messages(self._database)
-            before = await self._database.database.command("dbStats")
-            await self._compact([MEMORIES])
-            after = await self._database.database.command("dbStats")
-            return max(0, int(before["storageSize"] - after["storageSize"]))
+            return await self._compact([MEMORIES])
 
         return await self._database.ask(work, patience=PATIENT)
 
@@ -95,19 +92,23 @@ class MongoUpkeep(MongoPart):
         """Search every document for the phrases. The server's files are out of reach."""
 
         async def work() -> Receipt:
-            before = await self._database.database.command("dbStats")
-            await self._compact(INDEXES)
-            after = await self._database.database.command("dbStats")
-            freed = max(0, int(before["storageSize"] - after["storageSize"]))
+            freed = await self._compact(INDEXES)
             remaining = {place: await _saying(self._database, place, phrases) for place in _TEXTS}
             return Receipt(ids=(), removed={"bytes": freed}, remaining=remaining)
 
         return await self._database.ask(work, patience=PATIENT)
 
-    async def _compact(self, collections: Iterable[str]) -> None:
-        """Compact collections of a standalone server; a replica set is left to its administrators."""
+    async def _compact(self, collections: Iterable[str]) -> int:
+        """Compact collections of a standalone server; a replica set is left to its administrators.
+
+        Returns the number of freed bytes.
+        """
+        database = self._database.database
+        before = await database.command("dbStats")
         for name in () if self._database.transactions else collections:
-            await self._database.database.command("compact", name)
+            await database.command("compact", name)
+        after = await database.command("dbStats")
+        return max(0, int(before["storageSize"] - after["storageSize"]))
 
 
 async def _findings(database: MongoDatabase) -> list[StoreFinding]:
@@ -152,17 +153,10 @@ async def _findings(database: MongoDatabase) -> list[StoreFinding]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    """The ids of what is to be repaired."""
-
-    orphans: dict[str, list[Any]]
-    stale: list[str]
-
-
-async def _lost(database: MongoDatabase) -> _Lost:
+async def _wrong(database: MongoDatabase) -> tuple[dict[str, list[Any]], list[str]]:
+    """The ids of documents that belong to no record, by collection, and of records with wrong vector fields."""
     orphans = {name: await _orphans(database, name) for name in _ENDS}
-    return _Lost(orphans, [memory_id async for batch in _vectors(database) for memory_id in _stale(batch)])
+    return orphans, [memory_id async for batch in _vectors(database) for memory_id in _stale(batch)]
 
 
 async def _make_missing(database: MongoDatabase) -> list[str]:
@@ -171,32 +165,31 @@ async def _make_missing(database: MongoDatabase) -> list[str]:
         if indexes and await _lacks_an_index(database, name):
             await database.database[name].create_indexes(indexes)
             actions.append(f"Made the indexes of {name}.")
-    existing = {*await database.database.list_collection_names(), *(VIEWS if database.prefix else ())}
-    for name, pipeline in VIEWS.items():
-        if name not in existing:
-            await database.database.create_collection(name, viewOn=MEMORIES, pipeline=pipeline)
-            actions.append(f"Made the view {name}.")
+    if not database.prefix:  # views belong to the store in use
+        views = await schema.make_views(database.database, await database.database.list_collection_names())
+        actions += [f"Made the view {name}." for name in views]
     return actions
 
 
-async def _mend(database: MongoDatabase, step: MongoStep, lost: _Lost) -> list[str]:
+async def _mend(
+    database: MongoDatabase, step: MongoStep, orphans: dict[str, list[Any]], stale_ids: list[str]
+) -> list[str]:
     """Repair what was found, checking it again: it may have changed since."""
     actions = []
-    for name, ids in lost.orphans.items():
+    for name, ids in orphans.items():
         still = await _still_lost(step, name, ids) if ids else []
         if still:
             step.remove(name, {"_id": {"$in": still}})
         actions.append(f"Dropped {len(still)} documents of {name} that belonged to no memory.")
-    stale = _stale(await step.find(MEMORIES, {"_id": {"$in": lost.stale}}, _VECTOR)) if lost.stale else {}
+    stale = _stale(await step.find(MEMORIES, {"_id": {"$in": stale_ids}}, _VECTOR)) if stale_ids else {}
     for memory_id, fields in stale.items():
         step.change_record(memory_id, {"$set": fields})
     actions.append(f"Made {len(stale)} vector codes anew.")
     state = await database.metadata.find_one(STATE) or {}
     step.added = await database.memories.count_documents({}) - int(state["total_memories"])
     if step.added and not step.operations:
-        step.change(
-            MEMORIES, {"_id": None}, {"$set": {"live": True}}
-        )  # a step is counted only if it has operations
+        # A step is counted only if it has operations.
+        step.change(MEMORIES, {"_id": None}, {"$set": {"live": True}})
     return actions
 
 
@@ -237,18 +230,10 @@ async def _orphans(database: MongoDatabase, name: str) -> list[Any]:
     return [document["_id"] async for document in await database.database[name].aggregate(pipeline)]
 
 
-async def _vectors(database: MongoDatabase) -> AsyncIterator[list[Document]]:
-    last: Any = -1
-    while True:
-        where = {
-            "row": {"$gt": last},
-            "$or": [{"embedded_by": {"$type": "string"}}, {"embedding": {"$ne": None}}],
-        }
-        batch = await database.memories.find(where, _VECTOR).sort("row", 1).limit(_TOGETHER).to_list()
-        if not batch:
-            return
-        yield batch
-        last = batch[-1]["row"]
+def _vectors(database: MongoDatabase) -> AsyncIterator[list[Document]]:
+    """The records that have a vector or name its model."""
+    where = {"$or": [{"embedded_by": {"$type": "string"}}, {"embedding": {"$ne": None}}]}
+    return database.pages(where, _VECTOR)
 
 
 def _stale(batch: list[Document]) -> dict[str, Document]:

@@ -271,9 +271,8 @@ class ChangeListener:
     def _attend(self, connection: psycopg.Connection[Any]) -> None:
         assert self._bell is not None
         bell = self._bell[0]
-        with (
-            selectors.DefaultSelector() as waiting
-        ):  # select() is limited to the first 1,024 file descriptors
+        # select() is limited to the first 1,024 file descriptors.
+        with selectors.DefaultSelector() as waiting:
             waiting.register(connection.fileno(), selectors.EVENT_READ)
             waiting.register(bell, selectors.EVENT_READ)
             while not self._stopping.is_set():
@@ -346,16 +345,13 @@ class PostgresDatabase:
 
     def __init__(self, session: SessionFactory, limits: ConnectionLimits) -> None:
         self.session = session
+        self.place = session.place
         self.limits = limits
         self._lock = threading.Lock()
         self._idle: list[_Idle] = []
         self._threads: ThreadPoolExecutor | None = None
         self._opening = asyncio.Lock()
         self._tidying: asyncio.TimerHandle | None = None
-
-    @property
-    def place(self) -> str:
-        return self.session.place
 
     async def open(self, prepare: Callable[[Connection], None]) -> None:
         """Connect once and pass the connection to `prepare`, outside any transaction, before any other use."""

@@ -95,8 +95,6 @@ def _numbers(data: bytes, kind: str) -> npt.NDArray[Any]:
 @cache
 def adapters() -> AdaptersMap:
     """The type adapters of the store's connections."""
-    import psycopg
-
     registry = AdaptersMap(psycopg.adapters)
     registry.register_dumper(str, _TextDumper)
     registry.register_loader("text", _TextLoader)

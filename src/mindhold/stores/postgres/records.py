@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -16,8 +16,8 @@ from mindhold.model.errors import MemoryNotFound, StoreError
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.ports.store import Change, Inherit, Mark, Put, Rate, Receipt, Revise, Tend
+from mindhold.stores.base import Erased
 from mindhold.stores.columns import beginning, mentions, number
-from mindhold.stores.postgres import rows as the_rows
 from mindhold.stores.postgres.connection import PostgresPart
 from mindhold.stores.postgres.driver import Connection
 from mindhold.stores.postgres.rows import (
@@ -32,6 +32,7 @@ from mindhold.stores.postgres.rows import (
     given,
     matching,
     memory_of,
+    note_keywords,
     revised,
     sent_types,
     visible,
@@ -155,7 +156,7 @@ class _Writing(SqlWriting):
         ]
         if tags:
             self._connection.execute(TAG, arrays_of(tags))
-        the_rows.note(self._connection, {rows[memory.id]: memory.keywords for memory in memories})
+        note_keywords(self._connection, {rows[memory.id]: memory.keywords for memory in memories})
 
 
 def _apart(changes: Sequence[T]) -> Iterator[list[T]]:
@@ -246,13 +247,6 @@ class PostgresRecords(SqlLinks, PostgresPart):
         )
 
 
-def _select(connection: Connection, condition: Condition, source: str = "fragments") -> list[Memory]:
-    """Memories by a plan for these very values: a plan that fits every filter would fit none."""
-    query = f"SELECT {SELECTED} FROM {source} WHERE {condition.sql}"
-    rows = connection.execute(query, condition.parameters, prepare=False).fetchall()
-    return [memory_of(row) for row in rows]
-
-
 def _page(
     connection: Connection, where: Filter, *, order: Order, limit: int, after: str | PagePosition | None
 ) -> list[Memory]:
@@ -269,7 +263,10 @@ def _page(
         if mark is None:
             raise MemoryNotFound(after)
     source, condition = listing(where, order, mark=mark, limit=limit)
-    return _select(connection, condition, source)
+    query = f"SELECT {SELECTED} FROM {source} WHERE {condition.sql}"
+    # By a plan for these very values: a plan that fits every filter would fit none.
+    rows = connection.execute(query, condition.parameters, prepare=False).fetchall()
+    return [memory_of(row) for row in rows]
 
 
 def listing(
@@ -343,18 +340,6 @@ SEARCHED_TEXTS = {
 } | {"fragment_keywords": ["forms"]}
 
 
-@dataclass(frozen=True, slots=True)
-class _Erased:
-    ids: tuple[str, ...]
-    rows: dict[str, int]
-    removed: dict[str, int]
-    references: bool  # whether references to them were removed too
-
-    @property
-    def values(self) -> dict[str, Any]:
-        return {"ids": list(self.ids), "rows": list(self.rows.values())}
-
-
 class PostgresErasure(PostgresPart):
     """Implements erase()."""
 
@@ -363,7 +348,7 @@ class PostgresErasure(PostgresPart):
         erased = await self._database.write(
             lambda connection: _erase(connection, unique_ids, references=references)
         )
-        self._erased(len(erased.rows))
+        self._tell(len(erased.rows))
         try:
             remaining = await self._database.read(lambda connection: _remaining(connection, erased))
         except StoreError as error:
@@ -371,35 +356,35 @@ class PostgresErasure(PostgresPart):
                 f"The {len(erased.rows)} records are erased, but nobody could look again: {error.message}",
                 advice=f"Erase the same ids again to have it looked at. {error.advice}",
             ) from error
-        erased_ids = tuple(memory_id for memory_id in unique_ids if memory_id in erased.rows)
-        return Receipt(ids=erased_ids, removed=erased.removed, remaining=remaining)
+        return erased.receipt(remaining)
 
-    def _erased(self, number: int) -> None:
+    def _tell(self, records: int) -> None:
         """Called after each erasure."""
         raise NotImplementedError
 
 
-def _erase(connection: Connection, ids: tuple[str, ...], *, references: bool) -> _Erased:
+def _erase(connection: Connection, ids: tuple[str, ...], *, references: bool) -> Erased:
     rows: dict[str, int] = dict(connection.execute(ROWS_OF, (list(ids),)).fetchall())
-    erased = _Erased(ids, rows, {}, references)
-    erased.removed["vectors"] = _count(connection, VECTORS, erased.values)
+    values = {"ids": list(ids), "rows": list(rows.values())}
+    removed = {"vectors": _count(connection, VECTORS, values)}
     for place, where in PLACES.items():
-        erased.removed[place] = connection.execute(f"DELETE FROM {where}", erased.values).rowcount
+        removed[place] = connection.execute(f"DELETE FROM {where}", values).rowcount
     if references:
-        erased.removed["jobs"], erased.removed["references"] = _drop_references(connection, ids)
-    return erased
+        removed["jobs"], removed["references"] = _drop_references(connection, ids)
+    return Erased(ids, rows, removed, references)
 
 
-def _remaining(connection: Connection, erased: _Erased) -> dict[str, int]:
+def _remaining(connection: Connection, erased: Erased) -> dict[str, int]:
     """What the check after an erasure finds in each place; `mentions` counts other texts that contain an id."""
-    counts = {"vectors": _count(connection, VECTORS, erased.values)}
+    values = {"ids": list(erased.ids), "rows": list(erased.rows.values())}
+    counts = {"vectors": _count(connection, VECTORS, values)}
     for place, where in PLACES.items():
-        counts[place] = _count(connection, f"SELECT count(*) FROM {where}", erased.values)
+        counts[place] = _count(connection, f"SELECT count(*) FROM {where}", values)
     if not erased.references:
         return counts
     counts["jobs"] = _mentions(connection, "job", erased.ids)
     counts["references"] = _count(
-        connection, "SELECT count(*) FROM fragments WHERE supersedes = ANY(%(ids)s::text[])", erased.values
+        connection, "SELECT count(*) FROM fragments WHERE supersedes = ANY(%(ids)s::text[])", values
     )
     counts["mentions"] = sum(
         _mentions(connection, table, erased.ids) for table in SEARCHED_TEXTS if table != "job"

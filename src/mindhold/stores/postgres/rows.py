@@ -47,24 +47,18 @@ NOTED = """
 """
 
 
-def forms_of(keywords: Iterable[str]) -> list[str]:
-    return cut(keyword_forms(keywords))
-
-
-def cut(forms: Iterable[str]) -> list[str]:
+def _cut(forms: Iterable[str]) -> list[str]:
     """Keyword forms cut to the length in the table."""
     return list(dict.fromkeys(form[:_LONGEST] for form in forms))
 
 
-def note(connection: Connection, keywords: Mapping[int, Sequence[str]]) -> None:
+def note_keywords(connection: Connection, keywords: Mapping[int, Sequence[str]]) -> None:
     """Replace the keywords of records, by row."""
-    forms = {row: forms_of(words) for row, words in keywords.items() if words}
-    with_keywords = {row: some for row, some in forms.items() if some}
-    without = [row for row in keywords if row not in with_keywords]
+    forms = {row: array_text(_cut(keyword_forms(words))) for row, words in keywords.items()}
+    without = [row for row, literal in forms.items() if literal == "{}"]
+    noted = {row: literal for row, literal in forms.items() if literal != "{}"}
     if keywords:
-        connection.execute(
-            NOTE, (without, list(with_keywords), [array_text(some) for some in with_keywords.values()])
-        )
+        connection.execute(NOTE, (without, list(noted), list(noted.values())))
 
 
 def count_wrong(connection: Connection) -> int:
@@ -76,7 +70,7 @@ def renew(connection: Connection) -> int:
     """Correct the keyword table within the caller's transaction. Returns how many records were wrong."""
     corrected = 0
     for wrong in _wrong(connection):
-        note(connection, wrong)
+        note_keywords(connection, wrong)
         corrected += len(wrong)
     return corrected
 
@@ -85,7 +79,11 @@ def _wrong(connection: Connection) -> Iterator[dict[int, list[str]]]:
     last = 0
     while rows := connection.execute(NOTED, (last, _TOGETHER)).fetchall():
         last = rows[-1][0]
-        yield {row: keywords for row, keywords, forms in rows if set(forms or ()) != set(forms_of(keywords))}
+        yield {
+            row: keywords
+            for row, keywords, forms in rows
+            if set(forms or ()) != set(_cut(keyword_forms(keywords)))
+        }
 
 
 def visible(viewer: str, alias: str = "fragments") -> Condition:
@@ -113,47 +111,30 @@ def matching(where: Filter, alias: str = "fragments") -> Condition:
         add(f"{alias}.agent_id = ANY(%s::text[])", list(where.agents))
     if where.kinds:
         add(f"{alias}.type = ANY(%s::text[])", [kind.value for kind in where.kinds])
-    if where.statuses:
-        add(*_one_or_any(f"{alias}.status", [status.value for status in where.statuses]))
+    if len(where.statuses) == 1:  # as one value, so that an index that begins with it returns rows in order
+        add(f"{alias}.status = %s", where.statuses[0].value)
+    elif where.statuses:
+        add(f"{alias}.status = ANY(%s::text[])", [status.value for status in where.statuses])
+
+    def add_rows(table: str, condition: str, value: Any) -> None:
+        add(f"{alias}.row IN (SELECT row FROM {table} WHERE {condition})", value)
+
     if where.tags_any and where.tags:
-        add(_tagged(alias, "= ANY(%s::text[])"), [tag.casefold() for tag in where.tags])
+        add_rows("fragment_tags", "folded = ANY(%s::text[])", [tag.casefold() for tag in where.tags])
     for tag in () if where.tags_any else where.tags:
-        add(_tagged(alias, "= %s"), tag.casefold())
+        add_rows("fragment_tags", "folded = %s", tag.casefold())
     if where.keywords:
         comparison = "&&" if where.keywords_any else "@>"
-        add(_named(alias, f"{comparison} %s::text[]"), cut(where.keywords))
+        add_rows("fragment_keywords", f"forms {comparison} %s::text[]", _cut(where.keywords))
     clauses.add_plain(where)
     if where.tiers:
-        add(_standing(alias, "ttl_tier = ANY(%s::text[])"), [tier.value for tier in where.tiers])
+        add_rows("fragment_standing", "ttl_tier = ANY(%s::text[])", [tier.value for tier in where.tiers])
     if where.due is not None:
-        add(_standing(alias, "review_at <= %s"), where.due)
-    if where.turns:
-        add(_turn(alias))
+        add_rows("fragment_standing", "review_at <= %s", where.due)
+    if where.turns:  # exactly as in the partial index
+        stated = f"{alias}.dialect = 'project' AND {alias}.type = 'episode'"
+        add(f"{stated} AND NOT is_later_part({alias}.metadata)")
     return clauses.condition()
-
-
-def _one_or_any(column: str, values: list[str]) -> tuple[str, Any]:
-    """A single value is compared with =, so that an index that begins with it returns rows in order."""
-    if len(values) == 1:
-        return f"{column} = %s", values[0]
-    return f"{column} = ANY(%s::text[])", values
-
-
-def _tagged(alias: str, comparison: str) -> str:
-    return f"{alias}.row IN (SELECT row FROM fragment_tags WHERE folded {comparison})"
-
-
-def _named(alias: str, comparison: str) -> str:
-    return f"{alias}.row IN (SELECT row FROM fragment_keywords WHERE forms {comparison})"
-
-
-def _turn(alias: str) -> str:
-    """The condition exactly as in the partial index."""
-    return f"{alias}.dialect = 'project' AND {alias}.type = 'episode' AND NOT is_later_part({alias}.metadata)"
-
-
-def _standing(alias: str, condition: str) -> str:
-    return f"{alias}.row IN (SELECT row FROM fragment_standing WHERE {condition})"
 
 
 COLUMNS = StoreColumns(
@@ -182,12 +163,7 @@ _WHOLE = RecordColumns(Memory, MEMORY, "postgres", _SENT)
 _REVISED = RecordColumns(
     Memory, [column for column in MEMORY if not column.content and column.field != "id"], "postgres", _SENT
 )
-_SENT_TYPES = {
-    Type.INTEGER: "bigint",
-    Type.REAL: "float8",
-    Type.FLAG: "boolean",
-    Type.MOMENT: "timestamptz",
-}
+_SENT_TYPES = {Type.INTEGER: "bigint", Type.REAL: "float8", Type.FLAG: "boolean", Type.MOMENT: "timestamptz"}
 _STORED_TYPES = {Type.TEXTS: "text[]", Type.MAPPING: "json"}
 _DERIVED = {"topic_folded": "text"}
 _OF_CONTENT = {"gist": "text", "lexemes": "text", "length": "bigint"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -13,8 +12,8 @@ from psycopg import sql
 from mindhold.model.errors import SchemaTooNew, StoreError
 from mindhold.stores.postgres import rows
 from mindhold.stores.postgres.connection import ROLE, SCHEMA, SessionFactory
+from mindhold.stores.postgres.driver import Connection
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Steps = tuple[tuple[int, str], ...]
 
 _KEYWORDS = 2  # the step that adds the table of keywords, which our code must fill
@@ -24,6 +23,8 @@ OLDEST_VECTORS = (0, 7)  # the first version with halfvec
 
 # One process at a time; the number is arbitrary but ours.
 LOCK = f"SELECT pg_advisory_xact_lock({0x7265636F6C6C6563})"
+
+EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 
 # Whether our schema exists. Looked up as rows, because a session's cached names may be older than what another
 # process created while this one waited.
@@ -104,13 +105,9 @@ def _migrate(connection: Connection, session: SessionFactory, *, now: datetime, 
         if _is_current(connection, session, newest):  # another process was faster
             return
         version = version_of(connection, session.schema)
-        if (
-            connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (session.schema,)).fetchone()
-            is None
-        ):
-            connection.execute(
-                f"CREATE SCHEMA {session.schema}"
-            )  # it needs a privilege even if the schema exists
+        # Creating it needs a privilege even if it exists.
+        if connection.execute(EXISTS, (session.schema,)).fetchone() is None:
+            connection.execute(f"CREATE SCHEMA {session.schema}")
         connection.execute(f"SET LOCAL search_path TO {session.schema}")
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {session.schema}.schema_version "
@@ -211,10 +208,8 @@ def _role(connection: Connection, session: SessionFactory) -> str | None:
             connection.execute(f"SET LOCAL ROLE {ROLE}")
     except psycopg.errors.InsufficientPrivilege:
         return None
-    except (
-        psycopg.errors.UniqueViolation,
-        psycopg.errors.DuplicateObject,
-    ):  # roles belong to the whole server: a process of another database was faster
+    except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateObject):
+        # Roles belong to the whole server: a process of another database was faster.
         return _role(connection, session)
     return ROLE
 

@@ -49,7 +49,7 @@ class TextCandidates:
     rows: Rows
     worth: dict[str, float]
     frequencies: dict[str, int]
-    found: Sequence[tuple[tuple[str, ...], Posting]]
+    postings: Sequence[tuple[tuple[str, ...], Posting]]  # by the words that a query combines
     unsure: Sequence[tuple[str, ...]]  # words whose postings were not read, or not completely
     whole: bool  # whether these are all rows that were found
 
@@ -85,39 +85,33 @@ class TextSearch:
         frequencies = {lexeme: self._frequency(lexeme, exact_counts.get(lexeme)) for lexeme in lexemes}
         worth = {lexeme: self._rarity(frequency) for lexeme, frequency in frequencies.items()}
         word_groups = [*((lexeme,) for lexeme in single), *together]
-        rows, promise = self._gathered(list(zip(word_groups, postings, strict=True)), worth)
+        by_words = list(zip(word_groups, postings, strict=True))
+        rows, promise = self._gathered(by_words, worth)
         enough = math.ceil(_CHECKED * limit / max(self._share, 0.05))
         best = rows[np.argsort(-promise, kind="stable")[:enough]]
         cut = [
             words
-            for words, most, posting in zip(word_groups, queries.values(), postings, strict=True)
+            for (words, posting), most in zip(by_words, queries.values(), strict=True)
             if len(posting.rows) >= most
         ]
         left_out = [(lexeme,) for lexeme in lexemes if lexeme not in single]
-        return TextCandidates(
-            best,
-            worth,
-            self._told(frequencies),
-            found=list(zip(word_groups, postings, strict=True)),
-            unsure=[*cut, *left_out],
-            whole=len(best) == len(rows),
-        )
+        whole = len(best) == len(rows)
+        return TextCandidates(best, worth, self._rounded(frequencies), by_words, [*cut, *left_out], whole)
 
     def again(
         self, wording: TextCandidates, where: Condition, *, admitted: Rows, limit: int
     ) -> TextCandidates:
         """Candidates within the filter for words whose postings were cut, used if too few candidates passed the filter.
 
-        They may come after very many that the filter excludes, so there is no time limit. `admitted` are the rows that are known
+        They may come after very many that the filter excludes, so this may take long. `admitted` are the rows that are known
         to pass it.
         """
         most = _MOST_OF_ONE if len(wording.worth) == 1 else max(_MOST_TOGETHER, 2 * limit)
-        unsure = [
-            words for words in wording.unsure if len(words) < 3
-        ]  # records with three of the words also have two of them
+        # Records with three of the words also have two of them.
+        unsure = [words for words in wording.unsure if len(words) < 3]
         queries = [" & ".join(map(quoted, words)) for words in unsure]
         more = search_queries.postings_within(self._connection, queries, where, most=most)
-        postings = [*wording.found, *zip(unsure, more, strict=True)]
+        postings = [*wording.postings, *zip(unsure, more, strict=True)]
         frequencies: dict[str, float] = dict(wording.frequencies)
         for words, posting in zip(unsure, more, strict=True):
             if len(words) == 1 and len(posting.rows) < most:
@@ -128,14 +122,14 @@ class TextSearch:
         if wording.whole:
             within = distinct(np.concatenate([admitted, *(posting.rows for posting in more)]))
             best = best[search_queries.within(best, within)][: math.ceil(_CHECKED * limit)]
-        return TextCandidates(best, worth, self._told(frequencies), found=postings, unsure=(), whole=True)
+        return TextCandidates(best, worth, self._rounded(frequencies), postings, unsure=(), whole=True)
 
     def scores(
         self, wording: TextCandidates, sought: Sequence[str], counts: npt.NDArray[np.int32], lengths: Numbers
     ) -> Numbers:
         """Scores of records by the words that they have: the columns of `counts` are those sought, each counted once."""
-        unseen = dict(wording.worth)
-        worth = np.array([unseen.pop(lexeme, 0.0) for lexeme in sought])
+        unused = dict(wording.worth)
+        worth = np.array([unused.pop(lexeme, 0.0) for lexeme in sought])
         weights: Numbers = (counts > 0) @ worth
         return weights * self._by_length(lengths)
 
@@ -154,13 +148,13 @@ class TextSearch:
         return shares
 
     def _gathered(
-        self, found: Sequence[tuple[tuple[str, ...], Posting]], worth: dict[str, float]
+        self, postings: Sequence[tuple[tuple[str, ...], Posting]], worth: dict[str, float]
     ) -> tuple[Rows, Numbers]:
         """Every row that was found, and a score by the words that it was found by."""
-        rows = distinct(np.concatenate([np.empty(0, np.int64), *(posting.rows for _, posting in found)]))
+        rows = distinct(np.concatenate([np.empty(0, np.int64), *(posting.rows for _, posting in postings)]))
         lengths = np.zeros(len(rows))
-        has = {lexeme: np.zeros(len(rows), dtype=np.bool_) for words, _ in found for lexeme in words}
-        for words, posting in found:
+        has = {lexeme: np.zeros(len(rows), dtype=np.bool_) for words, _ in postings for lexeme in words}
+        for words, posting in postings:
             place = np.searchsorted(rows, posting.rows)
             lengths[place] = posting.lengths
             for lexeme in words:
@@ -183,7 +177,7 @@ class TextSearch:
         sampled = within.saying.get(lexeme, 0) >= _TELLING and self._share < _NEARLY_ALL
         return within.frequency(lexeme) if known is None or sampled else known * self._share
 
-    def _told(self, frequencies: Mapping[str, float]) -> dict[str, int]:
+    def _rounded(self, frequencies: Mapping[str, float]) -> dict[str, int]:
         return {
             lexeme: min(self._within.total, math.ceil(frequency)) for lexeme, frequency in frequencies.items()
         }
@@ -196,18 +190,12 @@ _LEADING = 4  # the best 1/n of the pool add their neighbours
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Candidates without their neighbours, and statistics of all records for ranking."""
+    """Candidates without their neighbours."""
 
-    found: Details
+    details: Details
     counts: Counts
-    leading: Rows
-    total: int
-    average_length: float
-    frequencies: Mapping[str, int]
-    mean: float = 0.0
-    deviation: float = 0.0
-    embedded: int = 0
-    exact: bool = True
+    leading: Rows  # the best of them, whose neighbours are added
+    statistics: Mapping[str, Any]  # of all records: the fields of Candidates that ranking needs
 
 
 class PostgresSearch:
@@ -226,54 +214,32 @@ class PostgresSearch:
 
     def candidates(self) -> Candidates:
         choice = self._chosen()
-        details = choice.found
+        details = choice.details
         if self._search.neighbours and any(name is not None for name in details.conversations):
             spoken = np.array([name is not None for name in details.conversations], dtype=np.bool_)
             best = details.rows[spoken & search_queries.within(details.rows, choice.leading)]
             details = details.joined(
                 search_queries.neighbour_details(self._connection, best, self._where, self._question)
             )
-        sought = self._search.lexemes
         return Candidates(
-            ids=details.ids,
-            counts=np.concatenate([choice.counts, self._counts(details.lexemes[len(choice.found) :])]),
-            lengths=details.lengths,
-            cosines=details.cosines,
-            importance=details.importance,
-            trust=details.trust,
-            uses=details.uses,
-            usefulness=details.usefulness,
-            occurred=details.occurred,
+            **{name: getattr(details, name) for name in search_queries.PLAIN_DETAILS},
+            counts=np.concatenate([choice.counts, self._counts(details.lexemes[len(choice.details) :])]),
             conversations=[None if name is None else unescaped(name) for name in details.conversations],
-            positions=details.positions,
-            total=choice.total,
-            average_length=choice.average_length,
-            frequencies={lexeme: choice.frequencies.get(lexeme, 0) for lexeme in sought},
-            cosine_mean=choice.mean,
-            cosine_deviation=choice.deviation,
-            embedded=choice.embedded,
-            exact=choice.exact,
+            **choice.statistics,
         )
 
     def _chosen(self) -> _Chosen:
-        question = self._question
-        model, dimensions = (None, 0) if question is None else (question.model, question.dimensions)
-        where = self._search.filter
-        estimate = self._estimates.known(self._connection, where, model=model, dimensions=dimensions)
+        connection, where, question = self._connection, self._search.filter, self._question
+        estimate = self._estimates.known(connection, where, question)
         if estimate is None:
             most = self._estimates.exact_up_to
-            few = search_queries.admitted(self._connection, self._where, question, most=most)
+            few = search_queries.admitted(connection, self._where, question, most=most)
             if few is not None:
                 return self._among(few)
-            estimate = self._drawn()
+            estimate = self._estimates.draw(connection, where, question)
             if estimate is None:  # impossible in one consistent view
                 raise AssertionError("a filter admits more records than it admits")
         return self._estimated(estimate)
-
-    def _drawn(self) -> Estimate | None:
-        question, where = self._question, self._search.filter
-        model, dimensions = (None, 0) if question is None else (question.model, question.dimensions)
-        return self._estimates.draw(self._connection, where, model=model, dimensions=dimensions)
 
     def _among(self, few: AdmittedRows) -> _Chosen:
         """Candidates if the filter admits few records, which are all compared."""
@@ -295,19 +261,22 @@ class PostgresSearch:
         rows = few.rows[distinct(np.concatenate([best, dense]))]
         details = search_queries.details(self._connection, rows, self._where, self._question)
         return _Chosen(
-            found=details,
+            details=details,
             counts=self._counts(details.lexemes),
             leading=few.rows[distinct(np.concatenate([best[:leading], dense[:leading]]))],
-            total=len(few.rows),
-            average_length=average,
-            frequencies=dict(zip(self._lexemes, frequencies, strict=True)),
-            mean=float(cosines.mean()) if len(embedded) else 0.0,
-            deviation=float(cosines.std()) if len(embedded) else 0.0,
-            embedded=len(embedded),
+            statistics={
+                "total": len(few.rows),
+                "average_length": average,
+                "frequencies": self._frequencies(dict(zip(self._lexemes, frequencies, strict=True))),
+                "cosine_mean": float(cosines.mean()) if len(embedded) else 0.0,
+                "cosine_deviation": float(cosines.std()) if len(embedded) else 0.0,
+                "embedded": len(embedded),
+                "exact": True,
+            },
         )
 
     def _postings(self, few: AdmittedRows) -> list[Posting]:
-        """Admitted rows of each lexeme: from the index if the filter admits most of it, else from the records."""
+        """Admitted rows of each lexeme: from the whole index if the store is small, else from the admitted rows alone."""
         if not len(few.rows):
             return [Posting(few.rows, few.rows)] * len(self._lexemes)
         if few.rows[-1] > 2 * self._estimates.exact_up_to:
@@ -343,7 +312,7 @@ class PostgresSearch:
             near = search_queries.details(connection, rows, self._where, question)
             near = near.only(np.argsort(-near.cosines, kind="stable"))
             if len(near) > estimate.embedded:  # they were added since the estimate
-                estimate = self._drawn() or estimate
+                estimate = self._estimates.draw(connection, self._search.filter, question) or estimate
         mean, deviation = (0.0, 0.0) if question is None else estimate.spread(question.vector)
         counts = self._counts(by_words.lexemes)
         scores = by_text.scores(wording, self._search.lexemes, counts, by_words.lengths)
@@ -351,17 +320,22 @@ class PostgresSearch:
         leading = -(-pool // _LEADING)
         more = best[~search_queries.within(by_words.rows[best], near.rows)]
         return _Chosen(
-            found=near.joined(by_words.only(more)),
+            details=near.joined(by_words.only(more)),
             counts=np.concatenate([self._counts(near.lexemes), counts[more]]),
             leading=distinct(np.concatenate([by_words.rows[best[:leading]], near.rows[:leading]])),
-            total=estimate.total,
-            average_length=estimate.average_length,
-            frequencies=wording.frequencies,
-            mean=mean,
-            deviation=deviation,
-            embedded=0 if question is None else estimate.embedded,
-            exact=question is None,
+            statistics={
+                "total": estimate.total,
+                "average_length": estimate.average_length,
+                "frequencies": self._frequencies(wording.frequencies),
+                "cosine_mean": mean,
+                "cosine_deviation": deviation,
+                "embedded": 0 if question is None else estimate.embedded,
+                "exact": question is None,
+            },
         )
+
+    def _frequencies(self, known: Mapping[str, int]) -> dict[str, int]:
+        return {lexeme: known.get(lexeme, 0) for lexeme in self._search.lexemes}
 
     def _counts(self, texts: list[str]) -> Counts:
         """How often each text has each lexeme. Searches all texts at once, because most contain few of them."""
@@ -468,14 +442,14 @@ class PostgresIndex(PostgresPart):
         self, connection: Connection, questions: Sequence[VectorQuery], where: Filter, limit: int
     ) -> list[list[Neighbour]]:
         condition, first = matching(where), questions[0]
-        estimate = self._estimates.known(connection, where, model=first.model, dimensions=first.dimensions)
+        estimate = self._estimates.known(connection, where, first)
         if estimate is None:
             neighbours = _among_few(
                 connection, questions, condition, limit=limit, most=self._estimates.exact_up_to
             )
             if neighbours is not None:
                 return neighbours
-            estimate = self._estimates.draw(connection, where, model=first.model, dimensions=first.dimensions)
+            estimate = self._estimates.draw(connection, where, first)
         if estimate is None or not estimate.indexed:
             return _each(connection, questions, condition, limit=limit, surely=True)
         everywhere = self._estimates.everybody(connection)
@@ -487,12 +461,7 @@ class PostgresIndex(PostgresPart):
 
 
 def _among_few(
-    connection: Connection,
-    questions: Sequence[VectorQuery],
-    where: Condition,
-    *,
-    limit: int,
-    most: int,
+    connection: Connection, questions: Sequence[VectorQuery], where: Condition, *, limit: int, most: int
 ) -> list[list[Neighbour]] | None:
     """The nearest of each vector by comparing all; None if there are too many."""
     if len(questions) > _COMPARED_HERE:
@@ -512,12 +481,7 @@ def _among_few(
 
 
 def _compared_here(
-    connection: Connection,
-    questions: Sequence[VectorQuery],
-    where: Condition,
-    *,
-    limit: int,
-    most: int,
+    connection: Connection, questions: Sequence[VectorQuery], where: Condition, *, limit: int, most: int
 ) -> list[list[Neighbour]] | None:
     first = questions[0]
     statement = ALL_VECTORS.format(where=where.sql)

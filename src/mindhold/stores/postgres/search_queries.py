@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -41,10 +41,10 @@ _WIDEST = 1_000  # the largest ef_search of pgvector
 _MARGIN = 1.25  # factor of the limit, or the last one would make the index continue
 _MOST_OF_ALL = 0.5
 
-# The cosine with the query vector; NULL without a vector of its model.
+# The cosine with the query vector; NaN without a vector of its model.
 _COSINE = """
-    CASE WHEN {table}.embedded_by = %s AND vector_dims({table}.embedding) = %s
-        THEN 1 - ({table}.embedding <=> %s::halfvec) ELSE 'NaN' END
+    CASE WHEN fragments.embedded_by = %s AND vector_dims(fragments.embedding) = %s
+        THEN 1 - (fragments.embedding <=> %s::halfvec) ELSE 'NaN' END
 """
 
 # All records that a filter admits, if they are few.
@@ -203,21 +203,10 @@ class Details:
 
 _ARRAYS = ("rows", "importance", "trust", "uses", "usefulness", "occurred", "lengths", "positions", "cosines")
 _LISTS = ("ids", "conversations", "lexemes")
+PLAIN_DETAILS = (*_ARRAYS[1:], "ids")  # those that Candidates have as they are
 _NO_REALS: Reals = np.empty(0)
-NOTHING = Details(
-    rows=_NO_ROWS,
-    importance=_NO_REALS,
-    trust=_NO_REALS,
-    uses=_NO_REALS,
-    usefulness=_NO_REALS,
-    occurred=_NO_REALS,
-    lengths=_NO_REALS,
-    positions=_NO_ROWS,
-    cosines=_NO_REALS,
-    ids=[],
-    conversations=[],
-    lexemes=[],
-)
+_EMPTY: list[Any] = [_NO_ROWS, *[_NO_REALS] * 6, _NO_ROWS, _NO_REALS, [], [], []]
+NOTHING = Details(*_EMPTY)
 
 
 def within(rows: Rows, others: Rows) -> npt.NDArray[np.bool_]:
@@ -237,17 +226,15 @@ class Posting:
     lengths: Rows
 
 
-def cosine(question: VectorQuery | None, table: str = "fragments") -> Condition:
-    if question is None:
-        return Condition("'NaN'::float8", ())
-    return Condition(_COSINE.format(table=table), question.parameters)
+def _cosine(question: VectorQuery | None) -> Condition:
+    return Condition("'NaN'::float8") if question is None else Condition(_COSINE, question.parameters)
 
 
 def admitted(
     connection: Connection, where: Condition, question: VectorQuery | None, *, most: int
 ) -> AdmittedRows | None:
     """The records that the filter admits; None if there are more than `most`."""
-    measure = cosine(question)
+    measure = _cosine(question)
     rows, lengths, cosines = _planned(
         connection,
         ADMITTED.format(cosine=measure.sql, where=where.sql),
@@ -264,8 +251,7 @@ def postings(connection: Connection, queries: Mapping[str, int]) -> list[Posting
     if not queries:
         return []
     most = np.array(list(queries.values()), dtype=np.int64)
-    arrays = _binary(connection, POSTINGS, (array_text(queries), numbers_text(most)))
-    return _in_places(arrays, len(queries))
+    return _postings(connection, POSTINGS, (array_text(queries), numbers_text(most)), len(queries))
 
 
 def postings_among(connection: Connection, lexemes: Sequence[str], rows: Rows) -> list[Posting]:
@@ -273,8 +259,7 @@ def postings_among(connection: Connection, lexemes: Sequence[str], rows: Rows) -
     if not lexemes:
         return []
     queries = [quoted(lexeme) for lexeme in lexemes]
-    arrays = _binary(connection, POSTINGS_AMONG, (numbers_text(rows), queries, queries))
-    return _in_places(arrays, len(queries))
+    return _postings(connection, POSTINGS_AMONG, (numbers_text(rows), queries, queries), len(queries))
 
 
 def postings_within(
@@ -327,9 +312,22 @@ def details(connection: Connection, rows: Rows, where: Condition, question: Vect
     return fetch_details(ask_details(connection, rows, where, question)) if len(rows) else NOTHING
 
 
-def ask_details(connection: Connection, rows: Rows, where: Condition, question: VectorQuery | None) -> Cursor:
-    """Query details; the caller can send other queries before it reads the answer."""
-    return _ask_details(connection, "%s::bigint[]", rows, where, question)
+def ask_details(
+    connection: Connection,
+    rows: Rows,
+    where: Condition,
+    question: VectorQuery | None,
+    *,
+    source: str = "%s::bigint[]",
+) -> Cursor:
+    """Query details; the caller can send other queries before it reads the answer.
+
+    `source` is an expression of the rows to describe, in which `rows` are the parameter.
+    """
+    measure = _cosine(question)
+    statement = DETAILS.format(cosine=measure.sql, rows=source, where=where.sql)
+    values = (*measure.parameters, numbers_text(rows), *where.parameters)
+    return connection.cursor(binary=True).execute(statement, values)
 
 
 def fetch_details(asked: Cursor) -> Details:
@@ -339,9 +337,7 @@ def fetch_details(asked: Cursor) -> Details:
         return NOTHING
     details = Details(*rows[0])  # texts inside JSON are still escaped
     return replace(
-        details,
-        ids=[unescaped(text) for text in details.ids],
-        lexemes=[unescaped(text) for text in details.lexemes],
+        details, ids=list(map(unescaped, details.ids)), lexemes=list(map(unescaped, details.lexemes))
     )
 
 
@@ -351,29 +347,16 @@ def neighbour_details(
     """Details of the neighbours of these rows in their conversations."""
     if not len(best):
         return NOTHING
-    return fetch_details(
-        _ask_details(connection, NEIGHBOURS.format(most=_MOST_BESIDE), best, where, question)
-    )
+    source = NEIGHBOURS.format(most=_MOST_BESIDE)
+    return fetch_details(ask_details(connection, best, where, question, source=source))
 
 
-def _ask_details(
-    connection: Connection, source: str, rows: Rows, where: Condition, question: VectorQuery | None
-) -> Cursor:
-    measure = cosine(question)
-    statement = DETAILS.format(cosine=measure.sql, rows=source, where=where.sql)
-    values = (*measure.parameters, numbers_text(rows), *where.parameters)
-    return connection.cursor(binary=True).execute(statement, values)
-
-
-def _in_places(found: list[tuple[Any, ...]], number: int) -> list[Posting]:
+def _postings(connection: Connection, statement: str, values: tuple[Any, ...], number: int) -> list[Posting]:
+    """The postings of that many queries in their order; a query without rows is absent in the answer."""
     postings = [Posting(_NO_ROWS, _NO_ROWS)] * number
-    for place, rows, lengths in found:
+    for place, rows, lengths in connection.cursor(binary=True).execute(statement, values).fetchall():
         postings[place - 1] = Posting(rows, lengths)
     return postings
-
-
-def _binary(connection: Connection, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    return connection.cursor(binary=True).execute(statement, values).fetchall()
 
 
 def _planned(connection: Connection, statement: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -447,11 +430,8 @@ class _Known:
 class Estimates:
     """A cache of estimates by filter and model. Thread-safe."""
 
-    def __init__(
-        self, *, exact_up_to: int = EXACT_UP_TO, timer: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, exact_up_to: int) -> None:
         self.exact_up_to = exact_up_to
-        self._timer = timer
         self._lock = threading.Lock()
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
         self._drawing: set[Hashable] = set()
@@ -467,11 +447,9 @@ class Estimates:
         with self._lock:
             self._known.clear()
 
-    def known(
-        self, connection: Connection, where: Filter, *, model: str | None, dimensions: int
-    ) -> Estimate | None:
-        """The cached estimate, renewed if it is old; None if this filter was never found to admit many records."""
-        key = (_coarse(where), model, dimensions)
+    def known(self, connection: Connection, where: Filter, question: VectorQuery | None) -> Estimate | None:
+        """The cached estimate, renewed if it is old; None if this filter isn't known to admit many records."""
+        key = _key(where, question)
         with self._lock:
             cached = self._known.get(key)
             if cached is None:
@@ -484,7 +462,7 @@ class Estimates:
                 return cached.estimate
             self._drawing.add(key)  # others use the old one meanwhile
         try:
-            return self.draw(connection, where, model=model, dimensions=dimensions)
+            return self.draw(connection, where, question)
         finally:
             with self._lock:
                 self._drawing.discard(key)
@@ -496,32 +474,32 @@ class Estimates:
         counts = connection.execute(MANY.format(where=condition.sql), values, prepare=False).fetchall()
         return bool(counts[0][0] > self.exact_up_to)
 
-    def draw(
-        self, connection: Connection, where: Filter, *, model: str | None, dimensions: int
-    ) -> Estimate | None:
+    def draw(self, connection: Connection, where: Filter, question: VectorQuery | None) -> Estimate | None:
         """A new estimate; None if the filter admits so few records that nothing needs estimating."""
         condition = matching(where)
+        model = None if question is None else question.model
         totals = TOTALS.format(where=condition.sql)
         total, average, embedded, span = connection.execute(
             totals, (model, *condition.parameters), prepare=False
         ).fetchall()[0]
-        key = (_coarse(where), model, dimensions)
+        key = _key(where, question)
         if total <= self.exact_up_to:
             with self._lock:
                 self._known.pop(key, None)
             return None
         texts = _sampled(connection, SAYING, condition, (), wanted=_SAMPLE, of=total, span=span)
         vectors: list[Any] = []
-        if model is not None and embedded:
-            own = (model, dimensions)
-            vectors = _sampled(
-                connection, MEANING, condition, own, wanted=_SAMPLED_VECTORS, of=embedded, span=span
-            )
+        indexed = False
+        if question is not None:
+            indexed = is_indexed(connection, question.model, question.dimensions)
+            if embedded:
+                own = (question.model, question.dimensions)
+                vectors = _sampled(
+                    connection, MEANING, condition, own, wanted=_SAMPLED_VECTORS, of=embedded, span=span
+                )
         saying = Counter(lexeme for text in texts for lexeme in set(text.split()))
         matrix = np.array([vector_of(bytes(data)) for data in vectors], dtype=np.float32)
-        estimate = Estimate(
-            total, average, embedded, len(texts), saying, matrix, is_indexed(connection, model, dimensions)
-        )
+        estimate = Estimate(total, average, embedded, len(texts), saying, matrix, indexed)
         self._keep(key, estimate)
         return estimate
 
@@ -541,14 +519,15 @@ class Estimates:
 
     def _keep(self, key: Hashable, estimate: Estimate) -> None:
         with self._lock:
-            self._known[key] = _Known(estimate, self._timer(), self._changes)
+            self._known[key] = _Known(estimate, time.monotonic(), self._changes)
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
 
     def _is_fresh(self, known: _Known) -> bool:
         changed = self._changes - known.changes
         return (
-            self._timer() - known.drawn < _FRESH_SECONDS and changed <= _CHANGED_SHARE * known.estimate.total
+            time.monotonic() - known.drawn < _FRESH_SECONDS
+            and changed <= _CHANGED_SHARE * known.estimate.total
         )
 
 
@@ -572,6 +551,10 @@ def _sampled(
     cursor = connection.cursor(binary=True)
     cursor.execute(text, (*condition.parameters, *own), prepare=False)
     return [row[0] for row in cursor.fetchall()]
+
+
+def _key(where: Filter, question: VectorQuery | None) -> Hashable:
+    return _coarse(where), question and (question.model, question.dimensions)
 
 
 def _coarse(where: Filter) -> Filter:

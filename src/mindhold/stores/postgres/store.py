@@ -15,7 +15,6 @@ import psycopg
 from psycopg import sql
 
 from mindhold.model.errors import NotFound, Refused, StoreBusy, StoreError
-from mindhold.model.memory import content_sum
 from mindhold.ports.backend import Cursor, Record, ReplacedStore, SnapshotItem, Totals
 from mindhold.ports.store import Capability, Change, Clock, Put, Rate, Tend
 from mindhold.stores.base import NoRawCopies
@@ -32,12 +31,12 @@ from mindhold.stores.postgres.connection import (
 from mindhold.stores.postgres.driver import Connection, translated, vector_of
 from mindhold.stores.postgres.records import PostgresErasure, PostgresRecords
 from mindhold.stores.postgres.rows import COLUMNS, POSTGRES, SELECTED, memory_of
-from mindhold.stores.postgres.schema import LOCK, prepare
+from mindhold.stores.postgres.schema import EXISTS, LOCK, prepare
 from mindhold.stores.postgres.search import PostgresIndex
 from mindhold.stores.postgres.search_queries import EXACT_UP_TO, Estimates
 from mindhold.stores.postgres.upkeep import PostgresUpkeep, PostgresVectorIndexes
 from mindhold.stores.registry import opened_store
-from mindhold.stores.sql import SCOPES, SqlCursorValues, SqlEntries, SqlJobs, SqlScopes
+from mindhold.stores.sql import SCOPES, SqlCursorValues, SqlEntries, SqlJobs, SqlScopes, count_totals
 
 BATCH = 500
 
@@ -53,13 +52,6 @@ LINKS = f"""
     ORDER BY from_id, to_id, relation_type
 """
 
-# Counts of everything besides the records.
-COUNTS = """
-    SELECT (SELECT count(*) FROM fragment_versions), (SELECT count(*) FROM fragment_links),
-        (SELECT count(*) FROM scope), (SELECT count(*) FROM job), (SELECT count(*) FROM entry),
-        (SELECT count(*) FROM cursor), (SELECT count(*) FROM fragments WHERE embedded_by IS NOT NULL)
-"""
-
 
 class PostgresSnapshots(PostgresPart, NoRawCopies):
     """Implements Snapshots."""
@@ -69,37 +61,24 @@ class PostgresSnapshots(PostgresPart, NoRawCopies):
 
     async def snapshot(self) -> AsyncIterator[list[SnapshotItem]]:
         with translated(self._session.place):
-            connection = await asyncio.to_thread(self._begun)
+            connection = await asyncio.to_thread(self._session.connect, as_login=True)
             try:
+                await asyncio.to_thread(connection.execute, BEGIN)
                 for query, item_of in self._read():
                     cursor = connection.cursor("mindhold_snapshot")
                     await asyncio.to_thread(cursor.execute, query)
-                    while batch := await asyncio.to_thread(_some, cursor, item_of):
-                        yield batch
+                    while rows := await asyncio.to_thread(cursor.fetchmany, BATCH):
+                        yield [item_of(row) for row in rows]
                     await asyncio.to_thread(cursor.close)
             finally:
                 with suppress(psycopg.Error):
                     await asyncio.to_thread(connection.close)
 
     async def totals(self) -> Totals:
-        def work(connection: Connection) -> Totals:
-            versions, links, scopes, jobs, entries, cursors, vectors = connection.execute(COUNTS).fetchall()[
-                0
-            ]
-            pairs = connection.execute("SELECT id, content_hash FROM fragments").fetchall()
-            memories, content = content_sum(pairs)
-            return Totals(memories, vectors, versions, links, scopes, jobs, entries, cursors, content)
-
-        return await self._database.alone(work, long=True)
-
-    def _begun(self) -> Connection:
-        connection = self._session.connect(as_login=True)
-        try:
-            connection.execute(BEGIN)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        vectors = "fragments WHERE embedded_by IS NOT NULL"
+        return await self._database.alone(
+            lambda connection: count_totals(connection, POSTGRES, vectors=vectors), long=True
+        )
 
     def _read(self) -> list[tuple[str, Callable[[Any], SnapshotItem]]]:
         vector = "CASE WHEN embedded_by IS NULL THEN NULL ELSE halfvec_send(embedding) END"
@@ -117,12 +96,6 @@ class PostgresSnapshots(PostgresPart, NoRawCopies):
 
 def _record(row: tuple[Any, ...]) -> Record:
     return Record(memory_of(row), None if row[-1] is None else vector_of(bytes(row[-1])))
-
-
-def _some(
-    cursor: psycopg.ServerCursor[tuple[Any, ...]], made: Callable[[Any], SnapshotItem]
-) -> list[SnapshotItem]:
-    return [made(row) for row in cursor.fetchmany(BATCH)]
 
 
 class PostgresStore(
@@ -191,9 +164,8 @@ class PostgresStore(
         self._estimates.forget()
 
     def _changed(self, changes: Sequence[Change]) -> None:
-        self._tell(
-            sum(not isinstance(change, Tend | Rate) for change in changes)
-        )  # estimates don't depend on these changes
+        # Estimates don't depend on upkeep and ratings.
+        self._tell(sum(not isinstance(change, Tend | Rate) for change in changes))
         if not self._has_vectors:
             return
         put = [change for change in changes if isinstance(change, Put) and change.vector is not None]
@@ -205,9 +177,6 @@ class PostgresStore(
         self._tell(number)
         self._vector_indexes.grown(model, dimensions, number)
 
-    def _erased(self, number: int) -> None:
-        self._tell(number)
-
     def _tell(self, records: int) -> None:
         if records:
             self._estimates.changed(records)
@@ -215,7 +184,6 @@ class PostgresStore(
 
 
 T = TypeVar("T")
-SiteConnection = psycopg.Connection[tuple[Any, ...]]
 
 _RESTORED, _BEFORE = f"{SCHEMA}_restoring_", f"{SCHEMA}_before_"
 _LEAVING_SECONDS, _PAUSE_SECONDS = 3.0, 0.1
@@ -226,8 +194,6 @@ OTHERS = """
     SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = 'mindhold' AND pid <> pg_backend_pid()
 """
-
-EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 
 # Replaced stores, and their sizes.
 OLDS = """
@@ -251,20 +217,18 @@ INSIDE = """
 class PostgresSite:
     """Implements BackendSite for one database."""
 
+    raw_form = ""
+
     def __init__(self, conninfo: str, *, clock: Clock) -> None:
         self._conninfo = conninfo
         self._clock = clock
         self._session = SessionFactory(conninfo, _LIMITS)
 
-    @property
-    def raw_form(self) -> str:
-        return ""
-
     async def prepare(self, stamp: str, raw: Path | None = None) -> None:
         if raw is not None:
             raise Refused("A PostgreSQL database takes no such copy.")
 
-        def work(connection: SiteConnection) -> None:
+        def work(connection: Connection) -> None:
             for name, _ in connection.execute(OLDS, (_RESTORED,)).fetchall():
                 if is_stale(name.removeprefix(_RESTORED), self._clock()):  # left by a restore that died
                     _drop(connection, name)
@@ -284,7 +248,7 @@ class PostgresSite:
     async def swap(self, stamp: str, *, now: datetime) -> ReplacedStore | None:
         new, aside = _named(_RESTORED, stamp), _named(_BEFORE, stamp)
 
-        def work(connection: SiteConnection) -> bool:
+        def work(connection: Connection) -> bool:
             self._refuse_others(connection)
             with connection.transaction():
                 connection.execute(LOCK)
@@ -316,7 +280,7 @@ class PostgresSite:
             )
         await self._work(lambda connection: _drop(connection, name))
 
-    def _refuse_others(self, connection: SiteConnection) -> None:
+    def _refuse_others(self, connection: Connection) -> None:
         """Raises StoreBusy. A connection that has just ended may be listed for a moment."""
         deadline = time.monotonic() + _LEAVING_SECONDS
         while connection.execute(OTHERS).fetchone() != (0,):
@@ -327,7 +291,7 @@ class PostgresSite:
                 )
             time.sleep(_PAUSE_SECONDS)
 
-    async def _work(self, work: Callable[[SiteConnection], T]) -> T:
+    async def _work(self, work: Callable[[Connection], T]) -> T:
         def run() -> T:
             with translated(self._session.place), self._session.connect(as_login=True) as connection:
                 return work(connection)
@@ -335,7 +299,7 @@ class PostgresSite:
         return await asyncio.to_thread(run)
 
 
-def _swapped(connection: SiteConnection, new: str, aside: str) -> bool:
+def _swapped(connection: Connection, new: str, aside: str) -> bool:
     """Swap the schemas within the caller's transaction. Returns whether there was one before."""
     connection.execute("SET LOCAL search_path TO pg_catalog")  # so that definitions include their schema
     if connection.execute(INSIDE, (SCHEMA,)).fetchone():
@@ -347,14 +311,14 @@ def _swapped(connection: SiteConnection, new: str, aside: str) -> bool:
     return before
 
 
-def _rename(connection: SiteConnection, old: str, new: str) -> None:
+def _rename(connection: Connection, old: str, new: str) -> None:
     statement = sql.SQL("ALTER SCHEMA {} RENAME TO {}")
     connection.execute(statement.format(sql.Identifier(old), sql.Identifier(new)))
     for (definition,) in connection.execute(NAMING, (new, f"{old}.")).fetchall():
         connection.execute(re.sub(rf"\b{old}\.", f"{new}.", definition))
 
 
-def _drop(connection: SiteConnection, schema: str) -> None:
+def _drop(connection: Connection, schema: str) -> None:
     with unlimited(connection):
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 

@@ -18,12 +18,10 @@ from mindhold.ports.store import Receipt, StoreFacts, StoreFinding
 from mindhold.stores.columns import phrase_forms
 from mindhold.stores.postgres import rows
 from mindhold.stores.postgres.connection import ROLE, SCHEMA, PostgresPart, SessionFactory, unlimited
-from mindhold.stores.postgres.driver import Connection as DriverConnection
-from mindhold.stores.postgres.driver import escaped
-from mindhold.stores.postgres.records import SEARCHED_TEXTS
+from mindhold.stores.postgres.driver import Connection, escaped
+from mindhold.stores.postgres.records import SEARCHED_TEXTS, TAG, UNTAG
 from mindhold.stores.postgres.schema import latest, version_of
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Key = tuple[str, int]
 
 LOG = logging.getLogger("mindhold.postgres")
@@ -174,15 +172,13 @@ class PostgresVectorIndexes:
 
 
 def name_of(key: Key) -> str:
-    """The name of the index, with the characters of the model's name that are allowed."""
+    """The name of the index. It has a hash of the model's name, since not all characters are allowed."""
     model, dimensions = key
     return f"fragments_embedding_{hashlib.sha256(model.encode()).hexdigest()[:12]}_{dimensions}"
 
 
-def is_indexed(connection: Connection, model: str | None, dimensions: int) -> bool:
+def is_indexed(connection: Connection, model: str, dimensions: int) -> bool:
     """Whether the model's vectors have a valid index."""
-    if model is None:
-        return False
     states: dict[str, bool] = dict(connection.execute(INDEXES).fetchall())
     return states.get(name_of((model, dimensions)), False)
 
@@ -282,16 +278,9 @@ PLACE = f"""
 UNPAIRED = "(embedding IS NULL) <> (embedded_by IS NULL)"
 
 VACUUMED = (
-    "fragments",
-    "fragment_lexemes",
-    "fragment_tags",
-    "fragment_keywords",
-    "fragment_standing",
-    "fragment_links",
-    "fragment_versions",
-    "job",
-    "entry",
-)
+    "fragments fragment_lexemes fragment_tags fragment_keywords fragment_standing fragment_links fragment_versions "
+    "job entry"
+).split()
 
 
 class PostgresUpkeep(PostgresPart):
@@ -302,7 +291,7 @@ class PostgresUpkeep(PostgresPart):
     _vector_indexes: PostgresVectorIndexes
 
     async def facts(self) -> StoreFacts:
-        def work(connection: DriverConnection) -> StoreFacts:
+        def work(connection: Connection) -> StoreFacts:
             server = connection.info.server_version
             why, advice = self._session.without_vectors
             return StoreFacts(
@@ -318,9 +307,8 @@ class PostgresUpkeep(PostgresPart):
                 },
                 without_vectors=f"{why[0].upper()}{why[1:]}. {advice}" if why else "",
                 collection=f"{SCHEMA}.fragments",
-                vector_index=""
-                if why
-                else "fragments_embedding",  # one for each model, with names that begin so
+                # One for each model, with names that begin so.
+                vector_index="" if why else "fragments_embedding",
             )
 
         return await self._database.read(work)
@@ -343,7 +331,7 @@ class PostgresUpkeep(PostgresPart):
         )
 
     async def optimise(self) -> int:
-        def work(connection: DriverConnection) -> int:
+        def work(connection: Connection) -> int:
             before = _number(connection, SIZE)
             for index in ("fragment_lexemes_text", "fragment_keywords_forms"):
                 connection.execute("SELECT gin_clean_pending_list(%s::regclass)", (index,)).fetchall()
@@ -358,7 +346,7 @@ class PostgresUpkeep(PostgresPart):
         """Rewrite the tables' files. The server's write-ahead log and backups are up to its administrator."""
         forms = sorted(escaped(form) for form in phrase_forms(phrases))
 
-        def work(connection: DriverConnection) -> Receipt:
+        def work(connection: Connection) -> Receipt:
             before = _number(connection, SIZE)
             with unlimited(connection):
                 for table in VACUUMED:
@@ -378,7 +366,7 @@ class PostgresUpkeep(PostgresPart):
         return f"enforced, as the role {ROLE}" if self._session.role else "enforced for the login itself"
 
 
-def _findings(connection: DriverConnection, *, vectors: bool, enforced: str) -> list[StoreFinding]:
+def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[StoreFinding]:
     (schema,) = connection.execute("SELECT current_schema()").fetchall()[0]
     version = version_of(connection, schema)
     unsecured = [row[0] for row in connection.execute(UNSECURED, (list(SECURED),)).fetchall()]
@@ -424,7 +412,7 @@ def _findings(connection: DriverConnection, *, vectors: bool, enforced: str) -> 
     return findings
 
 
-def _mend(connection: DriverConnection, *, vectors: bool) -> list[str]:
+def _mend(connection: Connection, *, vectors: bool) -> list[str]:
     """Rebuild derived data and return what was done."""
     actions = []
     broken = [name for (name,) in connection.execute(BROKEN_INDEXES).fetchall()]
@@ -444,23 +432,20 @@ def _mend(connection: DriverConnection, *, vectors: bool) -> list[str]:
     return actions
 
 
-def _retag(connection: DriverConnection) -> int:
+def _retag(connection: Connection) -> int:
     unlike: list[tuple[int, list[str], str]] = connection.execute(UNLIKE_TAGS).fetchall()
-    for row, tags, agent in unlike:
-        connection.execute("DELETE FROM fragment_tags WHERE row = %s", (row,))
-        for name in tags:
-            connection.execute(
-                "INSERT INTO fragment_tags (row, folded, name, agent_id) VALUES (%s, %s, %s, %s)",
-                (row, name.casefold(), name, agent),
-            )
+    connection.execute(UNTAG, ([row for row, _, _ in unlike],))
+    tags = [(row, name.casefold(), name, agent) for row, names, agent in unlike for name in names]
+    if tags:
+        connection.execute(TAG, rows.arrays_of(tags))
     return len(unlike)
 
 
-def _number(connection: DriverConnection, query: str, values: tuple[Any, ...] = ()) -> int:
+def _number(connection: Connection, query: str, values: tuple[Any, ...] = ()) -> int:
     return int(connection.execute(query, values).fetchall()[0][0])
 
 
-def _occurrences(connection: DriverConnection, table: str, wanted: Sequence[str]) -> int:
+def _occurrences(connection: Connection, table: str, wanted: Sequence[str]) -> int:
     """The number of rows that contain a phrase."""
     texts = " || ' ' || ".join(f"coalesce({column}::text, '')" for column in SEARCHED_TEXTS[table])
     query = f"SELECT count(*) FROM {table} WHERE EXISTS (SELECT 1 FROM unnest(%s::text[]) AS phrase WHERE position(phrase IN {texts}) > 0)"

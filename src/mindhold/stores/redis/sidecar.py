@@ -10,6 +10,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
@@ -94,19 +95,14 @@ class RedisConnection:
         self._client: Client = None
         self._waiting: Client = None
         self._sentinel: Any = None
-        self._fault: StoreError | None = None
+        self.fault: StoreError | None = None  # why the connection is lost; None while it works
         self._search: asyncio.Task[None] | None = None
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._returned: list[Callable[[], None]] = []
 
-    @property
-    def fault(self) -> StoreError | None:
-        """Why the connection is lost; None while it works."""
-        return self._fault
-
-    def on_return(self, told: Callable[[], None]) -> None:
+    def on_return(self, callback: Callable[[], None]) -> None:
         """Register a function to be called after each reconnection."""
-        self._returned.append(told)
+        self._returned.append(callback)
 
     async def open(self) -> None:
         """Connect. Raises StoreDenied, StoreReadOnly and StoreError for lasting problems; an absent server is retried later."""
@@ -152,8 +148,8 @@ class RedisConnection:
             raise self._lost(error) from error
 
     def _ready(self) -> Client:
-        if self._fault is not None:
-            raise self._fault
+        if self.fault is not None:
+            raise self.fault
         if self._client is None:
             raise StoreAway("Redis is closed.")
         return self._client
@@ -169,22 +165,21 @@ class RedisConnection:
         from redis.backoff import NoBackoff
 
         address = self.address
-        options: dict[str, Any] = {
-            "db": address.database,
-            "username": address.username or None,
-            "password": address.password or None,
+        common: dict[str, Any] = {
             "ssl": address.tls,
             "socket_connect_timeout": address.timeout,
             "retry": Retry(NoBackoff(), 0),  # a call waits once
+        }
+        options = common | {
+            "db": address.database,
+            "username": address.username or None,
+            "password": address.password or None,
             "client_name": "mindhold",
         }
         if address.sentinels:
-            plain = {
+            plain = common | {
                 "socket_timeout": address.timeout,
-                "socket_connect_timeout": address.timeout,
                 "password": address.sentinel_password or None,
-                "ssl": address.tls,
-                "retry": Retry(NoBackoff(), 0),
             }
             self._sentinel = module.Sentinel(address.sentinels, sentinel_kwargs=plain)
 
@@ -228,10 +223,10 @@ class RedisConnection:
         return fault
 
     def _cut(self, fault: StoreError) -> None:
-        if self._fault is None and self._client is not None:
+        if self.fault is None and self._client is not None:
             log.warning("Redis is left out until it answers: %s", fault.message)
             self._search = asyncio.create_task(self._look_for_it())
-        self._fault = fault
+        self.fault = fault
 
     async def _look_for_it(self) -> None:
         """Reconnect in the background, so that no call waits for a server that may be gone."""
@@ -243,9 +238,9 @@ class RedisConnection:
                 async with asyncio.timeout(max(1.0, 3 * self.address.timeout)):
                     await self._greet()
             except _faults() as error:
-                self._fault = self._read(error)
+                self.fault = self._read(error)
                 continue
-            self._fault = None
+            self.fault = None
             log.warning("Redis answers again.")
             for callback in self._returned:
                 callback()
@@ -422,10 +417,8 @@ class RedisJobSignal:
                 pipe.expire(self._names.queue, KEPT)
                 await pipe.execute()
 
-        try:
+        with suppress(StoreError):  # runners also look by themselves now and then
             await self._line.ask(work)
-        except StoreError:
-            return  # runners also look by themselves now and then
 
 
 class FollowedStore(StoreWrapper):
@@ -500,19 +493,16 @@ class RedisCache:
     async def get(self, key: str) -> bytes | None:
         if self._seconds == 0:
             return None
-        try:
+        with suppress(StoreError):
             value: bytes | None = await self._line.ask(lambda redis: redis.get(self._names.cached(key)))
-        except StoreError:
-            return None
-        return value
+            return value
+        return None
 
     async def put(self, key: str, value: bytes) -> None:
         if self._seconds == 0:
             return
-        try:
+        with suppress(StoreError):
             await self._line.ask(lambda redis: redis.set(self._names.cached(key), value, ex=self._seconds))
-        except StoreError:
-            return
 
 
 class RedisSidecar:

@@ -36,7 +36,6 @@ class Routes:
 
     @classmethod
     def of(cls, home: str, places: Placements) -> Routes:
-        """The routes of the given placements."""
         return cls(home, places, {name: place.mode for name, place in places.items() if place.mode != home})
 
     @property
@@ -201,13 +200,13 @@ Rows = npt.NDArray[np.int64]
 def merged_pages(pages: Iterable[Sequence[Memory]], *, order: Order, limit: int) -> list[Memory]:
     """The first memories of all pages together."""
     together = [memory for page in pages for memory in page]
-    together.sort(key=lambda memory: _place(order, memory), reverse=order not in (Order.OLDEST, Order.DUE))
+
+    def place(memory: Memory) -> tuple[Any, str]:
+        position = PagePosition.of(memory, order)
+        return position.value, position.id
+
+    together.sort(key=place, reverse=order not in (Order.OLDEST, Order.DUE))
     return together[:limit]
-
-
-def _place(order: Order, memory: Memory) -> tuple[Any, str]:
-    spot = PagePosition.of(memory, order)
-    return spot.value, spot.id
 
 
 def merged_tallies(tallies: Iterable[dict[str, int]], by: str) -> dict[str, int]:

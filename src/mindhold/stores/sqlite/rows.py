@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -283,30 +283,25 @@ UNFOUNDED = "memory NOT IN (SELECT row FROM memory WHERE keywords <> '[]')"
 def note_keywords(connection: sqlite3.Connection) -> int:
     """Correct the keyword table within the caller's transaction. Returns how many records were wrong."""
     wrong = connection.execute(f"DELETE FROM keyword WHERE {UNFOUNDED}").rowcount
-    last = -1
-    while rows := connection.execute(KEYWORDS_AFTER, (last,)).fetchall():
-        last = rows[-1][0]
-        for row, keywords in rows:
-            if _differ(connection, row, keywords):
-                connection.execute(DROP_KEYWORDS, (row,))
-                forms = keyword_forms(from_list_json(keywords))
-                connection.executemany(KEYWORD, [(row, form) for form in forms])
-                wrong += 1
+    for row, forms in _wrong(connection):
+        connection.execute(DROP_KEYWORDS, (row,))
+        connection.executemany(KEYWORD, [(row, form) for form in forms])
+        wrong += 1
     return wrong
 
 
 def count_wrong(connection: sqlite3.Connection) -> int:
     """The number of records whose rows in the keyword table are wrong."""
-    wrong, last = (
-        connection.execute(f"SELECT count(DISTINCT memory) FROM keyword WHERE {UNFOUNDED}").fetchone()[0],
-        -1,
-    )
+    unfounded = f"SELECT count(DISTINCT memory) FROM keyword WHERE {UNFOUNDED}"
+    return int(connection.execute(unfounded).fetchone()[0]) + sum(1 for _ in _wrong(connection))
+
+
+def _wrong(connection: sqlite3.Connection) -> Iterator[tuple[int, Sequence[str]]]:
+    """The rows of records with keywords whose forms in the table are wrong, and the right forms."""
+    last = -1
     while rows := connection.execute(KEYWORDS_AFTER, (last,)).fetchall():
         last = rows[-1][0]
-        wrong += sum(_differ(connection, row, keywords) for row, keywords in rows)
-    return int(wrong)
-
-
-def _differ(connection: sqlite3.Connection, row: int, keywords: str) -> bool:
-    forms = {form for (form,) in connection.execute(FORMS, (row,))}
-    return forms != set(keyword_forms(from_list_json(keywords)))
+        for row, keywords in rows:
+            forms = keyword_forms(from_list_json(keywords))
+            if {form for (form,) in connection.execute(FORMS, (row,))} != set(forms):
+                yield row, forms

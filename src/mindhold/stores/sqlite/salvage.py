@@ -17,7 +17,7 @@ from mindhold.ports.store import StoreFinding
 from mindhold.stores.columns import to_micros
 from mindhold.stores.sqlite.connection import APPLICATION_ID, LIFE, latest, migrate, version_of
 from mindhold.stores.sqlite.upkeep import DAMAGED, file_findings, mend
-from mindhold.stores.sqlite_file import make_private, transaction, translated
+from mindhold.stores.sqlite_file import make_private, primary_code, sibling_path, transaction, translated
 
 MAGIC = b"SQLite format 3\x00"
 _LEAF = 13
@@ -195,7 +195,7 @@ def diagnose(path: Path) -> list[StoreFinding]:
         return [StoreFinding("file", True, "The file is empty: a store not yet used.")]
     try:
         with closing(_open_damaged(path)) as connection:
-            return [*_identity(connection), *_pages(connection, path), *file_findings(path)]
+            return [_identity(connection), *_pages(connection, path), *file_findings(path)]
     except sqlite3.DatabaseError as error:
         return [
             StoreFinding("file", False, f"{path} can't be read ({error}).", DAMAGED),
@@ -215,12 +215,12 @@ def rescue(path: Path, *, now: datetime) -> Rescue:
     if aside.exists():
         raise StoreError(f"{aside} exists already.", advice="Try again in a second.")
     refuse_others(path)
-    before = trace(path)
+    before = _trace(path)
     number = salvage(path, target, now=now)
     try:
         refuse_others(path)
-        if trace(path) != before:
-            raise busy(path)
+        if _trace(path) != before:
+            raise _busy(path)
         # The database before its log: if it can't be moved, it must keep its log.
         moves = [(sibling_path(path, suffix), sibling_path(aside, suffix)) for suffix in ("", *JOURNALS)]
         move_all([*((old, new) for old, new in moves if old.exists()), (target, path)])
@@ -254,7 +254,12 @@ def salvage(path: Path, target: Path, *, now: datetime) -> int:
     """
     if target.exists():
         raise StoreError(f"{target} exists already.", advice="Choose another file.")
-    _refuse_newer(path)
+    version = _version(path)
+    if version is not None and version > latest():  # it has more than would be copied
+        raise SchemaTooNew(
+            f"The database {path} has schema {version}; this Mindhold knows up to {latest()}.",
+            advice="Upgrade Mindhold, as whoever wrote the file did.",
+        )
     try:
         number = _salvage(path, target, now=now)
     except BaseException:
@@ -278,33 +283,19 @@ def _salvage(path: Path, target: Path, *, now: datetime) -> int:
             for table in ("scope", "memory"):
                 _copy_from_pages(path, saved, table=table)
             _complete(saved)
-            if _has_no_reviews(path):
+            if (_version(path) or 0) < LIFE:  # without review dates: upkeep checks each record once
                 saved.execute("UPDATE memory SET review = ?", (to_micros(now),))
             mend(saved)
         return int(saved.execute("SELECT count(*) FROM memory").fetchone()[0])
 
 
-def _refuse_newer(path: Path) -> None:
-    """Raises SchemaTooNew for a file of a newer Mindhold, which has more than would be copied."""
+def _version(path: Path) -> int | None:
+    """The version of the file's schema; None if it can't be read."""
     try:
         with closing(_open_damaged(path)) as connection:
-            version = version_of(connection)
+            return version_of(connection)
     except sqlite3.DatabaseError:
-        return
-    if version > latest():
-        raise SchemaTooNew(
-            f"The database {path} has schema {version}; this Mindhold knows up to {latest()}.",
-            advice="Upgrade Mindhold, as whoever wrote the file did.",
-        )
-
-
-def _has_no_reviews(path: Path) -> bool:
-    """Whether the file may be older than review dates: then upkeep checks each record once, as after a migration."""
-    try:
-        with closing(_open_damaged(path)) as connection:
-            return version_of(connection) < LIFE
-    except sqlite3.DatabaseError:
-        return True
+        return None
 
 
 def refuse_others(path: Path) -> None:
@@ -319,25 +310,21 @@ def refuse_others(path: Path) -> None:
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("ROLLBACK")
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise busy(path) from error
+        if primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise _busy(path) from error
 
 
-def busy(path: Path) -> StoreBusy:
+def _busy(path: Path) -> StoreBusy:
     return StoreBusy(
         f"Another process uses the database {path}; nothing was changed.",
         advice="End the other processes that use it, then run it again.",
     )
 
 
-def trace(path: Path) -> tuple[int, int, int]:
+def _trace(path: Path) -> tuple[int, int, int]:
     """A value that changes when somebody writes."""
     log, status = sibling_path(path, "-wal"), path.stat()
     return status.st_size, status.st_mtime_ns, log.stat().st_size if log.exists() else 0
-
-
-def sibling_path(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
 
 
 def discard(target: Path) -> None:
@@ -355,15 +342,12 @@ def _open_damaged(path: Path, *, timeout: float = 5) -> sqlite3.Connection:
     return connection
 
 
-def _identity(connection: sqlite3.Connection) -> Iterator[StoreFinding]:
+def _identity(connection: sqlite3.Connection) -> StoreFinding:
     version = version_of(connection)
-    ours = connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-    yield StoreFinding(
-        "schema",
-        ours and version <= latest(),
-        f"version {version}" if ours else "the file is another program's",
-        "" if ours and version <= latest() else "Upgrade Mindhold." if ours else "Choose another file.",
-    )
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        return StoreFinding("schema", False, "the file is another program's", "Choose another file.")
+    newer = version > latest()
+    return StoreFinding("schema", not newer, f"version {version}", "Upgrade Mindhold." if newer else "")
 
 
 def _pages(connection: sqlite3.Connection, path: Path) -> Iterator[StoreFinding]:

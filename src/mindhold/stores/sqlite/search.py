@@ -11,8 +11,6 @@ import numpy as np
 
 from mindhold.model.query import Candidates, Filter, Neighbour, Search, Vector
 from mindhold.stores.resident_index import (
-    DRIVING,
-    EXACT_UP_TO,
     AdmittedSlots,
     Detail,
     ReadWriteLock,
@@ -20,6 +18,7 @@ from mindhold.stores.resident_index import (
     ResidentIndex,
     ResidentSearch,
     Rows,
+    beyond_index,
     nearest,
 )
 from mindhold.stores.sqlite.connection import SqlitePart
@@ -62,13 +61,12 @@ FIRST_POSTINGS = "SELECT group_concat(rowid) FROM (SELECT rowid FROM lexeme WHER
 class SqliteLiveIndex:
     """The in-memory index of a file, for many threads with a connection each."""
 
-    def __init__(self, *, exact_up_to: int = EXACT_UP_TO, driving: int = DRIVING) -> None:
-        self._exact_up_to = exact_up_to
+    def __init__(self, *, driving: int) -> None:
         self.driving = driving
         self._gate = ReadWriteLock()
         self._postings: OrderedDict[str, Rows] = OrderedDict()
         self._postings_held = 0
-        self.resident = ResidentIndex(exact_up_to=exact_up_to)
+        self.resident = ResidentIndex()
 
     def following(self, connection: sqlite3.Connection, model: str | None, work: Callable[[], T]) -> T:
         """Run `work` while the index matches the connection's view of the file.
@@ -87,9 +85,7 @@ class SqliteLiveIndex:
             try:
                 self._refresh(connection, model)
             except BaseException:
-                self.resident = ResidentIndex(
-                    exact_up_to=self._exact_up_to
-                )  # half of a refresh is worse than none
+                self.resident = ResidentIndex()  # half of a refresh is worse than none
                 raise
             return work()
 
@@ -98,10 +94,7 @@ class SqliteLiveIndex:
         scopes = rows = None
         if where.scopes:
             scopes = [row for (row,) in connection.execute(SCOPE_ROWS, (as_list(where.scopes),))]
-        stated = (where.topic, where.conversation, where.positions)
-        listed = where.tags or where.keywords or where.ids or where.anchored or where.tiers
-        tended = where.due or where.changed or where.unverified or where.unexamined or where.turns
-        if listed or tended or any(condition is not None for condition in stated):
+        if beyond_index(where):
             admitted = matching(where)
             cursor = connection.execute(f"SELECT row FROM memory WHERE {admitted.sql}", admitted.parameters)
             rows = [row for (row,) in cursor]
@@ -126,7 +119,7 @@ class SqliteLiveIndex:
     def _refresh(self, connection: sqlite3.Connection, model: str | None) -> None:
         revision = connection.execute(REVISION).fetchone()[0]
         if revision < self.resident.revision:  # the file was replaced by another
-            self.resident = ResidentIndex(exact_up_to=self._exact_up_to)
+            self.resident = ResidentIndex()
         resident = self.resident
         if revision != resident.revision or not len(resident):
             self._postings, self._postings_held = OrderedDict(), 0
@@ -203,31 +196,47 @@ class SqliteIndex(SqlitePart):
     async def search(self, search: Search) -> Candidates:
         model = search.model if search.vector is not None else None
 
-        def work(connection: sqlite3.Connection) -> Candidates:
-            return self._live.following(connection, model, lambda: self._candidates(connection, search))
+        def work(source: _FileSource, reach: AdmittedSlots) -> Candidates:
+            resident, driving = self._live.resident, self._live.driving
+            return ResidentSearch(source, resident, search, reach=reach, driving=driving).candidates()
 
-        return await self._database.read(work)
+        return await self._followed(model, search.filter, work)
 
     async def nearest(
         self, vectors: Sequence[Vector], *, model: str, where: Filter, limit: int
     ) -> list[list[Neighbour]]:
-        def work(connection: sqlite3.Connection) -> list[list[Neighbour]]:
-            return self._live.following(connection, model, lambda: found(connection))
+        def work(source: _FileSource, reach: AdmittedSlots) -> list[list[Neighbour]]:
+            return nearest(source, self._live.resident, vectors, reach=reach, limit=limit)
 
-        def found(connection: sqlite3.Connection) -> list[list[Neighbour]]:
-            live = self._live
-            source, reach = _FileSource(live, connection), live.reach(connection, where)
-            return nearest(source, live.resident, vectors, reach=reach, limit=limit)
+        return await self._followed(model, where, work)
 
-        return await self._database.read(work)
-
-    def _candidates(self, connection: sqlite3.Connection, search: Search) -> Candidates:
+    async def _followed(
+        self, model: str | None, where: Filter, work: Callable[[_FileSource, AdmittedSlots], T]
+    ) -> T:
+        """Run `work` while the index matches the file, with the records that the filter admits."""
         live = self._live
-        source, reach = _FileSource(live, connection), live.reach(connection, search.filter)
-        return ResidentSearch(source, live.resident, search, reach=reach, driving=live.driving).candidates()
+
+        def read(connection: sqlite3.Connection) -> T:
+            return live.following(
+                connection, model, lambda: work(_FileSource(live, connection), live.reach(connection, where))
+            )
+
+        return await self._database.read(read)
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
-        return await self._database.write(lambda connection: write_vectors(connection, vectors, model=model))
+        def work(connection: sqlite3.Connection) -> int:
+            unchanged: list[tuple[int, str, Any]] = []
+            for memory_id, (content_hash, vector) in vectors.items():
+                row = connection.execute(UNCHANGED, (memory_id, content_hash)).fetchone()
+                if row is not None:
+                    unchanged.append((row[0], model, vector))
+            if unchanged:
+                revision = next_revision(connection)
+                set_vectors(connection, unchanged)
+                connection.executemany(EMBEDDED, [(model, revision, row) for row, _, _ in unchanged])
+            return len(unchanged)
+
+        return await self._database.write(work)
 
     async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
         return await self._database.read(
@@ -236,22 +245,6 @@ class SqliteIndex(SqlitePart):
                 for memory_id, exact in connection.execute(EXACT_BY_ID, (as_list(ids), model))
             }
         )
-
-
-def write_vectors(
-    connection: sqlite3.Connection, vectors: Mapping[str, tuple[str, Vector]], *, model: str
-) -> int:
-    """Store vectors within the caller's transaction; see RecordSearch.put_vectors."""
-    unchanged: list[tuple[int, str, Any]] = []
-    for memory_id, (content_hash, vector) in vectors.items():
-        row = connection.execute(UNCHANGED, (memory_id, content_hash)).fetchone()
-        if row is not None:
-            unchanged.append((row[0], model, vector))
-    if unchanged:
-        revision = next_revision(connection)
-        set_vectors(connection, unchanged)
-        connection.executemany(EMBEDDED, [(model, revision, row) for row, _, _ in unchanged])
-    return len(unchanged)
 
 
 class _FileSource:

