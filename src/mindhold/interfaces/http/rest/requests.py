@@ -32,6 +32,8 @@ _HALF = re.compile("[\ud800-\udfff]")
 class InvalidJson(InvalidInput):
     """The body is not valid JSON."""
 
+    code = "INVALID_JSON"
+
 
 class UnsupportedMedia(InvalidInput):
     """The body has an unsupported media type."""
