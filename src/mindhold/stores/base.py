@@ -18,6 +18,7 @@ from mindhold.model.errors import (
 )
 from mindhold.model.job import Job, JobState
 from mindhold.model.memory import Memory
+from mindhold.model.query import Order
 from mindhold.model.scope import GLOBAL, Scope
 from mindhold.ports.backend import CopyProgress
 from mindhold.ports.store import Put, Receipt, Store
@@ -26,6 +27,15 @@ LAST_CHARACTER = "\U0010ffff"  # every id with a prefix sorts before the prefix 
 MOST_RESOLVED = 10
 SILENT_RUNNER = "Its runner went silent at each attempt."
 COUNTED_BY = tuple("kind status scope tier topic agent tag embedded_by conversation source".split())
+# The field of each order, and whether its largest value comes first; ids sort in the same direction.
+ORDERS = {
+    Order.NEWEST: ("occurred", True),
+    Order.OLDEST: ("occurred", False),
+    Order.IMPORTANT: ("importance", True),
+    Order.USED: ("uses", True),
+    Order.DUE: ("review", False),
+    Order.CHANGED: ("updated", True),
+}
 _EXPORT_FIRST = "Export and forget them first."
 
 

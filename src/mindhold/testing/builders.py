@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -62,19 +62,10 @@ class Builder:
 
     def version(self, memory: Memory, number: int, content: str) -> Version:
         self._count += 1
+        shared = [field.name for field in fields(Version) if hasattr(memory, field.name)]
         return Version(
-            memory_id=memory.id,
-            number=number,
-            content=content,
-            kind=memory.kind,
-            topic=memory.topic,
-            tags=memory.tags,
-            keywords=memory.keywords,
-            importance=memory.importance,
-            anchor=memory.anchor,
-            occurred=memory.occurred,
-            tier=memory.tier,
-            metadata=memory.metadata,
+            **{name: getattr(memory, name) for name in shared}
+            | {"memory_id": memory.id, "number": number, "content": content},
             amended=self.now,
             amended_by=memory.agent,
         )

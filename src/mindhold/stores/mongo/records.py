@@ -20,6 +20,7 @@ from mindhold.ports.store import Change, Receipt
 from mindhold.stores.base import (
     LAST_CHARACTER,
     MOST_RESOLVED,
+    ORDERS,
     Erased,
     SingleRecords,
     check_counted_by,
@@ -190,16 +191,6 @@ async def _drop(step: MongoStep, name: str) -> None:
     step.remove(METADATA, {"_id": scope_key(name)})
 
 
-# Field and direction of each order; ids sort in the same direction.
-_ORDERS = {
-    Order.NEWEST: ("occurred", -1),
-    Order.OLDEST: ("occurred", 1),
-    Order.IMPORTANT: ("importance", -1),
-    Order.USED: ("uses", -1),
-    Order.DUE: ("review", 1),
-    Order.CHANGED: ("updated", -1),
-}
-
 _TALLIED: dict[str, Any] = {
     "kind": "$kind",
     "status": "$status",
@@ -363,22 +354,20 @@ async def _select(
 async def _page(
     database: MongoDatabase, where: Filter, *, order: Order, limit: int, after: str | PagePosition | None
 ) -> list[Memory]:
-    field, direction = _ORDERS[order]
+    field, descending = ORDERS[order]
     condition = matching(where)
     if order is Order.DUE and where.due is None:  # records that are never reviewed are left out
         condition = all_of(condition, {"review": {"$type": "number"}})
     if after is not None:
         place, last = await _place(database, where, field, after)
-        beyond = "$lt" if direction < 0 else "$gt"
+        beyond = "$lt" if descending else "$gt"
         following = [{field: {beyond: place}}, {field: place, "_id": {beyond: last}}]
         condition = all_of(condition, {"$or": following})
     if limit <= 0:
         return []
-    cursor = (
-        database.memories.find(condition, SELECTED)
-        .sort([(field, direction), ("_id", direction)])
-        .limit(limit)
-    )
+    direction = -1 if descending else 1
+    cursor = database.memories.find(condition, SELECTED, limit=limit)
+    cursor = cursor.sort([(field, direction), ("_id", direction)])
     return [memory_of(document) for document in await cursor.to_list()]
 
 

@@ -38,10 +38,6 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 _ESCAPE, _NUL = "\x10", "\x00"
 _ESCAPED = re.compile("\x10(.)", re.DOTALL)
 _ARRAY_HEADER = 20
-_NUMBERS: dict[str, npt.DTypeLike] = {
-    "int8": [("size", ">i4"), ("value", ">i8")],
-    "float8": [("size", ">i4"), ("value", ">f8")],
-}
 
 
 def escaped(text: str) -> str:
@@ -55,7 +51,7 @@ def unescaped(text: str) -> str:
     """The original text of escaped()."""
     if _ESCAPE not in text:
         return text
-    return _ESCAPED.sub(lambda found: _NUL if found[1] == "0" else found[1], text)
+    return _ESCAPED.sub(lambda match: _NUL if match[1] == "0" else match[1], text)
 
 
 class _TextDumper(StrDumperUnknown):
@@ -72,24 +68,17 @@ class _BinaryTextLoader(_TextLoader):
     format = Format.BINARY
 
 
-class _IntegersLoader(Loader):
-    format = Format.BINARY
+def _array_loader(kind: str) -> type[Loader]:
+    """A loader of arrays without NULLs, as array_send() writes them: a header, then size and value of each number."""
+    item = np.dtype([("size", ">i4"), ("value", f">{kind}")])
 
-    def load(self, data: Buffer) -> npt.NDArray[np.int64]:
-        return _numbers(bytes(data), "int8").astype(np.int64)
+    class ArrayLoader(Loader):
+        format = Format.BINARY
 
+        def load(self, data: Buffer) -> npt.NDArray[Any]:
+            return np.frombuffer(bytes(data)[_ARRAY_HEADER:], dtype=item)["value"].astype(kind)
 
-class _RealsLoader(Loader):
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> npt.NDArray[np.float64]:
-        return _numbers(bytes(data), "float8").astype(np.float64)
-
-
-def _numbers(data: bytes, kind: str) -> npt.NDArray[Any]:
-    """An array without NULLs, as array_send() writes it: a header, then size and value of each item."""
-    values: npt.NDArray[Any] = np.frombuffer(data[_ARRAY_HEADER:], dtype=np.dtype(_NUMBERS[kind]))["value"]
-    return values
+    return ArrayLoader
 
 
 @cache
@@ -99,8 +88,8 @@ def adapters() -> AdaptersMap:
     registry.register_dumper(str, _TextDumper)
     registry.register_loader("text", _TextLoader)
     registry.register_loader("text", _BinaryTextLoader)
-    registry.register_loader(psycopg.adapters.types["int8"].array_oid, _IntegersLoader)
-    registry.register_loader(psycopg.adapters.types["float8"].array_oid, _RealsLoader)
+    registry.register_loader(psycopg.adapters.types["int8"].array_oid, _array_loader("i8"))
+    registry.register_loader(psycopg.adapters.types["float8"].array_oid, _array_loader("f8"))
     return registry
 
 

@@ -16,7 +16,7 @@ from mindhold.model.errors import MemoryNotFound, StoreError
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.ports.store import Change, Inherit, Mark, Put, Rate, Receipt, Revise, Tend
-from mindhold.stores.base import Erased
+from mindhold.stores.base import ORDERS, Erased
 from mindhold.stores.columns import beginning, mentions, number
 from mindhold.stores.postgres.connection import PostgresPart
 from mindhold.stores.postgres.driver import Connection
@@ -170,15 +170,6 @@ def _apart(changes: Sequence[T]) -> Iterator[list[T]]:
     yield list(batch.values())
 
 
-# Column, direction and comparison of each order; ids sort in the same direction.
-_ORDERS = {
-    Order.NEWEST: ("occurred_at", "DESC", "<"),
-    Order.OLDEST: ("occurred_at", "ASC", ">"),
-    Order.IMPORTANT: ("importance", "DESC", "<"),
-    Order.USED: ("access_count", "DESC", "<"),
-    Order.DUE: ("review_at", "ASC", ">"),
-    Order.CHANGED: ("updated_at", "DESC", "<"),
-}
 _BY_STANDING = (Order.IMPORTANT, Order.DUE)
 
 
@@ -257,7 +248,7 @@ def _page(
         seen = visible(where.viewer)
         # Where the previous page ended.
         mark = connection.execute(
-            f"SELECT {_ORDERS[order][0]}, id FROM fragments WHERE id = %s AND {seen.sql}",
+            f"SELECT {POSTGRES.names[ORDERS[order][0]]}, id FROM fragments WHERE id = %s AND {seen.sql}",
             (after, *seen.parameters),
         ).fetchone()
         if mark is None:
@@ -273,7 +264,9 @@ def listing(
     where: Filter, order: Order, *, mark: tuple[Any, ...] | None, limit: int
 ) -> tuple[str, Condition]:
     """The tables of a page, and the condition of its rows in order after the mark."""
-    column, direction, comparison = _ORDERS[order]
+    field, descending = ORDERS[order]
+    column = POSTGRES.names[field]
+    direction, comparison = ("DESC", "<") if descending else ("ASC", ">")
     source = table = "fragments"
     if order in _BY_STANDING:
         source, table = (
