@@ -299,34 +299,32 @@ def _describe_error(error: OSError | RuntimeError) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentPlaces:
-    """The folders of a project's documents: its own and its worktrees, where a document has markers."""
+class DocumentPlace:
+    """A folder of a project, its own or a worktree, where a document has markers."""
 
     scope: str
-    agent: str  # whose view they show
-    folders: tuple[Path, ...]
+    agent: str  # whose view the documents show
+    folder: Path
 
 
-async def document_places(engine: Engine, scopes: Iterable[str]) -> list[DocumentPlaces]:
+async def document_places(engine: Engine, scopes: Iterable[str]) -> list[DocumentPlace]:
     """Return the document folders of the projects that have any. Raises the store's errors."""
     places = []
     for scope in dict.fromkeys(scopes):
         entry = await engine.ledger.entry(PATHS, scope, now=engine.clock())
-        if entry is None or not entry.value.get("path"):
-            continue
-        folders = await asyncio.to_thread(_folders_with_documents, entry.value)
-        if folders:
-            places.append(DocumentPlaces(scope, await writer_of(engine, scope), folders))
+        if entry is not None and entry.value.get("path"):
+            folders = await asyncio.to_thread(_folders_with_documents, entry.value)
+            agent = await writer_of(engine, scope) if folders else ""
+            places += [DocumentPlace(scope, agent, folder) for folder in folders]
     return places
 
 
-async def update_documents_at(engine: Engine, places: Sequence[DocumentPlaces]) -> list[WrittenDocument]:
+async def update_documents_at(engine: Engine, places: Sequence[DocumentPlace]) -> list[WrittenDocument]:
     """Update the documents in those folders. Raises the store's errors."""
     return [
         document
         for place in places
-        for folder in place.folders
-        for document in await write_documents(engine, place.scope, folder, agent=place.agent)
+        for document in await write_documents(engine, place.scope, place.folder, agent=place.agent)
     ]
 
 
@@ -355,7 +353,7 @@ async def erase_from_documents(
 
 
 async def erase_from_deleted_documents(
-    engine: Engine, receipt: Receipt | None, places: Sequence[DocumentPlaces]
+    engine: Engine, receipt: Receipt | None, places: Sequence[DocumentPlace]
 ) -> tuple[Receipt | None, str]:
     """Do the same for a deleted project, whose folders were looked up before."""
     documents = await update_documents_at(engine, places)
@@ -380,16 +378,16 @@ def _add_counts(receipt: Receipt, *, removed: int, left: int) -> Receipt:
     )
 
 
-def _folders_with_documents(value: Mapping[str, str]) -> tuple[Path, ...]:
+def _folders_with_documents(value: Mapping[str, str]) -> list[Path]:
     project_folder = Path(value["path"])
     folders = [project_folder, *map(Path, project_identity.worktrees(value.get("identity") or ""))]
-    return tuple(folder for folder in dict.fromkeys(folders) if folder.is_dir() and marked_documents(folder))
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir() and marked_documents(folder)]
 
 
-def _count_showing(places: Sequence[DocumentPlaces], lines: set[str]) -> int:
+def _count_showing(places: Sequence[DocumentPlace], lines: set[str]) -> int:
     """Count the documents that have one of the lines."""
     encoded_lines = {line.encode(errors="replace") for line in lines}
-    paths = {path for place in places for folder in place.folders for path in marked_documents(folder)}
+    paths = {path for place in places for path in marked_documents(place.folder)}
     return sum(_shows_any(path, encoded_lines) for path in paths)
 
 

@@ -269,7 +269,8 @@ class Extractor:
 
     async def _by_rules(self, steps: Sequence[TranscriptStep], carried: Mapping[str, Any]) -> ExtractedItems:
         extracted = await extract_by_rules(self.engine, steps, carried, folder=self.folder)
-        return replace(extracted, items=self._of_captured_kinds(extracted.items))
+        kinds = self.engine.settings.capture.captured_kinds
+        return replace(extracted, items=tuple(item for item in extracted.items if item.kind in kinds))
 
     async def _by_model(self, chunk: Chunk, existing: Sequence[Memory]) -> tuple[CapturedItem, ...] | None:
         """Extract with the model; None where it isn't asked any more, or fails."""
@@ -285,10 +286,7 @@ class Extractor:
             self.notice = f"Rules picked out what the model should have: {error}"
             return None
         self._has_answered = True
-        return self._of_captured_kinds(items)
-
-    def _of_captured_kinds(self, items: Sequence[CapturedItem]) -> tuple[CapturedItem, ...]:
-        return tuple(item for item in items if item.kind in self.engine.settings.capture.captured_kinds)
+        return items
 
     async def _existing(self, scope: str | None) -> list[Memory]:
         if scope is None:

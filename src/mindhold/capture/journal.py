@@ -79,11 +79,8 @@ async def note_erased(engine: Engine, memories: Sequence[Memory]) -> None:
     if not captured:
         return
     now = engine.clock()
-    versions = await engine.store.versions_among([memory.id for memory in captured])
     erased_hashes: dict[str, set[str]] = defaultdict(set)
-    for memory in captured:
-        old_hashes = (content_hash(version.content) for version in versions.get(memory.id, ()))
-        hashes = {memory.content_hash, *old_hashes}
+    for memory, hashes in await all_hashes(engine, captured):
         erased_hashes[memory.scope] |= hashes
         for digest in hashes:
             key = _erased_key(digest, scope=memory.scope, agent=memory.agent)
@@ -93,6 +90,15 @@ async def note_erased(engine: Engine, memories: Sequence[Memory]) -> None:
             await engine.store.put_entry(Entry(ERASED_NAMESPACE, key, value, now, now + ERASED_KEPT))
     for scope, hashes in erased_hashes.items():
         await drop_pending_of(engine, scope, hashes)
+
+
+async def all_hashes(engine: Engine, memories: Sequence[Memory]) -> list[tuple[Memory, set[str]]]:
+    """Return each memory with the hashes of its current and earlier contents."""
+    versions = await engine.store.versions_among([memory.id for memory in memories])
+    return [
+        (memory, {memory.content_hash, *(content_hash(old.content) for old in versions.get(memory.id, ()))})
+        for memory in memories
+    ]
 
 
 async def follow_erased(engine: Engine, old: str, new: str) -> None:

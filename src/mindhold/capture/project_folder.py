@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,9 +93,10 @@ async def open_folder(engine: Engine, folder: str, *, name: str | None = None) -
         if current is not None and current.name == checked:
             await _bind(engine, current.name, location)
             return current.name
+        namesake = next((project for project in projects if project.name == checked), None)
         if current is not None:
-            await _unbind(engine, current, location, checked, projects)
-        return await _bind_named(engine, checked, location, projects)
+            await _unbind(engine, current, location, checked, moved=namesake)
+        return await _bind_named(engine, checked, location, namesake)
 
 
 async def _find_or_make(engine: Engine, location: _FolderLocation, folder: str) -> str:
@@ -118,10 +119,10 @@ async def _unbind(
     current: _KnownProject,
     location: _FolderLocation,
     name: str,
-    projects: Iterable[_KnownProject],
+    *,
+    moved: _KnownProject | None,
 ) -> None:
     """Unbind the folder's current project, if it is empty, for one that was moved here. Raises Conflict."""
-    moved = next((project for project in projects if project.name == name), None)
     if moved is None or Path(moved.path).is_dir() or not await _is_empty(engine, current.name):
         advice = f"`mindhold scopes rename {current.name} {name}` renames it."
         if moved is not None:
@@ -131,9 +132,8 @@ async def _unbind(
 
 
 async def _bind_named(
-    engine: Engine, name: str, location: _FolderLocation, projects: Iterable[_KnownProject]
+    engine: Engine, name: str, location: _FolderLocation, namesake: _KnownProject | None
 ) -> str:
-    namesake = next((project for project in projects if project.name == name), None)
     if namesake is not None and Path(namesake.path).is_dir():
         raise Conflict(f"The project {name!r} is that of {namesake.path}.", advice="Choose another name.")
     scopes = {scope.name: scope for scope in await engine.store.scopes()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mindhold.capture.items import CAPTURED, CapturedItem
-from mindhold.capture.journal import erased_at
+from mindhold.capture.journal import all_hashes, erased_at
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import Engine
 from mindhold.memories.duplicates import inheritance, superseding
@@ -118,10 +118,8 @@ async def _stored_before(
     where = Filter(viewer=agent, scopes=(scope,), conversation=conversation, statuses=ANY_STATUS)
     known_by_hash: dict[str, list[Memory]] = defaultdict(list)
     async for batch in engine.store.scan(where):
-        versions = await engine.store.versions_among([memory.id for memory in batch])
-        for memory in batch:
-            old_hashes = (content_hash(version.content) for version in versions.get(memory.id, ()))
-            for digest in {memory.content_hash, *old_hashes}:
+        for memory, hashes in await all_hashes(engine, batch):
+            for digest in hashes:
                 known_by_hash[digest].append(memory)
     return known_by_hash
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,13 +70,6 @@ class Offer:
         if self.options:
             document["options"] = [[mark, redact(text).text] for mark, text in self.options]
         return document
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Offer:
-        """Build an offer from JSON. Raises TypeError, ValueError, AttributeError."""
-        texts = {name: str(value.get(name, "")) for name in _OFFER_TEXTS}
-        options = tuple((str(mark), str(text)) for mark, text in value.get("options", ()))
-        return cls(**texts, options=options)
 
 
 _OFFER_TEXTS = ("proposal", "question", "lead", "about")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import inf
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from mindhold.capture.items import LONGEST, SIGNS, RuleCandidate, signs_metadata
 from mindhold.capture.rules.sentences import (
@@ -66,7 +68,7 @@ class OpenFailure:
 
     key: str
     command: str
-    error_line: str  # its most specific line
+    error_line: Annotated[str, Field(alias="told")]  # its most specific line
     signs: list[str]
     line: int
     files: list[str] = field(default_factory=list)
@@ -84,20 +86,6 @@ class OpenFailure:
             "tries": self.tries[-MAX_TRIES:],
             "reported": self.reported,
         }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> OpenFailure:
-        """Build a failure from JSON. Raises KeyError, TypeError."""
-        return cls(
-            key=str(value["key"]),
-            command=str(value["command"]),
-            error_line=str(value["told"]),
-            signs=list(map(str, value["signs"])),
-            line=int(value["line"]),
-            files=list(map(str, value.get("files", ()))),
-            tries=list(map(str, value.get("tries", ()))),
-            reported=str(value.get("reported", "")),
-        )
 
 
 def is_slip(sign: str) -> bool:

@@ -6,10 +6,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
 
 from mindhold.capture.items import SIGNS, CapturedItem, ExtractedItems, RuleCandidate
 from mindhold.capture.rules.agreements import Offer, agreements
@@ -203,7 +204,7 @@ class RuleState:
     `offer` is the assistant's last offer, `claims` its own choices in the last message.
     """
 
-    failures: list[OpenFailure] = field(default_factory=list)
+    failures: Annotated[list[OpenFailure], Field(alias="troubles")] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     offer: Offer | None = None
@@ -213,14 +214,8 @@ class RuleState:
     def from_json(cls, value: Mapping[str, Any]) -> RuleState:
         """Build the state from JSON; anything unreadable gives an empty state."""
         try:
-            return cls(
-                failures=[OpenFailure.from_json(item) for item in value.get("troubles", ())],
-                seen=[str(item) for item in value.get("seen", ())],
-                counts={str(name): int(count) for name, count in dict(value.get("counts", {})).items()},
-                offer=Offer.from_json(value["offer"]) if value.get("offer") else None,
-                claims=[str(item) for item in value.get("claims", ())],
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
+            return _state_adapter().validate_python(dict(value))
+        except ValidationError:
             return cls()
 
     def as_json(self) -> dict[str, Any]:
@@ -243,6 +238,11 @@ class RuleState:
             return False
         self.seen.append(mark)
         return True
+
+
+@cache
+def _state_adapter() -> TypeAdapter[RuleState]:
+    return TypeAdapter(RuleState)
 
 
 MAX_TAGS = 4
