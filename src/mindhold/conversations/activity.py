@@ -104,10 +104,9 @@ class ActivityBuffer:
         """The conversations with unwritten activity."""
         return list(self._pending)
 
-    def take(self, key: ConversationKey | None = None) -> list[tuple[ConversationKey, ConversationActivity]]:
-        """Remove and return the activity of one conversation or of all."""
-        keys = list(self._pending) if key is None else [key]
-        return [(each, activity) for each in keys if (activity := self._pending.pop(each, None)) is not None]
+    def take(self, key: ConversationKey) -> ConversationActivity | None:
+        """Remove and return the activity of one conversation."""
+        return self._pending.pop(key, None)
 
     def give_back(self, key: ConversationKey, activity: ConversationActivity) -> None:
         """Put activity that could not be written back, before what was added since."""

@@ -343,22 +343,22 @@ class RecapOutcome:
     more: bool = False  # the time was up before all parts were done
 
 
-async def recap_conversation(
-    engine: Engine, conversation: str, *, scope: str, agent: str, whole: bool = True
-) -> Recap | None:
+async def recap_conversation(engine: Engine, conversation: str, *, scope: str, agent: str) -> Recap | None:
     """Update and return the recap of the whole conversation; None if there is too little to summarize.
 
-    It uses the agent's messages in that scope and reads only new ones. Unless `whole`, a last part that is still growing
-    waits. If two processes do this at once, one writes and the other gets the existing recap. Raises Changed if messages
-    are removed meanwhile, and the store's errors.
+    It uses the agent's messages in that scope and reads only new ones. If two processes do this at once, one writes and the
+    other gets the existing recap. Raises Changed if messages are removed meanwhile, and the store's errors.
     """
-    return (await update_recap(engine, ConversationRef(conversation, scope, agent), whole=whole)).recap
+    return (await update_recap(engine, ConversationRef(conversation, scope, agent), whole=True)).recap
 
 
 async def update_recap(
     engine: Engine, ref: ConversationRef, *, whole: bool, enough: Callable[[], bool] = lambda: False
 ) -> RecapOutcome:
-    """Like `recap_conversation`, but also tells `busy` and `more`. After one part it stops when `enough` returns true."""
+    """Like `recap_conversation`, but also tells `busy` and `more`. After one part it stops when `enough` returns true.
+
+    Unless `whole`, a last part that is still growing waits.
+    """
     async with claim(engine, f"recap {ref.agent}\n{ref.scope}\n{ref.conversation}") as acquired:
         recaps = await recaps_of(engine, ref)
         if not acquired:

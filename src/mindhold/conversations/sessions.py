@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from mindhold.conversations.activity import CallActivity, ConversationActivity, ConversationKey
+from mindhold.conversations.activity import CallActivity, ConversationKey
 from mindhold.conversations.events import (
     KEPT,
     MOST_EVENTS,
@@ -91,19 +91,26 @@ def note_call(engine: Engine, conversation: str, call: CallActivity, *, agent: s
 async def write_activity(engine: Engine, key: ConversationKey | None = None) -> None:
     """Write the activity of one conversation or all. What can't be written now is written later."""
     for ref in engine.activity.places() if key is None else [key]:
-        for _, activity in engine.activity.take(ref):
-            written = False
-            try:
-                await save_conversation_event(
-                    activity.engine, ref.conversation, _to_event(activity), agent=ref.agent
-                )
-                written = True
-            except MindholdError as error:
-                log.warning("what was done in a conversation could not be written down: %s", error.code)
-            finally:
-                if not written:
-                    engine.activity.give_back(ref, activity)
-                    engine.activity.arrange(lambda: write_activity(engine))
+        activity = engine.activity.take(ref)
+        if activity is None:
+            continue
+        event = ConversationEvent(
+            memories=tuple(activity.stored),
+            touched=tuple(activity.touched),
+            answers=dict(activity.answers),
+            tools=dict(activity.tools),
+            started=activity.started,
+        )
+        written = False
+        try:
+            await save_conversation_event(activity.engine, ref.conversation, event, agent=ref.agent)
+            written = True
+        except MindholdError as error:
+            log.warning("what was done in a conversation could not be written down: %s", error.code)
+        finally:
+            if not written:
+                engine.activity.give_back(ref, activity)
+                engine.activity.arrange(lambda: write_activity(engine))
 
 
 async def note_activity(
@@ -263,16 +270,6 @@ async def _register(engine: Engine, conversation: str, *, agent: str) -> None:
 def _key(conversation: str, agent: str) -> str:
     """A unique key for the pair."""
     return json.dumps([agent, conversation], ensure_ascii=False)
-
-
-def _to_event(activity: ConversationActivity) -> ConversationEvent:
-    return ConversationEvent(
-        memories=tuple(activity.stored),
-        touched=tuple(activity.touched),
-        answers=dict(activity.answers),
-        tools=dict(activity.tools),
-        started=activity.started,
-    )
 
 
 class GoOnInput(Input):

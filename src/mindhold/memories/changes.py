@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from mindhold.engine import LEAST_TRUST, Engine
+from mindhold.engine import LEAST_TRUST
 from mindhold.jobs.progress import Progress, all_progress, progress_of
 from mindhold.memories.prepare import checked_moment
 from mindhold.memories.views import View, next_cursor, position_of
 from mindhold.model.errors import JobNotFound
 from mindhold.model.job import SCOPE_KEY, Job, JobState
 from mindhold.model.memory import Memory
-from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.model.query import Filter, Order
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import open_project
 from mindhold.projects.reindex import Stage, may_see, stage_of
@@ -28,45 +28,24 @@ NEWEST = 50  # ended jobs are searched among so many of the newest
 UNDER_WAY = (JobState.WAITING, JobState.RUNNING)
 
 
-async def changed_memories(
-    engine: Engine,
-    project: str | None,
-    *,
-    agent: str,
-    since: datetime,
-    limit: int,
-    before: PagePosition | None = None,
+async def _changed_memories(
+    context: Context, request: RecentChangesInput, scope: str | None, since: datetime
 ) -> list[Memory]:
-    """Return memories that were written or updated since then, latest first, at most `limit`.
+    """Return memories that were written or updated since then, latest first; in all scopes unless one is named."""
+    before = None if request.before is None else position_of(request.before, Order.CHANGED)
 
-    `before` continues an earlier page. All scopes are searched unless a project is named. Raises ScopeNotFound, and the
-    store's errors.
-    """
-    project_scopes = () if project is None else ((await open_project(engine, project)).name,)
+    async def find(scopes: tuple[str, ...]) -> list[Memory]:
+        where = Filter(viewer=context.agent, scopes=scopes, changed=since, minimum_trust=LEAST_TRUST)
+        return await context.engine.store.find(where, order=Order.CHANGED, limit=request.limit, after=before)
 
-    async def ask(scopes: tuple[str, ...]) -> list[Memory]:
-        where = Filter(
-            viewer=agent, scopes=project_scopes or scopes, changed=since, minimum_trust=LEAST_TRUST
-        )
-        return await engine.store.find(where, order=Order.CHANGED, limit=limit, after=before)
-
-    return await ask(project_scopes) if project_scopes else (await ask_reachable(engine, ask))[0]
+    return await find((scope,)) if scope else (await ask_reachable(context.engine, find))[0]
 
 
-async def jobs_now(
-    engine: Engine,
-    project: str | None,
-    *,
-    agent: str,
-    owner: bool,
-    since: datetime,
-    known: Collection[str] = (),
+async def _jobs_now(
+    context: Context, known: Collection[str], scope: str | None, since: datetime
 ) -> list[JobChangeView]:
-    """Return the jobs that the caller may see: running or waiting, `known`, and newest ones that ended since then.
-
-    Raises ScopeNotFound, and the store's errors.
-    """
-    scope = None if project is None else (await open_project(engine, project)).name
+    """Return the jobs that the caller may see: running or waiting, `known`, and newest ones that ended since then."""
+    engine = context.engine
     under_way = await engine.store.jobs(states=UNDER_WAY, limit=MOST_JOBS)
     ended = [job for job in await engine.store.jobs(limit=NEWEST) if job.finished and job.finished >= since]
     jobs: dict[str, Job] = {job.id: job for job in (*under_way, *ended)}
@@ -74,7 +53,9 @@ async def jobs_now(
         if job_id not in jobs:
             with suppress(JobNotFound):
                 jobs[job_id] = await engine.store.job(job_id)
-    visible = [job for job in jobs.values() if may_see(job, scope=scope, agent=agent, owner=owner)]
+    visible = [
+        job for job in jobs.values() if may_see(job, scope=scope, agent=context.agent, owner=context.owner)
+    ]
     visible.sort(key=lambda job: (job.created, job.id))
     if len(visible) > 1:
         progress = await all_progress(engine)
@@ -181,28 +162,15 @@ class RecentChangesResult(Output):
 
 async def _recent_changes(context: Context, request: RecentChangesInput) -> RecentChangesResult:
     """What was written lately, and which jobs are under way."""
-    now = context.engine.clock()
-    since = now if request.since is None else checked_moment(context.engine, request.since)
+    engine, now = context.engine, context.engine.clock()
+    since = now if request.since is None else checked_moment(engine, request.since)
+    scope = None if request.project is None else (await open_project(engine, request.project)).name
     memories: list[Memory] = []
     jobs: list[JobChangeView] = []
     if Topic.MEMORIES in request.topics:
-        memories = await changed_memories(
-            context.engine,
-            request.project,
-            agent=context.agent,
-            since=since,
-            limit=request.limit,
-            before=None if request.before is None else position_of(request.before, Order.CHANGED),
-        )
+        memories = await _changed_memories(context, request, scope, since)
     if Topic.JOBS in request.topics:
-        jobs = await jobs_now(
-            context.engine,
-            request.project,
-            agent=context.agent,
-            owner=context.owner,
-            since=since,
-            known=request.known,
-        )
+        jobs = await _jobs_now(context, request.known, scope, since)
     return RecentChangesResult(
         now=now,
         memories=[ChangeView.of(memory) for memory in reversed(memories)],

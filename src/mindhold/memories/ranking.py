@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -311,13 +311,7 @@ async def _with_important(
 def _settled(engine: Engine, seen: Sequence[Memory], important: Memory, recent: Memory, needed: int) -> bool:
     """Whether no unread memory can be among the best: none is more important, or more recent, than these two."""
     worst = np.sort(_composite(engine, seen))[::-1][min(needed, len(seen)) - 1]
-    recall = engine.settings.recall
-    bound = composite(
-        np.array([important.importance]),
-        age_days=_ages(engine, [recent]),
-        importance_weight=recall.importance_weight,
-        recency_weight=recall.recency_weight,
-    )[0]
+    bound = _composite(engine, [replace(important, occurred=recent.occurred)])[0]
     return bool(worst >= bound)
 
 
