@@ -16,8 +16,9 @@ from typing import Any
 from mindhold.engine import Engine
 from mindhold.history.archive_room import EARLIER, ArchiveRoom, archive_name
 from mindhold.history.conversation import PastConversationView, conversation_named, files_of
-from mindhold.history.index import index_history, index_rules
+from mindhold.history.index import index_history
 from mindhold.history.index_guard import forgotten_sessions, run_in_own_thread, wait_for_index_turn
+from mindhold.history.index_pass import index_rules
 from mindhold.history.passages import own_job
 from mindhold.history.preparation import (
     IndexRules,

@@ -14,9 +14,8 @@ from pydantic import Field
 from mindhold.engine import Engine
 from mindhold.history.archive_room import archive_name
 from mindhold.history.index_guard import forgotten_sessions, index_turn, run_in_own_thread
-from mindhold.history.index_pass import IndexPass, MisreadView, PassLimits, PassProgress
+from mindhold.history.index_pass import IndexPass, MisreadView, PassLimits, PassProgress, index_rules
 from mindhold.history.passages import queue_history_embedding
-from mindhold.history.preparation import IndexRules
 from mindhold.model.errors import StoreDamaged, StoreError
 from mindhold.operations import Context, Input, Output, no_progress, operation
 from mindhold.ports.transcripts import Check, Transcripts
@@ -174,25 +173,8 @@ def _as_listed(files: Iterable[Path], transcripts: Transcripts) -> frozenset[Pat
 
 async def _unread(engine: Engine) -> int:
     forgotten = await forgotten_sessions(engine)
-    return await run_in_own_thread(lambda check: _pass(engine, forgotten, PassLimits(), check=check).unread())
-
-
-def _pass(
-    engine: Engine,
-    forgotten: Collection[str],
-    limits: PassLimits,
-    *,
-    check: Check,
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
-) -> IndexPass:
-    return IndexPass(
-        engine.history,
-        engine.transcripts,
-        index_rules(engine),
-        forgotten=forgotten,
-        limits=limits,
-        tell=tell,
-        check=check,
+    return await run_in_own_thread(
+        lambda check: IndexPass(engine, forgotten=forgotten, limits=PassLimits(), check=check).unread()
     )
 
 
@@ -204,7 +186,7 @@ async def _passed(engine: Engine, limits: PassLimits, progress: Progress) -> Pas
         loop.call_soon_threadsafe(progress, STEP, done, total)
 
     def work(check: Check) -> PassProgress:
-        return _pass(engine, forgotten, limits, check=check, tell=tell).run()
+        return IndexPass(engine, forgotten=forgotten, limits=limits, check=check, tell=tell).run()
 
     try:
         return await run_in_own_thread(work)
@@ -279,17 +261,6 @@ async def _from_archive(engine: Engine, done: PassProgress, limits: PassLimits) 
     forgotten = await forgotten_sessions(engine)
     if await reconcile(engine, forgotten=forgotten, deadline=limits.deadline):
         engine.history_behind.set()
-
-
-def index_rules(engine: Engine) -> IndexRules:
-    """The index rules from the settings."""
-    history = engine.settings.history
-    return IndexRules(
-        exclude=engine.settings.history_excluded,
-        subagents=history.subagents,
-        redacting=engine.settings.intake.redact,
-        agents=history.agent_names,
-    )
 
 
 async def _index(context: Context, request: IndexHistoryInput) -> IndexHistoryResult:

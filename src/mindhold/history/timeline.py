@@ -36,13 +36,7 @@ MOST_SESSIONS = 200
 class HistoryTimelineInput(Input):
     """How many days back, or a period in words ("last month"), and of which project."""
 
-    days: int = Field(
-        default=7,
-        ge=1,
-        le=3650,
-        description="How many days to look back.",
-        examples=[7],
-    )
+    days: int = Field(default=7, ge=1, le=3650, description="How many days to look back.", examples=[7])
     when: str = Field(default="", description="A period in words, such as `last week`.")
     project: str | None = Field(default=None, description="The project's name.")
     limit: int = Field(

@@ -344,11 +344,7 @@ class HistoryFile:
 
     def _connect(self, name: str, *, uri: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(
-            name,
-            timeout=self._busy_timeout_ms / 1000,
-            isolation_level=None,
-            check_same_thread=False,
-            uri=uri,
+            name, timeout=self._busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False, uri=uri
         )
 
     def _clean(self, connection: sqlite3.Connection) -> None:
