@@ -353,7 +353,7 @@ MAX_PARALLEL = 2
 _UNKNOWN_FLAG = re.compile(r"unknown (?:option|argument)s?:? ['\"]?(--[\w-]+)", re.IGNORECASE)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ProgramTransport:
     """Calls a model through a program. It runs in a folder of ours, so that it finds no files to read."""
 
