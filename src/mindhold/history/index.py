@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import monotonic
 
@@ -66,26 +66,20 @@ class IndexHistoryResult(Output):
 
 
 async def index_history(
-    engine: Engine,
-    *,
-    progress: Progress = no_progress,
-    most_bytes: int | None = None,
-    most_seconds: float | None = None,
-    files: Collection[Path] | None = None,
-    workers: int = 0,
-    anew: bool = False,
+    engine: Engine, request: IndexHistoryInput, *, progress: Progress = no_progress
 ) -> IndexHistoryResult:
     """Index what is new in all files, or in some, within the given limits.
 
-    `anew` reads everything again. With `workers`, that many processes prepare large amounts. If archiving is
-    enabled, what was read is archived. Raises StoreError.
+    Worker processes prepare large amounts. If archiving is enabled, what was read is archived. Raises StoreError.
     """
+    cores = min(MOST_WORKERS, os.cpu_count() or 1)
+    paths = [Path(file) for file in request.files]
     limits = PassLimits(
-        most_bytes=most_bytes,
-        deadline=None if most_seconds is None else monotonic() + most_seconds,
-        files=None if files is None else await asyncio.to_thread(_as_listed, files, engine.transcripts),
-        workers=workers,
-        anew=anew,
+        most_bytes=request.most_bytes,
+        deadline=None if request.most_seconds is None else monotonic() + request.most_seconds,
+        files=await asyncio.to_thread(_as_listed, paths, engine.transcripts) if paths else None,
+        workers=cores if request.workers is None else request.workers,
+        anew=request.all,
     )
     return await _indexed(engine, limits, progress, archiving=engine.settings.history.archive)
 
@@ -265,16 +259,7 @@ async def _from_archive(engine: Engine, done: PassProgress, limits: PassLimits) 
 
 async def _index(context: Context, request: IndexHistoryInput) -> IndexHistoryResult:
     """Read past conversations into their index: what is new since the last time."""
-    cores = min(MOST_WORKERS, os.cpu_count() or 1)
-    return await index_history(
-        context.engine,
-        progress=context.progress,
-        most_bytes=request.most_bytes,
-        most_seconds=request.most_seconds,
-        files=[Path(file) for file in request.files] or None,
-        workers=cores if request.workers is None else request.workers,
-        anew=request.all,
-    )
+    return await index_history(context.engine, request, progress=context.progress)
 
 
 INDEX_HISTORY = operation("index_history", _index, writes=True, owner_only=True, changes_memories=False)
