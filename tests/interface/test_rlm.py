@@ -20,7 +20,7 @@ from rlm_server import SCHEMAS
 from indexed_talks import matching, talked
 from mindhold.app.application import App
 from mindhold.app.providers import rlm_server, start_command
-from mindhold.history.conversation import summarize_conversation
+from mindhold.history.conversation import SUMMARIZE_CONVERSATION, SummarizeConversationInput
 from mindhold.history.rlm_reader import read_by_rlm, summary_by_rlm
 from mindhold.history.search import SEARCH_HISTORY, SearchHistoryInput
 from mindhold.hooks.environment import OWN_CALL_MARK
@@ -462,8 +462,8 @@ async def test_nobody_reads_where_nobody_shall(reading: Open, servers: Servers) 
         talked(app, "one", [("The build fails", ANSWER)])
         answer = await app.run(SEARCH_HISTORY, SearchHistoryInput(query=QUESTION))
         assert (len(answer.results), answer.searched_with) == (1, "index")
-        summed = await summarize_conversation(app.engine, "one")
-        assert summed.conversation.summary.text
+        summed = await app.run(SUMMARIZE_CONVERSATION, SummarizeConversationInput(session="one"))
+        assert summed.conversation.summary
     assert not servers.pids()
 
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from mindhold.app.application import App
-from mindhold.history.index import index_history
-from mindhold.history.search import search_history
-from mindhold.operations import no_progress
+from mindhold.history.index import IndexHistoryInput, index_history
+from mindhold.history.search import SearchHistoryInput, search_history
 from mindhold.ports.transcripts import TranscriptCursor
 
 Open = Callable[..., AbstractAsyncContextManager[App]]
@@ -60,11 +59,13 @@ def desks(home: Path) -> dict[str, Path]:
 
 async def test_every_program_is_indexed_and_found(opened: Open, desks: dict[str, Path], home: Path) -> None:
     async with opened(**{"history.cursor_dir": str(home.parent / "exports")}) as app:
-        indexed = await index_history(app.engine, progress=no_progress)
+        indexed = await index_history(app.engine, IndexHistoryInput(workers=0))
         assert (indexed.conversations, indexed.warnings) == (4, [])
         for program, path in desks.items():
             word = f"{program if program != 'exports' else 'cursor'}word"
-            (found,) = (await search_history(app.engine, word, agent="owner")).results
+            (found,) = (
+                await search_history(app.engine, SearchHistoryInput(query=word), agent="owner")
+            ).results
             assert found.file == str(path)
             assert word in found.excerpt
 

@@ -248,7 +248,7 @@ def _by_program(chosen: LlmSettings, home: Path) -> tuple[str, ModelTransport]:
     return model, ProgramTransport(
         program,
         model=model,
-        command=chosen.command,
+        command=chosen.command or program.command,
         folder=home / PROGRAMS_FOLDER,
         environ=environment(program, child_environment(), key=key),
     )

@@ -16,8 +16,9 @@ from typing import Any
 from mindhold.engine import Engine
 from mindhold.history.archive_room import EARLIER, ArchiveRoom, archive_name
 from mindhold.history.conversation import PastConversationView, conversation_named, files_of
-from mindhold.history.index import index_history, index_rules
+from mindhold.history.index import IndexHistoryInput, index_history
 from mindhold.history.index_guard import forgotten_sessions, run_in_own_thread, wait_for_index_turn
+from mindhold.history.index_pass import index_rules
 from mindhold.history.passages import own_job
 from mindhold.history.preparation import (
     IndexRules,
@@ -537,7 +538,8 @@ async def _archive(context: Context, _request: ArchiveHistoryInput) -> ArchiveHi
         )
     # Archiving is switched off for the index pass, because this call archives and reports by itself.
     history = replace(engine.settings.history, archive=False)
-    await index_history(engine.with_settings(history=history), progress=context.progress)
+    request = IndexHistoryInput(workers=0)
+    await index_history(engine.with_settings(history=history), request, progress=context.progress)
     report = await archive_history(engine)
     return ArchiveHistoryResult.fill(
         report,

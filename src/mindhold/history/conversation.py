@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -142,7 +143,7 @@ def _only(wanted: str, found: Sequence[IndexedConversation]) -> IndexedConversat
         (conversation.source, conversation.session_id): conversation for conversation in reversed(found)
     }
     if len(sessions) > 1:
-        lines = [_told(conversation) for conversation in list(reversed(sessions.values()))[:MOST_NAMED]]
+        lines = [_described(conversation) for conversation in list(reversed(sessions.values()))[:MOST_NAMED]]
         more = len(sessions) - len(lines)
         listing = "\n  ".join([*lines, *([f"and {more} more"] if more > 0 else [])])
         raise InvalidInput(
@@ -151,10 +152,10 @@ def _only(wanted: str, found: Sequence[IndexedConversation]) -> IndexedConversat
     return found[0]
 
 
-def _told(one: IndexedConversation) -> str:
-    when = one.ended or one.started
-    about = [f"{when:%Y-%m-%d}" if when else "", one.project or one.folder]
-    return f"{one.session_id} ({', '.join(filter(None, about))})"
+def _described(conversation: IndexedConversation) -> str:
+    when = conversation.ended or conversation.started
+    about = [f"{when:%Y-%m-%d}" if when else "", conversation.project or conversation.folder]
+    return f"{conversation.session_id} ({', '.join(filter(None, about))})"
 
 
 PIECE = 4 << 20  # bytes that are read at once
@@ -248,67 +249,42 @@ class ShowWindow:
 
 async def stretch_of(engine: Engine, conversation: IndexedConversation, window: ShowWindow) -> StretchView:
     """Read a part of the conversation from its file, else from the archive, else from the index."""
-    view = PastConversationView.of(conversation)
 
     def read(check: Check) -> StretchView:
-        for source, reader in _READERS.items():
-            if (cut := reader(engine, conversation, window, check)) is not None:
-                steps, earlier, after = cut
-                utterances = [UtteranceView.fill(step, suspicious=_doubts(step)) for step in steps]
-                return StretchView(
-                    conversation=view, utterances=utterances, read_from=source, earlier=earlier, after=after
-                )
-        return StretchView(conversation=view, utterances=[], read_from=TranscriptOrigin.NOWHERE)
+        origin, (steps, earlier, after) = _read(engine, conversation, window, check)
+        return StretchView(
+            conversation=PastConversationView.of(conversation),
+            utterances=[UtteranceView.fill(step, suspicious=_doubts(step)) for step in steps],
+            read_from=origin,
+            earlier=earlier,
+            after=after,
+        )
 
     return await run_in_own_thread(read)
 
 
-def _of_file(
+def _read(
     engine: Engine, conversation: IndexedConversation, window: ShowWindow, check: Check
-) -> _Cut[IndexedStep] | None:
-    if conversation.gone or not conversation.file.is_file():
-        return None
-    return _of_transcript(engine, conversation.file, conversation, window, check)
-
-
-def _of_archive(
-    engine: Engine, conversation: IndexedConversation, window: ShowWindow, check: Check
-) -> _Cut[IndexedStep] | None:
-    """Unpack the copy into a private temporary folder and read it there."""
+) -> tuple[TranscriptOrigin, _Cut[IndexedStep]]:
+    if not conversation.gone and conversation.file.is_file():
+        return TranscriptOrigin.FILE, _of_transcript(engine, conversation.file, conversation, window, check)
     with tempfile.TemporaryDirectory(prefix=".reading-", dir=engine.settings.home) as folder:
-        file = Path(folder) / conversation.file.name
-        try:
-            engine.archive.unpack(archive_name(conversation), file)
-        except (NotFound, StoreError, OSError):  # the index may still have the text
-            return None
-        return _of_transcript(engine, file, conversation, window, check)
+        copy = Path(folder) / conversation.file.name
+        with suppress(NotFound, StoreError, OSError):  # the index may still have the text
+            engine.archive.unpack(archive_name(conversation), copy)
+        if copy.exists():
+            return TranscriptOrigin.ARCHIVE, _of_transcript(engine, copy, conversation, window, check)
+    passages = [passage for _, passage in engine.history.passages_of(conversation.row) if not passage.head]
+    cut = _cut((step for passage in passages for step in passage.utterances), window)
+    return TranscriptOrigin.INDEX if passages else TranscriptOrigin.NOWHERE, cut
 
 
 def _of_transcript(
     engine: Engine, file: Path, conversation: IndexedConversation, window: ShowWindow, check: Check
-) -> _Cut[IndexedStep] | None:
-    steps = _steps(engine.transcripts, file, conversation, check)
-    selected, earlier, after = _cut(steps, window)
+) -> _Cut[IndexedStep]:
+    selected, earlier, after = _cut(_steps(engine.transcripts, file, conversation, check), window)
     shown_steps = redact_steps(selected) if engine.settings.intake.redact else selected
     return [_utterance(step) for step in shown_steps], earlier, after
-
-
-def _of_index(
-    engine: Engine, conversation: IndexedConversation, window: ShowWindow, _check: Check
-) -> _Cut[IndexedStep] | None:
-    passages = [one for _, one in engine.history.passages_of(conversation.row) if not one.head]
-    if not passages:
-        return None
-    return _cut((step for passage in passages for step in passage.utterances), window)
-
-
-_READERS: Mapping[
-    TranscriptOrigin, Callable[[Engine, IndexedConversation, ShowWindow, Check], _Cut[IndexedStep] | None]
-] = {
-    TranscriptOrigin.FILE: _of_file,
-    TranscriptOrigin.ARCHIVE: _of_archive,
-    TranscriptOrigin.INDEX: _of_index,
-}
 
 
 def _steps(

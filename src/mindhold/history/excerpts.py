@@ -352,8 +352,7 @@ def _nearest(verdict: ReaderVerdict, rows: Sequence[TranscriptRow]) -> tuple[str
     """The text on the line that the verdict names, else the one that shares enough of the excerpt's words."""
     words = content_words(verdict.excerpt)
     on_line = [row for row in rows if row.line == verdict.line]
-    scored = [(len(words & content_words(row.content)), row) for row in on_line or rows]
-    shared, nearest = max(scored, key=lambda one: one[0], default=(0, None))
+    shared, nearest = _most_shared(on_line or rows, words)
     if nearest is None or (not on_line and shared < max(2.0, ALIKE * len(words))):
         return None
     return nearest.content, nearest
@@ -362,9 +361,14 @@ def _nearest(verdict: ReaderVerdict, rows: Sequence[TranscriptRow]) -> tuple[str
 def _likeliest(
     rows: Sequence[TranscriptRow], wanted: Collection[str], *, anyhow: bool
 ) -> tuple[str, TranscriptRow] | None:
-    scored = [(len(content_words(row.content).intersection(wanted)), row) for row in rows]
-    shared, likeliest = max(scored, key=lambda one: one[0], default=(0, None))
+    shared, likeliest = _most_shared(rows, wanted)
     return (likeliest.content, likeliest) if likeliest is not None and (shared or anyhow) else None
+
+
+def _most_shared(rows: Sequence[TranscriptRow], words: Collection[str]) -> tuple[int, TranscriptRow | None]:
+    """The first row with most of the words, and how many it has."""
+    counts = [len(content_words(row.content).intersection(words)) for row in rows]
+    return (max(counts), rows[counts.index(max(counts))]) if counts else (0, None)
 
 
 def _named_first(line: int | None, rows: Sequence[TranscriptRow]) -> Iterator[TranscriptRow]:

@@ -22,12 +22,11 @@ from mindhold.history.excerpts import (
     shortened_line,
     undecorated_line,
 )
-from mindhold.history.projects import ProjectSelection, last_moment, worked_in
+from mindhold.history.projects import ProjectSelection, by_session, last_moment, worked_in
 from mindhold.history.ranking import LookupResult, RankedSession, held_in, relevance, unlike
 from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.memories.reflect import REFLECTION
 from mindhold.model.lexemes import lexemes
-from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order
 from mindhold.ports.history import IndexedConversation, IndexedStep, Passage
 from mindhold.ports.transcripts import Role
@@ -209,12 +208,11 @@ async def _completed(engine: Engine, found: HistoryHit, wanted: Collection[str],
     memories = await engine.store.find(where, order=Order.NEWEST, limit=LOOKED_AT)
     if found.source == MEMORY:
         reflection = next((one for one in memories if REFLECTION in one.tags), None)
-        reflection = reflection or await _reflection(engine, where, full=len(memories) == LOOKED_AT)
-        found = (
-            replace(found, summary=shortened_line(reflection.content, LONGEST_SUMMARY))
-            if reflection
-            else found
-        )
+        if reflection is None and len(memories) == LOOKED_AT:
+            tagged = replace(where, tags=(REFLECTION,))
+            reflection = next(iter(await engine.store.find(tagged, order=Order.NEWEST, limit=1)), None)
+        if reflection:
+            found = replace(found, summary=shortened_line(reflection.content, LONGEST_SUMMARY))
     facts = [one for one in memories if not is_message(one) and REFLECTION not in one.tags]
     others = [one for one in facts if one.id != found.memory_id]
     others.sort(key=lambda one: (-len(set(wanted).intersection(lexemes(one.content))), -one.importance))
@@ -223,13 +221,6 @@ async def _completed(engine: Engine, found: HistoryHit, wanted: Collection[str],
         for one in others[:MOST_JOINED]
     )
     return replace(found, memories=tuple(joined))
-
-
-async def _reflection(engine: Engine, where: Filter, *, full: bool) -> Memory | None:
-    if not full:
-        return None
-    reflections = await engine.store.find(replace(where, tags=(REFLECTION,)), order=Order.NEWEST, limit=1)
-    return reflections[0] if reflections else None
 
 
 def _of_memory(hit: Hit) -> HistoryHit:
@@ -278,15 +269,15 @@ def hits_from_period(engine: Engine, looked: LookupResult, reach: SearchedConver
     period = looked.asked.period
     if period is None:
         return []
-    sessions: dict[str, list[IndexedConversation]] = {}
-    for one in reach.rows.values():
-        starts_before = period.end is None or one.started is None or one.started < period.end
-        if starts_before and (period.start is None or last_moment(one) >= period.start):
-            sessions.setdefault(one.belongs_to, []).append(one)
+    sessions = by_session(
+        one
+        for one in reach.rows.values()
+        if (period.end is None or one.started is None or one.started < period.end)
+        and (period.start is None or last_moment(one) >= period.start)
+    )
     newest = sorted(sessions.values(), key=lambda held: max(map(last_moment, held)), reverse=True)
     hits: list[HistoryHit] = []
     for held in newest[:MOST_HELD]:
-        held.sort(key=lambda one: bool(one.part_of))
         session_hits = (_of_time(engine, one, reach, period) for one in held)
         hits += islice((one for one in session_hits if one is not None), 1)
     return sorted(hits, key=lambda one: one.timestamp, reverse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import monotonic
 
@@ -14,9 +14,8 @@ from pydantic import Field
 from mindhold.engine import Engine
 from mindhold.history.archive_room import archive_name
 from mindhold.history.index_guard import forgotten_sessions, index_turn, run_in_own_thread
-from mindhold.history.index_pass import IndexPass, MisreadView, PassLimits, PassProgress
+from mindhold.history.index_pass import IndexPass, MisreadView, PassLimits, PassProgress, index_rules
 from mindhold.history.passages import queue_history_embedding
-from mindhold.history.preparation import IndexRules
 from mindhold.model.errors import StoreDamaged, StoreError
 from mindhold.operations import Context, Input, Output, no_progress, operation
 from mindhold.ports.transcripts import Check, Transcripts
@@ -67,26 +66,20 @@ class IndexHistoryResult(Output):
 
 
 async def index_history(
-    engine: Engine,
-    *,
-    progress: Progress = no_progress,
-    most_bytes: int | None = None,
-    most_seconds: float | None = None,
-    files: Collection[Path] | None = None,
-    workers: int = 0,
-    anew: bool = False,
+    engine: Engine, request: IndexHistoryInput, *, progress: Progress = no_progress
 ) -> IndexHistoryResult:
     """Index what is new in all files, or in some, within the given limits.
 
-    `anew` reads everything again. With `workers`, that many processes prepare large amounts. If archiving is
-    enabled, what was read is archived. Raises StoreError.
+    Worker processes prepare large amounts. If archiving is enabled, what was read is archived. Raises StoreError.
     """
+    cores = min(MOST_WORKERS, os.cpu_count() or 1)
+    paths = [Path(file) for file in request.files]
     limits = PassLimits(
-        most_bytes=most_bytes,
-        deadline=None if most_seconds is None else monotonic() + most_seconds,
-        files=None if files is None else await asyncio.to_thread(_as_listed, files, engine.transcripts),
-        workers=workers,
-        anew=anew,
+        most_bytes=request.most_bytes,
+        deadline=None if request.most_seconds is None else monotonic() + request.most_seconds,
+        files=await asyncio.to_thread(_as_listed, paths, engine.transcripts) if paths else None,
+        workers=cores if request.workers is None else request.workers,
+        anew=request.all,
     )
     return await _indexed(engine, limits, progress, archiving=engine.settings.history.archive)
 
@@ -174,25 +167,8 @@ def _as_listed(files: Iterable[Path], transcripts: Transcripts) -> frozenset[Pat
 
 async def _unread(engine: Engine) -> int:
     forgotten = await forgotten_sessions(engine)
-    return await run_in_own_thread(lambda check: _pass(engine, forgotten, PassLimits(), check=check).unread())
-
-
-def _pass(
-    engine: Engine,
-    forgotten: Collection[str],
-    limits: PassLimits,
-    *,
-    check: Check,
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
-) -> IndexPass:
-    return IndexPass(
-        engine.history,
-        engine.transcripts,
-        index_rules(engine),
-        forgotten=forgotten,
-        limits=limits,
-        tell=tell,
-        check=check,
+    return await run_in_own_thread(
+        lambda check: IndexPass(engine, forgotten=forgotten, limits=PassLimits(), check=check).unread()
     )
 
 
@@ -204,7 +180,7 @@ async def _passed(engine: Engine, limits: PassLimits, progress: Progress) -> Pas
         loop.call_soon_threadsafe(progress, STEP, done, total)
 
     def work(check: Check) -> PassProgress:
-        return _pass(engine, forgotten, limits, check=check, tell=tell).run()
+        return IndexPass(engine, forgotten=forgotten, limits=limits, check=check, tell=tell).run()
 
     try:
         return await run_in_own_thread(work)
@@ -281,29 +257,9 @@ async def _from_archive(engine: Engine, done: PassProgress, limits: PassLimits) 
         engine.history_behind.set()
 
 
-def index_rules(engine: Engine) -> IndexRules:
-    """The index rules from the settings."""
-    history = engine.settings.history
-    return IndexRules(
-        exclude=engine.settings.history_excluded,
-        subagents=history.subagents,
-        redacting=engine.settings.intake.redact,
-        agents=history.agent_names,
-    )
-
-
 async def _index(context: Context, request: IndexHistoryInput) -> IndexHistoryResult:
     """Read past conversations into their index: what is new since the last time."""
-    cores = min(MOST_WORKERS, os.cpu_count() or 1)
-    return await index_history(
-        context.engine,
-        progress=context.progress,
-        most_bytes=request.most_bytes,
-        most_seconds=request.most_seconds,
-        files=[Path(file) for file in request.files] or None,
-        workers=cores if request.workers is None else request.workers,
-        anew=request.all,
-    )
+    return await index_history(context.engine, request, progress=context.progress)
 
 
 INDEX_HISTORY = operation("index_history", _index, writes=True, owner_only=True, changes_memories=False)

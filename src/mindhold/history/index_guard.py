@@ -38,7 +38,11 @@ def index_turn(home: Path, *, lock: str = LOCK) -> Iterator[bool]:
             f"The index of past conversations in {folder} can't be written: {error}."
         ) from error
     try:
-        yield try_lock(descriptor)
+        try:
+            is_ours = try_lock(descriptor)
+        except OSError as error:
+            raise StoreReadOnly(f"The index can't be locked: {error.strerror}.") from error
+        yield is_ours
     finally:
         os.close(descriptor)
 
@@ -50,17 +54,10 @@ PATIENCE, PAUSE = 300, 0.1  # attempts to get the turn, and seconds between them
 async def wait_for_index_turn(engine: Engine) -> AsyncIterator[None]:
     """Wait for the index turn. Raises StoreBusy if another process indexes for too long, StoreReadOnly."""
     for _ in range(PATIENCE):
-        turn = index_turn(engine.settings.home)
-        try:
-            is_ours = turn.__enter__()
-        except OSError as error:
-            raise StoreReadOnly(f"The index can't be locked: {error.strerror}.") from error
-        try:
+        with index_turn(engine.settings.home) as is_ours:
             if is_ours:
                 yield
                 return
-        finally:
-            turn.__exit__(None, None, None)
         await asyncio.sleep(PAUSE)
     raise StoreBusy("Another process is indexing past conversations.", advice="Try again when it is done.")
 

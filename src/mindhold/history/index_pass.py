@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 
+from mindhold.engine import Engine
 from mindhold.history.index_guard import is_known_by_name
 from mindhold.history.passages import is_due, joined, note_of, updated_head
 from mindhold.history.preparation import (
@@ -31,8 +32,8 @@ from mindhold.history.preparation import (
 )
 from mindhold.model.lexemes import LexemeCache
 from mindhold.operations import Output
-from mindhold.ports.history import HistoryIndex, IndexedConversation, Passage
-from mindhold.ports.transcripts import Check, ConversationFile, Transcripts
+from mindhold.ports.history import IndexedConversation, Passage
+from mindhold.ports.transcripts import Check, ConversationFile
 
 
 def missing_conversations(
@@ -139,6 +140,17 @@ class PassProgress:
         return self.untitled + (max(0, self.total - self.bytes) if self.stopped else 0)
 
 
+def index_rules(engine: Engine) -> IndexRules:
+    """The index rules from the settings."""
+    history = engine.settings.history
+    return IndexRules(
+        exclude=engine.settings.history_excluded,
+        subagents=history.subagents,
+        redacting=engine.settings.intake.redact,
+        agents=history.agent_names,
+    )
+
+
 class IndexPass:
     """Runs one pass over all transcripts.
 
@@ -147,19 +159,17 @@ class IndexPass:
 
     def __init__(
         self,
-        index: HistoryIndex,
-        transcripts: Transcripts,
-        rules: IndexRules,
+        engine: Engine,
         *,
         forgotten: Collection[str],
         limits: PassLimits,
-        tell: Callable[[int, int], None],
         check: Check,
+        tell: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> None:
         self.done = PassProgress()
-        self._index = index
-        self._transcripts = transcripts
-        self._rules = rules
+        self._index = engine.history
+        self._transcripts = engine.transcripts
+        self._rules = index_rules(engine)
         self._forgotten = forgotten
         self._limits = limits
         self._tell = tell

@@ -13,13 +13,7 @@ from mindhold.capture.items import CAPTURED
 from mindhold.conversations.recap_queue import is_recap
 from mindhold.conversations.sessions import DOCUMENT
 from mindhold.engine import Engine
-from mindhold.history.conversation import (
-    ShowWindow,
-    StretchView,
-    TranscriptOrigin,
-    files_of,
-    stretch_of,
-)
+from mindhold.history.conversation import ShowWindow, StretchView, TranscriptOrigin, files_of, stretch_of
 from mindhold.history.index import refresh
 from mindhold.history.index_guard import forgotten_sessions
 from mindhold.memories.views import View

@@ -125,18 +125,13 @@ class _Read:
 
 
 async def search_history(
-    engine: Engine,
-    query: str,
-    *,
-    agent: str,
-    project: str | None = None,
-    limit: int = 5,
-    besides: str | None = None,
+    engine: Engine, request: SearchHistoryInput, *, agent: str, besides: str | None = None
 ) -> SearchHistoryResult:
     """Find conversations that answer, best first, each once, except the session `besides`.
 
     Raises InvalidInput, the store's errors.
     """
+    query, project, limit = request.query, request.project, request.limit
     if not query.strip():
         raise InvalidInput("There is nothing to look for.", advice="Give a question.")
     check_query(RecallInput(query=query))  # before it is sent to a model
@@ -197,14 +192,7 @@ def _view(hit: HistoryHit) -> FindView:
 
 async def _search(context: Context, request: SearchHistoryInput) -> SearchHistoryResult:
     """Find what was said in past conversations."""
-    return await search_history(
-        context.engine,
-        request.query,
-        agent=context.agent,
-        project=request.project,
-        limit=request.limit,
-        besides=context.conversation,
-    )
+    return await search_history(context.engine, request, agent=context.agent, besides=context.conversation)
 
 
 SEARCH_HISTORY = operation("search_history", _search, reads=True)

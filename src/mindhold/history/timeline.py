@@ -9,14 +9,8 @@ from pydantic import Field
 
 from mindhold.conversations.messages import is_message, role_of, session_of
 from mindhold.engine import Engine
-from mindhold.history.excerpts import (
-    LONGEST_SUMMARY,
-    LONGEST_TITLE,
-    first_safe_line,
-    safe_line,
-    shortened_line,
-)
-from mindhold.history.hits import ARCHIVE, MEMORY, TRANSCRIPT
+from mindhold.history.excerpts import LONGEST_SUMMARY, LONGEST_TITLE, shortened_line
+from mindhold.history.hits import ARCHIVE, MEMORY, TRANSCRIPT, named_hit
 from mindhold.history.projects import (
     ProjectSelection,
     by_session,
@@ -42,13 +36,7 @@ MOST_SESSIONS = 200
 class HistoryTimelineInput(Input):
     """How many days back, or a period in words ("last month"), and of which project."""
 
-    days: int = Field(
-        default=7,
-        ge=1,
-        le=3650,
-        description="How many days to look back.",
-        examples=[7],
-    )
+    days: int = Field(default=7, ge=1, le=3650, description="How many days to look back.", examples=[7])
     when: str = Field(default="", description="A period in words, such as `last week`.")
     project: str | None = Field(default=None, description="The project's name.")
     limit: int = Field(
@@ -165,8 +153,7 @@ def _held(
 
 
 def _session(engine: Engine, one: IndexedConversation, moment: datetime) -> SessionView:
-    title = safe_line(engine, one.title.text, LONGEST_TITLE)
-    summary = first_safe_line(engine, one.summary.text, one.title.text, longest=LONGEST_SUMMARY)
+    title, summary = named_hit(engine, one)
     return SessionView(
         session_id=one.belongs_to,
         project=worked_in(one),

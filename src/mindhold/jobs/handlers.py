@@ -138,9 +138,10 @@ async def _archive_history(engine: Engine, job: Job) -> Mapping[str, Any]:
     if not (settings.enabled and settings.archive):  # since the job was queued
         return {"archived": 0}
     from mindhold.history.archive import archive_history
-    from mindhold.history.index import FRESH_BYTES, FRESH_SECONDS, index_history
+    from mindhold.history.index import FRESH_BYTES, FRESH_SECONDS, IndexHistoryInput, index_history
 
-    if (await index_history(engine, most_bytes=FRESH_BYTES, most_seconds=FRESH_SECONDS)).left:
+    request = IndexHistoryInput(most_bytes=FRESH_BYTES, most_seconds=FRESH_SECONDS, workers=0)
+    if (await index_history(engine, request)).left:
         engine.history_behind.set()
     result = await archive_history(engine)
     if result.busy:

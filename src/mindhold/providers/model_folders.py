@@ -118,8 +118,7 @@ class ModelFolders(Generic[AnyManifest]):
         """Delete a model, its manifest first: an interrupted removal leaves no model that looks complete. Raises ModelMissing."""
         if name not in self.names(models_dir):
             raise ModelMissing(
-                f"The model {name!r} is not installed.",
-                advice="`mindhold models list` shows those that are.",
+                f"The model {name!r} is not installed.", advice="`mindhold models list` shows those that are."
             )
         (models_dir / name / self.manifest).unlink()
         shutil.rmtree(models_dir / name)

@@ -158,12 +158,15 @@ class Connection:
         self.end()
 
     async def _run_session(self, ready: asyncio.Future[ClientSession]) -> None:
+        from mindhold import __version__
+
+        client = types.Implementation(name="mindhold", version=__version__)
         errors = ErrorOutput()
         reason = "it was ended"
         try:
             async with stdio_client(self._parameters, errlog=errors.stream) as (read, write):
                 errors.stream.close()
-                async with ClientSession(_Messages(read, self), write, client_info=_client_info()) as session:
+                async with ClientSession(_Messages(read, self), write, client_info=client) as session:
                     with self._scope:
                         reason = await self._greet(session)
                         if not reason:
@@ -244,12 +247,6 @@ async def _check_tools(session: ClientSession) -> str:
     names = {tool.name for tool in tool_list.tools}
     is_rlm = REQUIRED_TOOL in names or tool_list.next_cursor is not None
     return "" if is_rlm else f"it is no RLM server: it has no tool {REQUIRED_TOOL}"
-
-
-def _client_info() -> types.Implementation:
-    from mindhold import __version__
-
-    return types.Implementation(name="mindhold", version=__version__)
 
 
 def _describe_error(error: OSError | ValueError) -> str:

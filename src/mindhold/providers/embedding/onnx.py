@@ -174,7 +174,7 @@ def padded_inputs(
 
 
 # Larger batches don't fit the processor's cache and only cost memory.
-DEFAULT_BATCH_TOKENS = 512
+MOST_BATCH_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,6 @@ class OnnxEmbedder:
         precision: str = "int8",
         threads: int = 0,
         device: str = "cpu",
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
     ) -> None:
         self.name = f"{model}/{precision}"
         self._models_dir = models_dir
@@ -204,7 +203,6 @@ class OnnxEmbedder:
         self._precision = precision
         self._threads = threads
         self._device = device
-        self._batch_tokens = batch_tokens
         self._lock = threading.Lock()
         self._loaded: _Loaded | None = None
         self._pool: ThreadPoolExecutor | None = None
@@ -294,7 +292,7 @@ class OnnxEmbedder:
             )
             vectors[rows] = loaded.session.run(None, inputs)[0]
 
-        row_batches = list(batches([len(window) for window in windows], most_tokens=self._batch_tokens))
+        row_batches = list(batches([len(window) for window in windows], most_tokens=MOST_BATCH_TOKENS))
         try:
             # The longest first, so that no thread is left with it at the end.
             list(

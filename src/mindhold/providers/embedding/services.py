@@ -443,10 +443,7 @@ class ServiceEmbedder:
             ) from error
 
     def _timeout_error(self) -> ModelAway:
-        return ModelAway(
-            f"{self._service.title} takes too long for a question to wait.",
-            advice=ADVICE.later,
-        )
+        return ModelAway(f"{self._service.title} takes too long for a question to wait.", advice=ADVICE.later)
 
     def _check_length(self, length: int) -> None:
         expected = self._vector_length()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -353,27 +353,19 @@ MAX_PARALLEL = 2
 _UNKNOWN_FLAG = re.compile(r"unknown (?:option|argument)s?:? ['\"]?(--[\w-]+)", re.IGNORECASE)
 
 
+@dataclass(slots=True, eq=False)
 class ProgramTransport:
     """Calls a model through a program. It runs in a folder of ours, so that it finds no files to read."""
 
-    attempts = 1  # the program retries by itself
-
-    def __init__(
-        self,
-        program: LlmProgram,
-        *,
-        model: str,
-        command: str,
-        folder: Path,
-        environ: Mapping[str, str],
-    ) -> None:
-        self._program = program
-        self._model = model
-        self._command = command or program.command
-        self._folder = folder
-        self._environ = environ
-        self._unknown_flags: set[str] = set()  # flags that this version of the program doesn't accept
-        self._slots = asyncio.Semaphore(MAX_PARALLEL)
+    program: LlmProgram
+    model: str
+    command: str
+    folder: Path
+    environ: Mapping[str, str]
+    attempts: int = field(default=1, init=False)  # the program retries by itself
+    # Flags that this version of the program doesn't accept.
+    _unknown_flags: set[str] = field(default_factory=set, init=False)
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PARALLEL), init=False)
 
     async def ask(self, request: ModelRequest, *, patience: float) -> ModelAnswer:
         try:
@@ -381,7 +373,7 @@ class ProgramTransport:
                 async with self._slots:
                     return ModelAnswer(await self._ask(request))
         except TimeoutError as error:
-            title = self._program.title
+            title = self.program.title
             late = ModelAway(
                 f"{title} didn't answer within {patience:.0f} seconds.",
                 advice="Raise llm.wait_seconds, or see what it waits for by running it by hand.",
@@ -395,35 +387,35 @@ class ProgramTransport:
     async def _ask(self, request: ModelRequest) -> str:
         output = await self._run(request)
         try:
-            answer = self._program.read(output)
+            answer = self.program.read(output)
         except ServiceFault as refused:
             message = f"{self._shorten(refused.error.message)}."
-            failure = type(refused.error)(message, advice=self._program.advice)
+            failure = type(refused.error)(message, advice=self.program.advice)
             raise ServiceFault(failure, hold_seconds=refused.hold_seconds) from refused
         except ValueError as error:
             detail = self._shorten(output.err) or str(error)
             broken = ModelBroken(
-                f"{self._program.title} gave no answer (it ended with {output.status}): {detail}.",
-                advice=self._program.advice,
+                f"{self.program.title} gave no answer (it ended with {output.status}): {detail}.",
+                advice=self.program.advice,
             )
             raise ServiceFault(broken) from error
         if not answer.strip():
-            raise ServiceFault(ModelError(f"{self._program.title} gave an empty answer."), hold_seconds=None)
+            raise ServiceFault(ModelError(f"{self.program.title} gave an empty answer."), hold_seconds=None)
         return answer
 
     async def _run(self, request: ModelRequest) -> ProgramOutput:
         path = await asyncio.to_thread(self._find_program)
         if path is None:
             missing = ModelMissing(
-                f"There is no program {self._command!r} to ask.",
-                advice=f"Install {self._program.title}, or say where it is by llm.command.",
+                f"There is no program {self.command!r} to ask.",
+                advice=f"Install {self.program.title}, or say where it is by llm.command.",
             )
             raise ServiceFault(as_unsent(missing), hold_seconds=LONGEST_HOLD)
         try:
             call = await asyncio.to_thread(self._prepare, request)
         except OSError as error:
             unusable = ModelBroken(
-                f"What {self._program.title} is told can't be written to {self._folder}: {error.strerror}.",
+                f"What {self.program.title} is told can't be written to {self.folder}: {error.strerror}.",
                 advice="Make room there, or let Mindhold write to it.",
             )
             raise ServiceFault(as_unsent(unusable)) from error
@@ -433,26 +425,26 @@ class ProgramTransport:
                 output = await run(
                     (path, *call.arguments, *(part for flag in flags for part in flag)),
                     prompt=request.prompt,
-                    folder=self._folder,
-                    environ={**self._environ, **call.variables},
+                    folder=self.folder,
+                    environ={**self.environ, **call.variables},
                 )
                 unknown = _UNKNOWN_FLAG.search(output.err)
                 if output.status == 0 or unknown is None or unknown[1] not in [flag[0] for flag in flags]:
                     return output
                 self._unknown_flags.add(unknown[1])
         except OSError as error:
-            title = self._program.title
-            broken = ModelBroken(f"{title} can't be run: {error.strerror}.", advice=self._program.advice)
+            title = self.program.title
+            broken = ModelBroken(f"{title} can't be run: {error.strerror}.", advice=self.program.advice)
             raise ServiceFault(broken, hold_seconds=LONGEST_HOLD) from error
         except OutputTooLong as error:
-            raise ServiceFault(ModelBroken(f"{self._program.title} answers without end.")) from error
+            raise ServiceFault(ModelBroken(f"{self.program.title} answers without end.")) from error
 
     def _find_program(self) -> str | None:
-        return shutil.which(str(Path(self._command).expanduser()), path=self._environ.get("PATH"))
+        return shutil.which(str(Path(self.command).expanduser()), path=self.environ.get("PATH"))
 
     def _prepare(self, request: ModelRequest) -> ProgramCall:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self._program.prepare(request, self._model, self._folder)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.program.prepare(request, self.model, self.folder)
 
     def _shorten(self, text: str) -> str:
-        return one_line(text, (self._environ.get(self._program.key, ""),))
+        return one_line(text, (self.environ.get(self.program.key, ""),))

@@ -53,27 +53,21 @@ class ModelTransport(Protocol):
         """Close the connections. Idempotent."""
 
 
+@dataclass(eq=False)
 class RetryModel:
     """A LanguageModel with retries and a circuit breaker. Creating it sends nothing."""
 
-    def __init__(
-        self,
-        name: str,
-        transport: ModelTransport,
-        *,
-        wait_seconds: float,
-        most_output: int,
-        timing: Timing | None = None,
-    ) -> None:
-        self.name = name
-        self._transport = transport
-        self._wait_seconds = wait_seconds
-        self._most_output = most_output
-        self._timing = timing or Timing()
-        self._circuit = Circuit(self._timing)
+    name: str
+    transport: ModelTransport
+    wait_seconds: float
+    most_output: int
+    timing: Timing = field(default_factory=Timing)
+
+    def __post_init__(self) -> None:
+        self._circuit = Circuit(self.timing)
 
     async def close(self) -> None:
-        await self._transport.close()
+        await self.transport.close()
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
         """Answer a prompt. Raises ModelError, at once while the circuit is open."""
@@ -81,14 +75,14 @@ class RetryModel:
 
     async def complete_metered(self, prompt: str, *, system: str, most_tokens: int, meter: Meter) -> str:
         """Answer a prompt and report each attempt to the meter. Raises ModelError, at once while the circuit is open."""
-        timing = self._timing
-        request = ModelRequest(encodable(prompt), encodable(system), min(most_tokens, self._most_output))
-        deadline = timing.now() + self._wait_seconds
+        timing = self.timing
+        request = ModelRequest(encodable(prompt), encodable(system), min(most_tokens, self.most_output))
+        deadline = timing.now() + self.wait_seconds
 
         async def ask() -> str:
             await meter.sending()
             try:
-                answer = await self._transport.ask(request, patience=max(0.1, deadline - timing.now()))
+                answer = await self.transport.ask(request, patience=max(0.1, deadline - timing.now()))
             except ServiceFault as fault:
                 await meter.failed(fault.error)
                 raise
@@ -96,7 +90,7 @@ class RetryModel:
             return answer.text
 
         with self._circuit.guard() as trial:
-            attempts = 1 if trial else self._transport.attempts
+            attempts = 1 if trial else self.transport.attempts
             return await with_retries(ask, attempts=attempts, deadline=deadline, timing=timing)
 
 

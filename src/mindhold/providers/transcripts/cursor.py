@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -82,10 +83,10 @@ class CursorTranscripts(TranscriptSource):
         """Read the whole file if it changed since the cursor; None when there is no such file."""
 
         def read(raw: bytes) -> tuple[Sequence[TranscriptStep], TranscriptInfo]:
-            written = _modified_at(file)
-            is_list = raw.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{")
-            export = _JsonChat(raw, written) if is_list else _MarkdownChat(raw, written)
-            return export.steps, export.about(self._session(file))
+            is_json = raw.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{")
+            steps, about = (_read_json if is_json else _read_markdown)(raw, _modified_at(file))
+            title_by = "custom" if about.title else ""
+            return steps, replace(about, session_id=self._session(file), title_by=title_by)
 
         return follow_whole(file, cursor, read)
 
@@ -96,13 +97,18 @@ class CursorTranscripts(TranscriptSource):
         return f"{path_hash.hexdigest()}-{as_name(file.stem)}"
 
 
+def _read_markdown(raw: bytes, modified: datetime | None) -> tuple[list[TranscriptStep], TranscriptInfo]:
+    chat = _MarkdownChat(raw, modified)
+    return chat.steps, TranscriptInfo(title=chat.title, ended=chat.exported)
+
+
 class _MarkdownChat:
     """A Markdown export."""
 
-    def __init__(self, raw: bytes, written: datetime | None) -> None:
+    def __init__(self, raw: bytes, modified: datetime | None) -> None:
         self.steps: list[TranscriptStep] = []
-        self._modified_at = self._exported = written
-        self._title = ""
+        self._modified_at = self.exported = modified
+        self.title = ""
         self._lines: list[str] = []
         self._speaker, self._line, self._end = "", 1, 0
         behind_rule = True
@@ -120,16 +126,12 @@ class _MarkdownChat:
             behind_rule = text.strip() == "---" or (behind_rule and not text.strip())
         self._close_section()
 
-    def about(self, session: str) -> TranscriptInfo:
-        by = "custom" if self._title else ""
-        return TranscriptInfo(session_id=session, title=self._title, title_by=by, ended=self._exported)
-
     def _read_header(self, line: str) -> None:
         """Read a line before the first section: the title, or the time of the export."""
-        if line.startswith("# ") and not self._title:
-            self._title = beginning(line[2:].strip(), LONGEST_TITLE)
+        if line.startswith("# ") and not self.title:
+            self.title = beginning(line[2:].strip(), LONGEST_TITLE)
         elif match := _EXPORTED.match(line):
-            self._exported = parse_export_time(match[1], self._modified_at) or self._modified_at
+            self.exported = parse_export_time(match[1], self._modified_at) or self._modified_at
 
     def _close_section(self) -> None:
         """Add the open section as a step, without the rule behind it."""
@@ -142,42 +144,33 @@ class _MarkdownChat:
             self.steps.append(message_step(role, text, EntryPosition(self._line, self._end)))
 
 
-class _JsonChat:
-    """A JSON export: a list of messages, by itself or in an object."""
+def _read_json(raw: bytes, modified: datetime | None) -> tuple[list[TranscriptStep], TranscriptInfo]:
+    """Read a JSON export: a list of messages, by itself or in an object."""
+    steps: list[TranscriptStep] = []
+    title = ""
+    members = JsonMembers(raw, LIST_KEYS)
+    for key, value, position in members:
+        if isinstance(value, dict) and key in ("", *LIST_KEYS):
+            steps += _message_steps(value, position)
+        elif key in ("title", "name"):
+            title = beginning(as_text(value).strip(), LONGEST_TITLE)
+    ended = max((step.timestamp for step in steps if step.timestamp), default=modified)
+    bad_lines = (members.bad,) if members.bad else ()
+    return steps, TranscriptInfo(title=title, bad_lines=bad_lines, ended=ended)
 
-    def __init__(self, raw: bytes, written: datetime | None) -> None:
-        self.steps: list[TranscriptStep] = []
-        self._modified_at, self._title = written, ""
-        members = JsonMembers(raw, LIST_KEYS)
-        for key, value, position in members:
-            if isinstance(value, dict) and key in ("", *LIST_KEYS):
-                self._message(value, position)
-            elif key in ("title", "name"):
-                self._title = beginning(as_text(value).strip(), LONGEST_TITLE)
-        self._bad = (members.bad,) if members.bad else ()
 
-    def about(self, session: str) -> TranscriptInfo:
-        moments = [step.timestamp for step in self.steps if step.timestamp]
-        return TranscriptInfo(
-            session_id=session,
-            title=self._title,
-            title_by="custom" if self._title else "",
-            bad_lines=self._bad,
-            ended=max(moments, default=self._modified_at),
-        )
-
-    def _message(self, message: dict[str, Any], position: EntryPosition) -> None:
-        role = _SPEAKERS.get(first_text(message, ("role", "sender", "type")).lower())
-        moment = _parse_time(message.get("timestamp", message.get("createdAt")))
-        position = EntryPosition(position.line, position.end, moment)
-        text = next(filter(None, (_text(message.get(name)) for name in ("content", "text", "message"))), "")
-        if role is Role.RESULT and text:
-            tool = as_name(message.get("name"))
-            call = as_name(message.get("tool_call_id"))
-            failed = message.get("is_error") is True
-            self.steps.append(result_step(text, failed=failed, tool=tool, call=call, position=position))
-        elif role and (text := without_inserted(text) if role is Role.USER else text):
-            self.steps.append(message_step(role, text, position))
+def _message_steps(message: dict[str, Any], position: EntryPosition) -> Iterator[TranscriptStep]:
+    role = _SPEAKERS.get(first_text(message, ("role", "sender", "type")).lower())
+    moment = _parse_time(message.get("timestamp", message.get("createdAt")))
+    position = EntryPosition(position.line, position.end, moment)
+    text = next(filter(None, (_text(message.get(name)) for name in ("content", "text", "message"))), "")
+    if role is Role.RESULT and text:
+        tool = as_name(message.get("name"))
+        call = as_name(message.get("tool_call_id"))
+        failed = message.get("is_error") is True
+        yield result_step(text, failed=failed, tool=tool, call=call, position=position)
+    elif role and (text := without_inserted(text) if role is Role.USER else text):
+        yield message_step(role, text, position)
 
 
 def parse_export_time(text: str, written: datetime | None) -> datetime | None:

@@ -262,72 +262,10 @@ def is_folder_name(folder: str, path: str) -> bool:
     return name == folder or (len(name) > LONGEST_FOLDER and folder.startswith(name[:LONGEST_FOLDER]))
 
 
-LONGEST_TITLE = (
-    4_000  # characters of a title or summary: more than is stored, so that redaction sees secrets whole
-)
+# Characters of a title or summary: more than is stored, so that redaction sees secrets whole.
+LONGEST_TITLE = 4_000
 MAX_SUMMARIES = 1_000  # in one read
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-
-
-class ConversationFacts:
-    """The details of a conversation, collected from one piece of its file."""
-
-    def __init__(self, file: Path, folder: str) -> None:
-        self._stem = file.stem
-        self.subagents = file.name.startswith(SUBAGENT_PREFIX)  # whether all of it belongs to a sub-agent
-        self._folder = folder
-        self._session = ""
-        self._cwds: dict[str, None] = {}
-        self._model = ""
-        self._titles: dict[str, str] = {}
-        self._summaries: list[tuple[str, str]] = []
-        self._uuids: dict[str, None] = {}
-        self._ended: datetime | None = None
-
-    def add_entry(self, entry: Entry, uuid: str, moment: datetime | None) -> None:
-        """Add an entry of the user, the assistant or the program."""
-        if uuid:
-            self._uuids[uuid] = None
-        if moment is not None and (self._ended is None or moment > self._ended):
-            self._ended = moment
-        if not self._session:
-            self._session = as_text(entry.get("sessionId"))
-        if cwd := as_text(entry.get("cwd")):
-            self._cwds[cwd] = None
-        if entry.get("type") == "assistant" and (model := model_of(entry)) and model != SYNTHETIC_MODEL:
-            self._model = model
-
-    def add_title(self, entry: Entry) -> None:
-        """Add an entry with a title, or with the summary of another conversation."""
-        if entry.get("type") == "summary":
-            leaf, text = as_text(entry.get("leafUuid")), as_text(entry.get("summary")).strip()
-            if leaf and text and len(self._summaries) < MAX_SUMMARIES:
-                self._summaries.append((leaf, beginning(text, LONGEST_TITLE)))
-        elif title_entry := title_of(entry):
-            kind, title = title_entry
-            self._titles[kind] = beginning(title.strip(), LONGEST_TITLE) or self._titles.get(kind, "")
-
-    def about(self) -> TranscriptInfo:
-        """Return the details."""
-        kind = next((title_type for title_type in TITLE_TYPES if self._titles.get(title_type)), "")
-        # Entries of resumed conversations and sub-agents name another session than the file.
-        is_named_by_session = self.subagents or _UUID.fullmatch(self._stem) is not None
-        return TranscriptInfo(
-            session_id=self._stem if is_named_by_session else self._session,
-            part_of=self._session if self.subagents else "",
-            cwd=self._cwd(),
-            model=self._model,
-            title=self._titles.get(kind, ""),
-            title_by=kind.removesuffix("-title"),
-            summaries=tuple(self._summaries),
-            uuids=b"".join(map(uuid_key, self._uuids)),
-            ended=self._ended,
-        )
-
-    def _cwd(self) -> str:
-        """Return the working folder that the file is stored under, else the first one named."""
-        matching = (cwd for cwd in self._cwds if is_folder_name(self._folder, cwd))
-        return next(matching, next(iter(self._cwds), ""))
 
 
 LOOK_BACK_BYTES, NEAR_BYTES = 64 << 20, 1 << 20
@@ -435,8 +373,11 @@ def follow(file: Path, cursor: TranscriptCursor, folder: str, *, most_bytes: int
 
     `folder` is the name that the program gave to the file's project.
     """
-    facts = ConversationFacts(file, folder)
-    return follow_with(file, cursor, lambda _, start: _ClaudeCollector(start, facts), most_bytes=most_bytes)
+
+    def begin(_stream: BinaryIO, start: TranscriptCursor) -> LineCollector:
+        return _ClaudeCollector(start, file, folder)
+
+    return follow_with(file, cursor, begin, most_bytes=most_bytes)
 
 
 def follow_with(
@@ -512,25 +453,34 @@ def _ends_a_line(stream: BinaryIO, offset: int) -> bool:
 
 
 class _ClaudeCollector(LineCollector):
-    """Collects the steps of Claude Code's lines after a cursor."""
+    """Collects the steps and the details of Claude Code's lines after a cursor."""
 
-    def __init__(self, cursor: TranscriptCursor, facts: ConversationFacts) -> None:
+    def __init__(self, cursor: TranscriptCursor, file: Path, folder: str) -> None:
         super().__init__(cursor)
-        self._facts = facts
+        self._stem = file.stem
+        self._folder = folder
+        self._by_subagent = file.name.startswith(SUBAGENT_PREFIX)
         self._before = self.latest
         self._steps: list[tuple[TranscriptStep, str]] = []  # each with its entry's uuid
-        self._seen: set[str] = set()  # uuids
+        self._seen: set[str] = set()  # uuids of entries with steps
         self._maybe_repeated: set[str] = set()  # uuids that may stand before the cursor already
+        self._session = ""
+        self._cwds: dict[str, None] = {}
+        self._model = ""
+        self._titles: dict[str, str] = {}
+        self._summaries: list[tuple[str, str]] = []
+        self._uuids: dict[str, None] = {}
+        self._ended: datetime | None = None
 
     def _add_entry(self, entry: Entry, end: int) -> None:
         if entry.get("type") not in MESSAGE_TYPES:
-            self._facts.add_title(entry)
+            self._add_title(entry)
             return
         uuid, moment = as_text(entry.get("uuid")), timestamp_of(entry)
-        self._facts.add_entry(entry, uuid, moment)
+        self._add_details(entry, uuid, moment)
         if uuid and uuid in self._seen:  # resumed conversations repeat earlier entries
             return
-        aside = self._facts.subagents or bool(entry.get("isSidechain"))
+        aside = self._by_subagent or bool(entry.get("isSidechain"))
         steps = steps_in(entry, EntryPosition(self.line, end, moment, aside), self._tools)
         if not steps:
             return
@@ -542,9 +492,46 @@ class _ClaudeCollector(LineCollector):
             self.latest = max(self.latest or moment, moment)
         self.cwd = self.cwd or as_text(entry.get("cwd"))
 
+    def _add_details(self, entry: Entry, uuid: str, moment: datetime | None) -> None:
+        if uuid:
+            self._uuids[uuid] = None
+        if moment is not None:
+            self._ended = max(self._ended or moment, moment)
+        self._session = self._session or as_text(entry.get("sessionId"))
+        if cwd := as_text(entry.get("cwd")):
+            self._cwds[cwd] = None
+        if entry.get("type") == "assistant" and (model := model_of(entry)) and model != SYNTHETIC_MODEL:
+            self._model = model
+
+    def _add_title(self, entry: Entry) -> None:
+        """Add an entry with a title, or with the summary of another conversation."""
+        if entry.get("type") == "summary":
+            leaf, text = as_text(entry.get("leafUuid")), as_text(entry.get("summary")).strip()
+            if leaf and text and len(self._summaries) < MAX_SUMMARIES:
+                self._summaries.append((leaf, beginning(text, LONGEST_TITLE)))
+        elif title_entry := title_of(entry):
+            kind, title = title_entry
+            self._titles[kind] = beginning(title.strip(), LONGEST_TITLE) or self._titles.get(kind, "")
+
     def about(self) -> TranscriptInfo:
         """Return the details of the conversation."""
-        return self._bad.add_to(self._facts.about())
+        kind = next((title_type for title_type in TITLE_TYPES if self._titles.get(title_type)), "")
+        # Entries of resumed conversations and sub-agents name another session than the file.
+        is_named_by_session = self._by_subagent or _UUID.fullmatch(self._stem) is not None
+        # The working folder that the file is stored under, else the first one named.
+        cwds = (cwd for cwd in self._cwds if is_folder_name(self._folder, cwd))
+        info = TranscriptInfo(
+            session_id=self._stem if is_named_by_session else self._session,
+            part_of=self._session if self._by_subagent else "",
+            cwd=next(cwds, next(iter(self._cwds), "")),
+            model=self._model,
+            title=self._titles.get(kind, ""),
+            title_by=kind.removesuffix("-title"),
+            summaries=tuple(self._summaries),
+            uuids=b"".join(map(uuid_key, self._uuids)),
+            ended=self._ended,
+        )
+        return self._bad.add_to(info)
 
     def steps(self, stream: BinaryIO) -> tuple[TranscriptStep, ...]:
         """Return the steps, without repeated ones."""

@@ -397,11 +397,10 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.new")
 
 
-@contextmanager
-def _private(path: Path) -> Iterator[BinaryIO]:
+def _private(path: Path) -> BinaryIO:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+b") as file:
-        yield file
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+    return os.fdopen(descriptor, "r+b")
 
 
 @contextmanager

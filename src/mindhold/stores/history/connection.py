@@ -14,7 +14,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -157,13 +157,6 @@ def make(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def empty() -> sqlite3.Connection:
-    """An empty index in memory, for reads without a file."""
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    make(connection)
-    return connection
-
-
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 Identity = tuple[int, int] | None
@@ -271,11 +264,10 @@ class HistoryFile:
         return self._read_nothing(work)
 
     def _read_nothing(self, work: Work[T]) -> T:
-        connection = empty()
-        try:
+        """Run `work` on an empty index in memory."""
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            make(connection)
             return work(connection)
-        finally:
-            connection.close()
 
     def _reader(self) -> tuple[sqlite3.Connection, bool]:
         """A connection for reading, and whether it may be reused."""
@@ -344,11 +336,7 @@ class HistoryFile:
 
     def _connect(self, name: str, *, uri: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(
-            name,
-            timeout=self._busy_timeout_ms / 1000,
-            isolation_level=None,
-            check_same_thread=False,
-            uri=uri,
+            name, timeout=self._busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False, uri=uri
         )
 
     def _clean(self, connection: sqlite3.Connection) -> None:

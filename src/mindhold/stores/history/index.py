@@ -55,16 +55,6 @@ SUMMED = "INSERT OR IGNORE INTO summed (conversation, leaf) VALUES (?, ?)"
 SUMMARIES = "SELECT summed.conversation, leaf.summary FROM leaf JOIN summed ON summed.leaf = leaf.row ORDER BY leaf.row"
 
 
-def note_summaries(
-    connection: sqlite3.Connection, conversation: int, leaves: Iterable[tuple[str, str]]
-) -> None:
-    """Store the summaries found in a conversation, within the caller's transaction."""
-    for uuid, summary in leaves:
-        key = uuid_key(uuid)
-        connection.execute(DROP, (conversation, key))
-        connection.execute(NOTE, (conversation, key, storable_text(summary)))
-
-
 def is_unsought(connection: sqlite3.Connection) -> bool:
     """Whether resolve() has anything to do."""
     (upto,) = connection.execute(UPTO).fetchone()
@@ -81,11 +71,6 @@ def resolve(connection: sqlite3.Connection) -> None:
         connection.executemany(SUMMED, _found(connection, searched_upto, leaves))
     if together:
         connection.execute(SOUGHT, (upto,))
-
-
-def summaries(connection: sqlite3.Connection) -> dict[int, str]:
-    """The latest summary about each conversation."""
-    return dict(connection.execute(SUMMARIES))
 
 
 def _found(
@@ -135,8 +120,9 @@ UNCLEAN = f"UPDATE state SET unclean = {PAGES_UNCLEAN}"
 LATER = f"UPDATE state SET unclean = {UNCLEAN_YET} WHERE unclean <> {PAGES_UNCLEAN}"
 HOW_UNCLEAN = "SELECT unclean FROM state"
 
-ROW_OF = "SELECT row FROM conversation WHERE file = ?"
-IS_THERE = "SELECT 1 FROM conversation WHERE row = ?"
+# The row of a conversation, and the rules that it was read by.
+BY_FILE = "SELECT row, rules FROM conversation WHERE file = ?"
+BY_ROW = "SELECT row, rules FROM conversation WHERE row = ?"
 INSERT = f"INSERT INTO conversation (revision, {', '.join(_NAMES)}) VALUES (?{', ?' * len(_NAMES)})"
 UPDATE = f"UPDATE conversation SET revision = ?, {' = ?, '.join(_NAMES)} = ? WHERE row = ?"
 
@@ -161,8 +147,7 @@ LAST = (
     f"{WORDED} AND passage.row = (SELECT max(row) FROM passage WHERE conversation IN {_LISTED} AND head = 0)"
 )
 
-# The rules that a conversation was read by; whether any was read by others.
-RULES_OF = "SELECT rules FROM conversation WHERE row = ?"
+# Whether any conversation was read by other rules.
 ANY_BY_OTHERS = "SELECT 1 FROM conversation WHERE NOT silent AND rules <> ?"
 
 
@@ -203,11 +188,6 @@ def remove(connection: sqlite3.Connection, rows: Collection[int], *, at_once: bo
     return passages
 
 
-def is_unclean(connection: sqlite3.Connection) -> bool:
-    """Whether the file may still contain removed text."""
-    return bool(connection.execute(HOW_UNCLEAN).fetchone()[0])
-
-
 def tidy(connection: sqlite3.Connection) -> None:
     """Mark postponed cleaning as due after this transaction."""
     if connection.execute(HOW_UNCLEAN).fetchone()[0] == UNCLEAN_YET:
@@ -215,35 +195,31 @@ def tidy(connection: sqlite3.Connection) -> None:
 
 
 def _put(connection: sqlite3.Connection, piece: ConversationPart, revision: int) -> IndexedConversation:
-    existing = _row_of(connection, piece.conversation)
-    if existing is None and piece.conversation.row and not piece.anew:
-        return replace(piece.conversation, row=0)
-    values = to_row(piece.conversation)
+    conversation, values = piece.conversation, to_row(piece.conversation)
+    if conversation.row:
+        existing = connection.execute(BY_ROW, (conversation.row,)).fetchone()
+    else:
+        existing = connection.execute(BY_FILE, (values[0],)).fetchone()
+    if existing is None and conversation.row and not piece.anew:  # it was removed
+        return replace(conversation, row=0)
     if existing is None:
         row = connection.execute(INSERT, (revision, *values)).lastrowid or 0
     else:
-        row = existing
-        (before,) = connection.execute(RULES_OF, (row,)).fetchone()
+        row, before = existing
         connection.execute(UPDATE, (revision, *values, row))
         if piece.anew:
             _begin_anew(connection, row, left_out=not piece.passages)
-            _end_of_others(connection, before, piece.conversation.rules)
+            _end_of_others(connection, before, conversation.rules)
         else:
             _make_place(connection, row, piece.passages)
     _add_passages(connection, row, piece.passages)
     if piece.uuids:
         connection.execute(ENTRIES, (row, piece.uuids))
-    note_summaries(connection, row, piece.leaves)
-    return replace(piece.conversation, row=row)
-
-
-def _row_of(connection: sqlite3.Connection, conversation: IndexedConversation) -> int | None:
-    """The row of the conversation; None if it was removed or isn't stored yet."""
-    if conversation.row:
-        exists = connection.execute(IS_THERE, (conversation.row,)).fetchone()
-        return conversation.row if exists else None
-    record = connection.execute(ROW_OF, (to_row(conversation)[0],)).fetchone()
-    return None if record is None else int(record[0])
+    for uuid, summary in piece.leaves:
+        key = uuid_key(uuid)
+        connection.execute(DROP, (row, key))
+        connection.execute(NOTE, (row, key, storable_text(summary)))
+    return replace(conversation, row=row)
 
 
 def _add_passages(connection: sqlite3.Connection, row: int, passages: Sequence[Passage]) -> None:
@@ -417,7 +393,7 @@ class SqliteHistory:
         return self._file.write(lambda connection: remove(connection, rows, at_once=at_once))
 
     def tidy(self) -> None:
-        if self._file.read(is_unclean):
+        if self._file.read(lambda connection: connection.execute(HOW_UNCLEAN).fetchone()[0]):
             with suppress(StoreBusy, StoreFull, StoreReadOnly):  # it can wait
                 self._file.write(tidy)
 
@@ -429,7 +405,7 @@ class SqliteHistory:
             # If that fails, the summaries found before are an answer too.
             with suppress(StoreBusy, StoreFull, StoreReadOnly):
                 self._file.write(resolve)
-        return self._file.read(summaries)
+        return dict(self._file.read(lambda connection: connection.execute(SUMMARIES).fetchall()))
 
     def search(
         self, lexemes: Sequence[str], *, among: Collection[int] | None = None, limit: int = 200
