@@ -132,10 +132,6 @@ class RateLimit:
         return await self._app(scope, receive, telling)
 
 
-def _none(_scope: Scope) -> bool:
-    return False
-
-
 class BodyLimit:
     """Middleware that limits the size of bodies and the time that they take to arrive.
 
@@ -143,7 +139,7 @@ class BodyLimit:
     """
 
     def __init__(
-        self, app: ASGIApp, largest: int, seconds: float, *, streamed: Callable[[Scope], bool] = _none
+        self, app: ASGIApp, largest: int, seconds: float, *, streamed: Callable[[Scope], bool]
     ) -> None:
         self._app = app
         self._largest = largest

@@ -6,14 +6,13 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from mindhold.contracts.rest.resource import Resource
 from mindhold.interfaces.http.auth import CredentialLookup, bearer
@@ -102,7 +101,7 @@ class Listener:
             self._ready = True
             # A client that continues keeps its event id until the first change is sent.
             yield StreamEvent(
-                "ready", _json({"now": found.now.isoformat()}), self._last or _number(found.now)
+                "ready", json.dumps({"now": found.now.isoformat()}), self._last or _number(found.now)
             )
         if not quiet:
             yield from memories
@@ -116,7 +115,7 @@ class Listener:
                 self._pages.append((found.next, oldest))
                 return
             if self._told.get(oldest[1]) != oldest[0]:
-                yield StreamEvent("behind", _json({"since": oldest[0].isoformat()}))
+                yield StreamEvent("behind", json.dumps({"since": oldest[0].isoformat()}))
             self._floor = max(self._floor, oldest[0] + _TICK)
         for memory in found.memories:
             if _place(memory) >= self._low and self._told.get(memory.id) != memory.updated:
@@ -145,10 +144,6 @@ class Listener:
 
 def _place(memory: ChangeView) -> _Place:
     return memory.updated, memory.id
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value)
 
 
 def _number(moment: datetime) -> str:
@@ -214,8 +209,7 @@ async def serve(door: HttpContext, resource: Resource, request: Request) -> Resp
         )
     while not listener.is_ready:
         first = list(listener.news(await look(listener.next_look(datetime.now(UTC)))))
-    telling = _Telling(running, listener, look=look, may_stay=may_stay, first=first, crowd=crowd)
-    return _Stream(telling, crowd, name)
+    return _Stream(running, listener, look=look, may_stay=may_stay, first=first, crowd=crowd, name=name)
 
 
 def _crowd(request: Request) -> Counter[str]:
@@ -226,8 +220,10 @@ def _crowd(request: Request) -> Counter[str]:
     return crowd
 
 
-class _Telling:
-    """Writes the bytes of a stream. It reads from the store no faster than the client reads."""
+class _Stream(Response):
+    """The stream, which is counted while it is open. It reads from the store no faster than the client reads."""
+
+    media_type = MEDIA
 
     def __init__(
         self,
@@ -238,56 +234,15 @@ class _Telling:
         may_stay: Callable[[], Awaitable[bool]],
         first: list[StreamEvent],
         crowd: Counter[str],
+        name: str,
     ) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
         self._running = running
         self._listener = listener
         self._look = look
         self._may_stay = may_stay
         self._first = first
-        self._crowd = crowd
-        self._seen = -1
-
-    async def tell(self, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send events until the client may no longer listen or the project is gone."""
-        await send(b"".join(event.encoded() for event in self._first))
-        checked, pause = time.monotonic(), LEAST_SECONDS
-        while True:
-            await asyncio.sleep(pause)
-            if not self._listener.under_way:
-                self._seen = await self._running.await_change(self._seen, LOOK_SECONDS)
-            if time.monotonic() - checked >= ALIVE_SECONDS:
-                checked = time.monotonic()
-                if not await self._stays():
-                    return
-                await send(ALIVE)
-            try:
-                result = await self._look(self._listener.next_look(datetime.now(UTC)))
-            except (NotFound, Refused):  # the project is gone
-                return
-            except MindholdError:  # a busy store: try again later
-                pause = LOOK_SECONDS
-                continue
-            many = SECONDS_OF_MANY * self._crowd.total()
-            pause = max(LEAST_SECONDS, many) + SECONDS_EACH * len(result.memories)
-            for event in self._listener.news(result):
-                await send(event.encoded())
-
-    async def _stays(self) -> bool:
-        try:
-            return await self._may_stay()
-        except MindholdError:
-            return True  # can't be checked now
-
-
-class _Stream(Response):
-    """The response, which is counted while it is open."""
-
-    media_type = MEDIA
-
-    def __init__(self, telling: _Telling, crowd: Counter[str], name: str) -> None:
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._telling = telling
         self._crowd = crowd
         self._name = name
 
@@ -302,22 +257,50 @@ class _Stream(Response):
                 del self._crowd[self._name]
 
     async def _until_one_leaves(self, receive: Receive, send: Send) -> None:
-        async def piece(body: bytes) -> None:
-            if body:
-                await send(_body(body, more=True))
-
-        telling = asyncio.ensure_future(self._telling.tell(piece))
+        telling = asyncio.ensure_future(self._tell(send))
         leaving = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if telling.done():
                 telling.result()
-                await send(_body(b"", more=False))
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             for task in (telling, leaving):
                 task.cancel()
             await asyncio.gather(telling, leaving, return_exceptions=True)
 
+    async def _tell(self, send: Send) -> None:
+        """Send events until the client may no longer listen or the project is gone."""
 
-def _body(body: bytes, *, more: bool) -> Message:
-    return {"type": "http.response.body", "body": body, "more_body": more}
+        async def piece(body: bytes) -> None:
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+
+        await piece(b"".join(event.encoded() for event in self._first))
+        checked, pause, seen = time.monotonic(), LEAST_SECONDS, -1
+        while True:
+            await asyncio.sleep(pause)
+            if not self._listener.under_way:
+                seen = await self._running.await_change(seen, LOOK_SECONDS)
+            if time.monotonic() - checked >= ALIVE_SECONDS:
+                checked = time.monotonic()
+                if not await self._stays():
+                    return
+                await piece(ALIVE)
+            try:
+                result = await self._look(self._listener.next_look(datetime.now(UTC)))
+            except (NotFound, Refused):  # the project is gone
+                return
+            except MindholdError:  # a busy store: try again later
+                pause = LOOK_SECONDS
+                continue
+            many = SECONDS_OF_MANY * self._crowd.total()
+            pause = max(LEAST_SECONDS, many) + SECONDS_EACH * len(result.memories)
+            for event in self._listener.news(result):
+                await piece(event.encoded())
+
+    async def _stays(self) -> bool:
+        try:
+            return await self._may_stay()
+        except MindholdError:
+            return True  # can't be checked now
