@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import secrets
 import time
@@ -497,17 +498,11 @@ class _Download(Response):
         try:
             with self._path.open("rb") as file:
                 _remove(self._path)  # an open file without a name can't be left behind; fails on Windows
-                self.headers["content-length"] = str(_size(file))
+                self.headers["content-length"] = str(os.fstat(file.fileno()).st_size)
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 await _sent(file, send, gone=asyncio.ensure_future(disconnected(receive)))
         finally:
             _remove(self._path)
-
-
-def _size(file: BinaryIO) -> int:
-    size = file.seek(0, 2)
-    file.seek(0)
-    return size
 
 
 async def _sent(file: BinaryIO, send: Send, *, gone: asyncio.Future[None]) -> None:
