@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from mindhold.contracts.mcp.tools import CONTRACTS, CORE, Tool, contract, tools_of
 
-_SILENT = frozenset({"title", "$defs"})
+_OMITTED_KEYS = frozenset({"title", "$defs"})
 
 
 def input_schema(tool: Tool) -> dict[str, Any]:
@@ -28,12 +28,12 @@ def output_schema(tool: Tool) -> dict[str, Any]:
 @cache
 def _of(model: type[BaseModel], mode: Any) -> dict[str, Any]:
     whole = model.model_json_schema(mode=mode)
-    shared = {name: _unsaid(model_schema) for name, model_schema in whole.get("$defs", {}).items()}
-    compact: dict[str, Any] = _compact(_unsaid(whole), shared, defaults=mode == "validation")
+    shared = {name: _undescribed(model_schema) for name, model_schema in whole.get("$defs", {}).items()}
+    compact: dict[str, Any] = _compact(_undescribed(whole), shared, defaults=mode == "validation")
     return compact
 
 
-def _unsaid(model: Mapping[str, Any]) -> dict[str, Any]:
+def _undescribed(model: Mapping[str, Any]) -> dict[str, Any]:
     """The schema without the class docstring: the descriptions are on the properties."""
     return {key: value for key, value in model.items() if key != "description"}
 
@@ -59,7 +59,7 @@ def _compact(node: Any, shared: Mapping[str, Any], *, defaults: bool) -> Any:
         elif key == "default":
             if defaults and value is not None:
                 compact[key] = value
-        elif key not in _SILENT:
+        elif key not in _OMITTED_KEYS:
             compact[key] = _compact(value, shared, defaults=defaults)
     return compact
 

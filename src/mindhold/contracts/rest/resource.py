@@ -159,16 +159,16 @@ class Resource:
                 parameters[word] = value
         for word in body or {}:
             _refuse_unknown(word, self.in_body())
-        parameters |= {**(body or {}), **self._placed(path)}
+        parameters |= {**(body or {}), **self._path_values(path)}
         values = {fields[word]: value for word, value in parameters.items()}
         own = {name: value for name, value in headers.items() if name in self.serves.takes.model_fields}
         try:
             request_input: Input = self.serves.takes.model_validate({**values, **self.fixed, **own})
         except ValidationError as error:
-            raise self._told(error) from error
+            raise self._input_error(error) from error
         return request_input
 
-    def _placed(self, path: Mapping[str, str]) -> dict[str, Any]:
+    def _path_values(self, path: Mapping[str, str]) -> dict[str, Any]:
         """The path's values; one for a field that takes several becomes a list of one."""
         return {word: [value] if is_list(self.info(word)) else value for word, value in path.items()}
 
@@ -182,7 +182,7 @@ class Resource:
         parameters = {
             words[name]: value for name, value in values.items() if name in words and value is not None
         }
-        path = _IN_PATH.sub(lambda found: quote(_alone(parameters.get(found[1])), safe=""), self.path)
+        path = _IN_PATH.sub(lambda found: quote(_single_value(parameters.get(found[1])), safe=""), self.path)
         query = [
             pair for word in self.in_query() if word in parameters for pair in _pairs(word, parameters[word])
         ]
@@ -195,7 +195,7 @@ class Resource:
             return self.fixed[name]
         return self.serves.takes.model_fields[name].get_default(call_default_factory=True)
 
-    def _told(self, error: ValidationError) -> InvalidInput:
+    def _input_error(self, error: ValidationError) -> InvalidInput:
         words = {name: word for word, name in self.fields().items()}
         place = error.errors(include_url=False)[0]["loc"]
         first = words.get(str(place[0]), str(place[0])) if place else ""
@@ -264,7 +264,7 @@ def is_list(info: FieldInfo) -> bool:
     return _listed(annotation)
 
 
-def _alone(value: Any) -> str:
+def _single_value(value: Any) -> str:
     """The single value. Raises InvalidInput if there are several or none."""
     values = value if isinstance(value, list) else [value]
     if len(values) != 1 or values[0] in (None, ""):

@@ -64,7 +64,7 @@ class Listener:
         self._since: datetime | None = None  # how far the round goes back; None between rounds
         self._low: _Place = _EPOCH, ""  # everything before it was sent in this round
         self._pages: list[tuple[str, _Place]] = []  # still to be sent, oldest last: cursor and position
-        self._told: dict[str, datetime] = {}  # id -> updated
+        self._sent: dict[str, datetime] = {}  # id -> updated
         self._floor = _EPOCH  # no round goes further back
         self._jobs: dict[str, tuple[JobChangeView, datetime]] = {}  # job, and when it was last seen
         self._far: datetime | None = None  # time of the last round that went back by LATE
@@ -92,53 +92,53 @@ class Listener:
         query = {"since": self._since, "before": before, "known": unfinished[:MOST_KNOWN_JOBS]}
         return self._given.model_copy(update=query)
 
-    def news(self, found: RecentChangesResult) -> Iterator[StreamEvent]:
+    def news(self, changes: RecentChangesResult) -> Iterator[StreamEvent]:
         """The new events in a result. A client that doesn't continue from an event id isn't sent existing changes."""
         first = not self._ready
         quiet = first and not self._last
-        memories = list(self._memories(found, quiet=quiet))
+        memories = list(self._memories(changes, quiet=quiet))
         if first and not (quiet and self.under_way):
             self._ready = True
             # A client that continues keeps its event id until the first change is sent.
             yield StreamEvent(
-                "ready", json.dumps({"now": found.now.isoformat()}), self._last or _number(found.now)
+                "ready", json.dumps({"now": changes.now.isoformat()}), self._last or _number(changes.now)
             )
         if not quiet:
             yield from memories
         if self._ready:
-            yield from self._job_news(found, quiet=quiet)
-        self._forget(found.now - 2 * LATE)
+            yield from self._job_news(changes, quiet=quiet)
+        self._forget(changes.now - 2 * LATE)
 
-    def _memories(self, found: RecentChangesResult, *, quiet: bool) -> Iterator[StreamEvent]:
-        if found.next is not None and (oldest := _place(found.memories[0])) > self._low:
+    def _memories(self, changes: RecentChangesResult, *, quiet: bool) -> Iterator[StreamEvent]:
+        if changes.next is not None and (oldest := _place(changes.memories[0])) > self._low:
             if len(self._pages) < (FEW_PAGES if quiet else MOST_PAGES):
-                self._pages.append((found.next, oldest))
+                self._pages.append((changes.next, oldest))
                 return
-            if self._told.get(oldest[1]) != oldest[0]:
+            if self._sent.get(oldest[1]) != oldest[0]:
                 yield StreamEvent("behind", json.dumps({"since": oldest[0].isoformat()}))
             self._floor = max(self._floor, oldest[0] + _TICK)
-        for memory in found.memories:
-            if _place(memory) >= self._low and self._told.get(memory.id) != memory.updated:
-                self._told[memory.id] = memory.updated
+        for memory in changes.memories:
+            if _place(memory) >= self._low and self._sent.get(memory.id) != memory.updated:
+                self._sent[memory.id] = memory.updated
                 yield StreamEvent("memory", memory.model_dump_json(), _number(memory.updated))
         if self._pages:
             self._low = self._pages.pop()[1]
         else:
-            self._since, self._upto = None, found.now
+            self._since, self._upto = None, changes.now
 
-    def _job_news(self, found: RecentChangesResult, *, quiet: bool) -> Iterator[StreamEvent]:
-        for job in found.jobs:
+    def _job_news(self, changes: RecentChangesResult, *, quiet: bool) -> Iterator[StreamEvent]:
+        for job in changes.jobs:
             before, _ = self._jobs.get(job.id, (None, None))
-            self._jobs[job.id] = job, found.now
+            self._jobs[job.id] = job, changes.now
             if before != job and not (quiet and job.state != "running"):
                 yield StreamEvent("job", job.model_dump_json())
 
     def _forget(self, horizon: datetime) -> None:
         """Forget changes and jobs that no round will see again. If there are very many, keep the latest half."""
-        if len(self._told) > MOST_TOLD:
-            self._floor = max(self._floor, sorted(self._told.values())[-MOST_TOLD // 2] + _TICK)
+        if len(self._sent) > MOST_TOLD:
+            self._floor = max(self._floor, sorted(self._sent.values())[-MOST_TOLD // 2] + _TICK)
         oldest = max(horizon, self._floor)
-        self._told = {key: moment for key, moment in self._told.items() if moment >= oldest}
+        self._sent = {key: moment for key, moment in self._sent.items() if moment >= oldest}
         self._jobs = {key: (job, seen) for key, (job, seen) in self._jobs.items() if seen >= horizon}
 
 
@@ -183,8 +183,7 @@ async def serve(door: HttpContext, resource: Resource, request: Request) -> Resp
     running = await door.opening.running()
 
     async def look(asked: RecentChangesInput) -> RecentChangesResult:
-        result: RecentChangesResult = await running.run(resource.serves, asked, caller=caller, agent=agent)
-        return result
+        return await running.run(resource.serves, asked, caller=caller, agent=agent)
 
     async def may_stay() -> bool:
         secret = bearer(request.scope)
