@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
-from importlib import import_module
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 from urllib.parse import quote
@@ -184,7 +183,10 @@ class Resource:
         }
         path = _IN_PATH.sub(lambda found: quote(_single_value(parameters.get(found[1])), safe=""), self.path)
         query = [
-            pair for word in self.in_query() if word in parameters for pair in _pairs(word, parameters[word])
+            (word, str(item).lower() if isinstance(item, bool) else str(item))
+            for word in self.in_query()
+            if word in parameters
+            for item in _as_list(parameters[word])
         ]
         inside = {word: parameters[word] for word in self.in_body() if word in parameters}
         body = None if self.method in BODILESS or not (inside or self.in_body()) else inside
@@ -264,22 +266,16 @@ def is_list(info: FieldInfo) -> bool:
     return _listed(annotation)
 
 
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def _single_value(value: Any) -> str:
     """The single value. Raises InvalidInput if there are several or none."""
-    values = value if isinstance(value, list) else [value]
+    values = _as_list(value)
     if len(values) != 1 or values[0] in (None, ""):
         raise InvalidInput(f"{len(values)} can't be named by one path.", advice="Name one.")
     return str(values[0])
-
-
-def _pairs(word: str, value: Any) -> list[tuple[str, str]]:
-    if isinstance(value, list):
-        return [(word, _text(item)) for item in value]
-    return [(word, _text(value))]
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _refuse_unknown(word: str, known: Collection[str]) -> None:
@@ -290,28 +286,22 @@ def _refuse_unknown(word: str, known: Collection[str]) -> None:
     raise InvalidInput(f"{word} is not known here.", advice=hint)
 
 
-PARTS: tuple[str, ...] = (
-    "projects:MESSAGE_RESOURCES",
-    "projects:SUMMARY_RESOURCES",
-    "projects:BULK_RESOURCES",
-    "projects:RESOURCES",
-    "memories:RESOURCES",
-    "knowledge:KNOWLEDGE_RESOURCES",
-    "knowledge:CONVERSATION_RESOURCES",
-    "knowledge:PROFILE_RESOURCES",
-    "upkeep:UPKEEP_RESOURCES",
-    "upkeep:JOB_RESOURCES",
-)
-
-
 @cache
 def resources() -> tuple[Resource, ...]:
     """All resources, in the order of the document."""
-    parts = (part.split(":") for part in PARTS)
-    return tuple(
-        row
-        for module, table in parts
-        for row in getattr(import_module(f"mindhold.contracts.rest.{module}"), table)
+    from mindhold.contracts.rest import knowledge, memories, projects, upkeep
+
+    return (
+        *projects.MESSAGE_RESOURCES,
+        *projects.SUMMARY_RESOURCES,
+        *projects.BULK_RESOURCES,
+        *projects.RESOURCES,
+        *memories.RESOURCES,
+        *knowledge.KNOWLEDGE_RESOURCES,
+        *knowledge.CONVERSATION_RESOURCES,
+        *knowledge.PROFILE_RESOURCES,
+        *upkeep.UPKEEP_RESOURCES,
+        *upkeep.JOB_RESOURCES,
     )
 
 
