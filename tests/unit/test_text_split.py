@@ -105,19 +105,9 @@ def test_a_word_longer_than_the_limit_is_cut_but_not_its_characters() -> None:
     assert all(not part.startswith("\u0301") for part in split("e\u0301" * 20, limit=7))
 
 
-def test_overlap_repeats_the_end_of_the_part_before() -> None:
-    text = "One sentence is here. Two sentences are here. Three sentences are here. Four sentences are here."
-    parts = split(text, limit=60, overlap=28)
-
-    assert parts[0].endswith("Two sentences are here.")
-    assert parts[1].startswith("Two sentences are here.")
-    assert all(len(part) <= 60 for part in parts)
-
-
-@pytest.mark.parametrize(("limit", "overlap"), [(0, 0), (10, 6), (10, -1)])
-def test_limits_that_make_no_sense_are_refused(limit: int, overlap: int) -> None:
+def test_a_limit_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(InvalidInput):
-        split("text", limit=limit, overlap=overlap)
+        split("text", limit=0)
 
 
 TEXTS = st.one_of(
@@ -142,20 +132,6 @@ def test_words_stay_whole_and_in_order(words: list[str], limit: int) -> None:
     parts = split(" ".join(words), limit=limit)
 
     assert [word for part in parts for word in part.split()] == words
-
-
-@given(TEXTS, st.integers(2, 60), st.data())
-def test_with_overlap_every_part_fits_and_the_words_are_there_in_order(
-    text: str, limit: int, data: st.DataObject
-) -> None:
-    overlap = data.draw(st.integers(0, limit // 2))
-    parts = split(text, limit=limit, overlap=overlap)
-    place = 0
-    joined = _solid("".join(parts))
-
-    assert all(len(part) <= limit for part in parts)
-    for char in _solid(text):
-        place = joined.index(char, place) + 1
 
 
 @given(TEXTS, st.integers(8, 200), st.integers(1, 40))

@@ -7,9 +7,8 @@ from zoneinfo import ZoneInfo
 
 from mindhold.model.memory import Kind
 
-RECAP = (
-    "mindhold.recap"  # in the metadata of each: which part of its conversation, or which time, it stands for
-)
+# In the metadata of each: which part of its conversation, or which time, it stands for.
+RECAP = "mindhold.recap"
 RECAP_SOURCE = "summary"  # Provenance.source of one
 RECAP_TAG = "summary"
 CONVERSATION_RECAP, MONTH_RECAP, YEAR_RECAP = 1, 2, 3  # levels
@@ -22,20 +21,8 @@ RECAP_TOPICS = {
 
 
 CAPTURED_KINDS = frozenset(
-    {
-        Kind.DECISION,
-        Kind.ERROR,
-        Kind.PREFERENCE,
-        Kind.PROCEDURE,
-        Kind.ARCHITECTURE,
-        Kind.PATTERN,
-        Kind.GOTCHA,
-        Kind.PROGRESS,
-        Kind.CONTEXT,
-    }
+    map(Kind, "decision error preference procedure architecture pattern gotcha progress context".split())
 )
-
-
 LONGEST_IDLE_WAIT = timedelta(hours=4)  # so long a due run waits for quiet; then it runs beside other work
 
 

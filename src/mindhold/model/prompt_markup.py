@@ -47,9 +47,8 @@ _MARKUP = (
     re.compile(  # not a section of a file, nor a link
         r"(?<!\w)(\[)(?=/?(?:system|assistant)\](?::|[ \t]{1,8}[^\s#;=]))", re.IGNORECASE
     ),
-    re.compile(
-        r"(?<![^\r\n])" + _TURN % _SPEAKERS + r"\**(?=\s|$)", re.IGNORECASE
-    ),  # a tag such as system:linux stays
+    # A tag such as system:linux stays.
+    re.compile(r"(?<![^\r\n])" + _TURN % _SPEAKERS + r"\**(?=\s|$)", re.IGNORECASE),
     re.compile(r"\n[ \t\r]{0,80}\n" + _TURN % f"{_SPEAKERS}|{_OTHER_SPEAKERS}", re.IGNORECASE),
 )
 _STRIKE_TAG = re.compile(r"(<)(/?)s>", re.IGNORECASE)

@@ -115,8 +115,7 @@ def _shrink_room(room: float, words: Numbers, meaning: Numbers, *, answer_meanin
 def rarity(frequencies: Numbers, *, total: int, weights: Weights = DEFAULT) -> Numbers:
     """The value of each word of the question in nats, by how many of the `total` records have it."""
     present = np.minimum(frequencies, total)
-    rare: Numbers = np.log1p((total + weights.background - present + 0.5) / (present + 0.5))
-    return rare
+    return np.log1p((total + weights.background - present + 0.5) / (present + 0.5))
 
 
 def saturate_counts(
@@ -125,8 +124,7 @@ def saturate_counts(
     """BM25 without its rarity: 1 for a word said once in a record of average length, always below 2."""
     relative = lengths / max(average_length, 1.0)
     pivot = weights.saturation * (1 - weights.length_share + weights.length_share * relative)
-    weighted: Numbers = counts * (weights.saturation + 1) / (counts + pivot[:, np.newaxis])
-    return weighted
+    return counts * (weights.saturation + 1) / (counts + pivot[:, np.newaxis])
 
 
 def cosine_evidence(
@@ -147,8 +145,7 @@ def cosine_evidence(
     centre, width = max(mixed.mean, ground.mean), max(mixed.deviation, ground.deviation, 1e-6)
     above = np.maximum(np.nan_to_num(cosines, nan=-1.0) - centre, 0.0) / width
     # Minus the logarithm of the normal distribution's two tails, accurate to a tenth of a nat.
-    nats: Numbers = above**2 / 2 + np.arcsinh(above * math.sqrt(math.pi / 8))
-    return nats
+    return above**2 / 2 + np.arcsinh(above * math.sqrt(math.pi / 8))
 
 
 def score(evidence: Numbers, *, room: float) -> Numbers:
@@ -158,8 +155,7 @@ def score(evidence: Numbers, *, room: float) -> Numbers:
     """
     if room <= 0:
         return np.zeros(len(evidence))
-    scores: Numbers = -np.expm1(-2.0 * evidence / room)
-    return scores
+    return -np.expm1(-2.0 * evidence / room)
 
 
 def composite(
@@ -170,20 +166,17 @@ def composite(
     recency_weight: float = RECENCY_WEIGHT,
 ) -> Numbers:
     """The order of equally good answers: importance and recency, from 0 to 1, by weights that sum to 1."""
-    order: Numbers = importance_weight * np.clip(importance, 0.0, 1.0) + recency_weight * recency(age_days)
-    return order
+    return importance_weight * np.clip(importance, 0.0, 1.0) + recency_weight * recency(age_days)
 
 
 def recency(age_days: Numbers) -> Numbers:
     """1 for the present, 0.5 for 90 days ago."""
-    fresh: Numbers = np.exp2(-np.maximum(age_days, 0.0) / HALF_LIFE)
-    return fresh
+    return np.exp2(-np.maximum(age_days, 0.0) / HALF_LIFE)
 
 
 def usefulness_nudge(usefulness: Numbers) -> Numbers:
     """A factor from 0.9 to 1.1 by the feedback on each record."""
-    nudge: Numbers = 1.0 + 0.1 * np.clip(usefulness, -1.0, 1.0)
-    return nudge
+    return 1.0 + 0.1 * np.clip(usefulness, -1.0, 1.0)
 
 
 def boost(
@@ -206,14 +199,12 @@ def boost(
     fresh = (1.0 - 0.05 * recent) + 0.1 * recent * recency(age_days)
     use = 1.0 + 0.05 * uses / (uses + 5.0)
     belief = 0.85 + 0.15 * np.clip(trust, 0.0, 1.0)
-    factor: Numbers = worth * fresh * use * belief * usefulness_nudge(usefulness)
-    return factor
+    return worth * fresh * use * belief * usefulness_nudge(usefulness)
 
 
 def apply_boost(scores: Numbers, boosts: Numbers) -> Numbers:
     """The scores as if their evidence had been multiplied: still from 0 to 1. The floor applies to the scores before."""
-    stronger: Numbers = -np.expm1(boosts * np.log1p(-np.minimum(scores, 1 - 1e-12)))
-    return stronger
+    return -np.expm1(boosts * np.log1p(-np.minimum(scores, 1 - 1e-12)))
 
 
 def neighbours(conversations: Sequence[str | None], positions: Rows, *, reach: int) -> list[tuple[int, Rows]]:
@@ -252,8 +243,7 @@ def count_nearby(
 
 def _take_rows(values: Numbers, rows: Rows) -> Numbers:
     nothing = np.zeros((1, *values.shape[1:]))
-    selected: Numbers = np.concatenate([values, nothing])[rows]
-    return selected
+    return np.concatenate([values, nothing])[rows]
 
 
 def _mix(left: Cosines, left_size: int, right: Cosines, right_size: int) -> Cosines:

@@ -21,8 +21,7 @@ class _Tokenizer(Protocol):
 def _load() -> _Tokenizer:
     from splintr import Tokenizer
 
-    tokenizer: _Tokenizer = Tokenizer.from_pretrained("cl100k_base")
-    return tokenizer
+    return Tokenizer.from_pretrained("cl100k_base")
 
 
 def _tokenizer() -> _Tokenizer:

@@ -86,33 +86,28 @@ _LEAST_SHARE = 0.25
 _WINDOW = 128  # characters before the limit to search first; most texts have a boundary there
 
 
-def split(text: str, *, limit: int, overlap: int = 0) -> list[str]:
+def split(text: str, *, limit: int) -> list[str]:
     """Split text into parts of at most `limit` characters, in order, without losing a word.
 
     Cuts at paragraphs, then lines, sentences, clauses and words; inside a word only if it is longer than
-    the limit. A fenced code block stays whole if it fits. With `overlap`, a part starts with up to that
-    many characters of the end of the previous part. Raises InvalidInput for a limit below 1 or an overlap
-    that leaves no room.
+    the limit. A fenced code block stays whole if it fits. Raises InvalidInput for a limit below 1.
     """
-    if limit < 1 or overlap < 0 or overlap > limit // 2:
+    if limit < 1:
         raise InvalidInput(
-            f"Text can't be split into parts of {limit} characters with an overlap of {overlap}.",
-            advice="Give a limit of at least 1 and an overlap of at most half of it.",
+            f"Text can't be split into parts of {limit} characters.", advice="Give a limit of at least 1."
         )
     if len(text) <= limit:
         return [text] if text.strip() else []
     fences = [(start, end) for start, end in _find_fences(text) if end - start <= limit]
     parts: list[str] = []
-    begin = fresh = 0  # the part starts at `begin`; the previous part covers the text before `fresh`
-    while fresh < len(text):
-        end = _find_cut(text, begin, at_least=fresh + 1, limit=limit, fences=fences)
-        part = _trim(text[begin:end])
-        if part and text[fresh:end].strip():
+    begin = 0
+    while begin < len(text):
+        end = _find_cut(text, begin, limit=limit, fences=fences)
+        if part := _trim(text[begin:end]):
             parts.append(part)
         while end < len(text) and text[end] in " \t" and text[end - 1] != "\n":
             end += 1
-        fresh = end
-        begin = _overlap_start(text, end, overlap) if overlap and end < len(text) else end
+        begin = end
     return parts
 
 
@@ -141,8 +136,8 @@ def _find_fences(text: str) -> list[tuple[int, int]]:
     return blocks
 
 
-def _find_cut(text: str, begin: int, *, at_least: int, limit: int, fences: list[tuple[int, int]]) -> int:
-    end = begin + limit
+def _find_cut(text: str, begin: int, *, limit: int, fences: list[tuple[int, int]]) -> int:
+    at_least, end = begin + 1, begin + limit
     if end >= len(text):
         return len(text)
     least = max(at_least, begin + int(limit * _LEAST_SHARE))
@@ -197,15 +192,6 @@ def _character_boundary(text: str, at_least: int, end: int) -> int:
             and not "\U0001f3fb" <= after <= "\U0001f3ff"
         ):
             return position
-    return end
-
-
-def _overlap_start(text: str, end: int, overlap: int) -> int:
-    start = max(0, end - overlap)
-    for boundary in (_BOUNDARIES[2], _BOUNDARIES[4]):
-        match = boundary.search(text, start, end)
-        if match and match.end() < end:
-            return match.end()
     return end
 
 

@@ -499,28 +499,19 @@ def _season(calendar: Calendar, match: re.Match[str]) -> Span:
 
 
 @_rule(
-    r"(?:(?P<q>q[1-4])|(?:the )?(?P<nth>first|second|third|fourth) quarter(?: of)?)[ -]?(?P<year>YEAR)?|(?P<year2>YEAR)[ -]?(?P<q2>q[1-4])"
+    r"(?:(?P<part>q[1-4]|h[12])|(?:the )?(?P<nth>first|second|third|fourth) (?P<noun>quarter|half)(?: of)?)[ -]?(?P<year>YEAR)?"
+    r"|(?P<year2>YEAR)[ -]?(?P<part2>q[1-4]|h[12])"
 )
-def _quarter(calendar: Calendar, match: re.Match[str]) -> Span:
-    label = match["q"] or match["q2"]
+def _quarter_or_half(calendar: Calendar, match: re.Match[str]) -> Span | None:
+    label = match["part"] or match["part2"]
     number = int(label[1]) if label else ORDINALS[match["nth"]]
-    return _part_of_year(calendar, match["year"] or match["year2"], months=3, number=number)
-
-
-@_rule(
-    r"(?:(?P<h>h[12])|(?:the )?(?P<nth>first|second) half(?: of)?)[ -]?(?P<year>YEAR)?|(?P<year2>YEAR)[ -]?(?P<h2>h[12])"
-)
-def _half(calendar: Calendar, match: re.Match[str]) -> Span:
-    label = match["h"] or match["h2"]
-    number = int(label[1]) if label else ORDINALS[match["nth"]]
-    return _part_of_year(calendar, match["year"] or match["year2"], months=6, number=number)
-
-
-def _part_of_year(calendar: Calendar, year_text: str | None, *, months: int, number: int) -> Span:
-    year = int(year_text) if year_text else calendar.today.year
-    start = datetime(year, months * (number - 1) + 1, 1)
-    if not year_text and start > calendar.today:
-        start = start.replace(year=year - 1)
+    months = 3 if (label or match["noun"]).startswith("q") else 6
+    if months * number > 12:  # no third half
+        return None
+    year_text, today = match["year"] or match["year2"], calendar.today
+    start = datetime(int(year_text or today.year), months * (number - 1) + 1, 1)
+    if not year_text and start > today:
+        start = start.replace(year=start.year - 1)
     return calendar.months(ahead=0, count=months, base=start)
 
 

@@ -104,9 +104,7 @@ def find_timeframe(
     finders = [_finder()] if text.isascii() else [_finder(), _asian_finder()]
     for match in chain.from_iterable(finder.finditer(text) for finder in finders):
         phrase = match.group()
-        if phrase.startswith(
-            ("may ", "march ")
-        ):  # verbs, unless a capital or a preceding word says otherwise
+        if phrase.startswith(("may ", "march ")):  # verbs, unless a capital or a word before says otherwise
             continue
         if bounds := _bounds(calendar, _normalize(phrase), guess=False):
             timeframes.setdefault(bounds, Timeframe(*bounds, phrase))
@@ -260,11 +258,9 @@ def _guess(calendar: Calendar, text: str) -> TimeBounds | None:
     }
     try:
         data = DateDataParser(languages=_LANGUAGES, settings=settings).get_date_data(text)
-        return (
-            _instants(calendar, _period_around(calendar, data.date_obj, data.period))
-            if data.date_obj
-            else None
-        )
+        if not data.date_obj:
+            return None
+        return _instants(calendar, _period_around(calendar, data.date_obj, data.period))
     except (ValueError, OverflowError):  # outside the calendar's range
         return None
 

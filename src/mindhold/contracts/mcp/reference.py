@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from mindhold.contracts.mcp.tools import CONTRACTS, CORE, Tool, contract, tools_of
 
-_SILENT = frozenset({"title", "$defs"})
+_OMITTED_KEYS = frozenset({"title", "$defs"})
 
 
 def input_schema(tool: Tool) -> dict[str, Any]:
@@ -28,12 +28,12 @@ def output_schema(tool: Tool) -> dict[str, Any]:
 @cache
 def _of(model: type[BaseModel], mode: Any) -> dict[str, Any]:
     whole = model.model_json_schema(mode=mode)
-    shared = {name: _unsaid(model_schema) for name, model_schema in whole.get("$defs", {}).items()}
-    compact: dict[str, Any] = _compact(_unsaid(whole), shared, defaults=mode == "validation")
+    shared = {name: _undescribed(model_schema) for name, model_schema in whole.get("$defs", {}).items()}
+    compact: dict[str, Any] = _compact(_undescribed(whole), shared, defaults=mode == "validation")
     return compact
 
 
-def _unsaid(model: Mapping[str, Any]) -> dict[str, Any]:
+def _undescribed(model: Mapping[str, Any]) -> dict[str, Any]:
     """The schema without the class docstring: the descriptions are on the properties."""
     return {key: value for key, value in model.items() if key != "description"}
 
@@ -59,7 +59,7 @@ def _compact(node: Any, shared: Mapping[str, Any], *, defaults: bool) -> Any:
         elif key == "default":
             if defaults and value is not None:
                 compact[key] = value
-        elif key not in _SILENT:
+        elif key not in _OMITTED_KEYS:
             compact[key] = _compact(value, shared, defaults=defaults)
     return compact
 
@@ -117,7 +117,9 @@ def _tool(tool: Tool) -> Iterator[str]:
 def _arguments(schema: Mapping[str, Any], *, above: str) -> Iterator[str]:
     required = schema.get("required", ())
     for name, argument in schema["properties"].items():
-        default = "**required**" if name in required else _default(argument)
+        default = "**required**" if name in required else ""
+        if "default" in argument:
+            default = f"`{json.dumps(argument['default'], ensure_ascii=False)}`"
         yield f"| `{above}{name}` | {_type(argument)} | {default} | {argument.get('description', '')} |"
         if "properties" in argument:
             yield from _arguments(argument, above=f"{above}{name}.")
@@ -125,29 +127,26 @@ def _arguments(schema: Mapping[str, Any], *, above: str) -> Iterator[str]:
             yield from _arguments(argument["items"], above=f"{above}{name}[].")
 
 
-def _default(one: Mapping[str, Any]) -> str:
-    return f"`{json.dumps(one['default'], ensure_ascii=False)}`" if "default" in one else ""
-
-
-def _type(one: Mapping[str, Any]) -> str:
-    if "enum" in one:
-        return ", ".join(f"`{value}`" for value in one["enum"])
-    if one["type"] == "array":
-        return f"list of {_type(one['items'])}"
-    words = {"date-time": "time"}.get(one.get("format", ""), one["type"])
-    least, most = one.get("minimum"), one.get("maximum")
+def _type(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if schema["type"] == "array":
+        return f"list of {_type(schema['items'])}"
+    words = {"date-time": "time"}.get(schema.get("format", ""), schema["type"])
+    least, most = schema.get("minimum"), schema.get("maximum")
     if least is not None and most is not None:
         return f"{words}, {least} to {most}"
     return f"{words}, at least {least}" if least is not None else str(words)
 
 
-def _shape(one: Mapping[str, Any]) -> str:
-    if one["type"] == "array":
-        return f"[{_shape(one['items'])}, …]" if "properties" in one["items"] else "[…]"
-    if "properties" not in one:
+def _shape(schema: Mapping[str, Any]) -> str:
+    if schema["type"] == "array":
+        return f"[{_shape(schema['items'])}, …]" if "properties" in schema["items"] else "[…]"
+    if "properties" not in schema:
         return ""
     inner = [
-        f"{name}: {shape}" if (shape := _shape(value)) else name for name, value in one["properties"].items()
+        f"{name}: {shape}" if (shape := _shape(value)) else name
+        for name, value in schema["properties"].items()
     ]
     return "{" + ", ".join(inner) + "}"
 

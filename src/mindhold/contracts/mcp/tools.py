@@ -135,7 +135,9 @@ class Tool:
             request_input = operation.takes.model_validate(_nested({**values, **self.fixed}))
         except ValidationError as error:
             argument_names = {path: name for path, (name, _) in routed.items()}
-            raise invalid_input(error, known=[], named=lambda place: _told(place, argument_names)) from error
+            raise invalid_input(
+                error, known=[], named=lambda place: _argument_name(place, argument_names)
+            ) from error
         return OperationCall(operation, request_input, agent)
 
     def answer(self, output: Any) -> dict[str, Any]:
@@ -196,10 +198,10 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def _told(place: list[str], said: Mapping[str, str]) -> str:
+def _argument_name(place: list[str], argument_names: Mapping[str, str]) -> str:
     """The argument's name for a field of the operation's input."""
     for length in range(len(place), 0, -1):
-        if name := said.get(".".join(place[:length])):
+        if name := argument_names.get(".".join(place[:length])):
             return ".".join([name, *place[length:]])
     return ".".join(place)
 

@@ -132,47 +132,26 @@ FAILURES: tuple[Failure, ...] = (
     ),
     *(Failure(503, code, error, "Try again in a while.") for code, error in _STORE),
 )
-BY_CODE: Mapping[str, Failure] = {one.code: one for one in FAILURES}
+BY_CODE: Mapping[str, Failure] = {failure.code: failure for failure in FAILURES}
 
-EVERYWHERE = (
-    "INVALID_INPUT",
-    "UNAUTHORIZED",
-    "REFUSED",
-    "WRONG_ORIGIN",
-    "WRONG_HOST",
-    "TOO_MANY_REQUESTS",
-    "INTERNAL",
-)
+EVERYWHERE = "INVALID_INPUT UNAUTHORIZED REFUSED WRONG_ORIGIN WRONG_HOST TOO_MANY_REQUESTS INTERNAL".split()
 OF_BODIES = (
-    "INVALID_JSON",
-    "CONTENT_TOO_LARGE",
-    "EMPTY_CONTENT",
-    "TOO_SLOW",
-    "BODY_TOO_LARGE",
-    "UNSUPPORTED_MEDIA_TYPE",
+    "INVALID_JSON CONTENT_TOO_LARGE EMPTY_CONTENT TOO_SLOW BODY_TOO_LARGE UNSUPPORTED_MEDIA_TYPE".split()
 )
 OF_WRITES = ("CONFLICT", "CHANGED", "IDEMPOTENCY_KEY_REUSED")
-OF_WORDS: Mapping[str, tuple[str, ...]] = {
-    "project_id": ("PROJECT_NOT_FOUND",),
-    "project": ("PROJECT_NOT_FOUND",),
-    "id": ("MEMORY_NOT_FOUND",),
-    "ids": ("MEMORY_NOT_FOUND",),
-    "origin": ("MEMORY_NOT_FOUND",),
-    "target": ("MEMORY_NOT_FOUND",),
-    "start": ("MEMORY_NOT_FOUND",),
-    "linked_to": ("MEMORY_NOT_FOUND",),
-    "after": ("MEMORY_NOT_FOUND",),
-    "scope": ("SCOPE_NOT_FOUND",),
-    "parent": ("SCOPE_NOT_FOUND",),
-    "job_id": ("JOB_NOT_FOUND",),
-    "message_id": ("MESSAGE_NOT_FOUND",),
-    "when": ("UNKNOWN_TIME",),
+OF_WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("project_id", "project"), "PROJECT_NOT_FOUND"),
+    **dict.fromkeys(("id", "ids", "origin", "target", "start", "linked_to", "after"), "MEMORY_NOT_FOUND"),
+    **dict.fromkeys(("scope", "parent"), "SCOPE_NOT_FOUND"),
+    "job_id": "JOB_NOT_FOUND",
+    "message_id": "MESSAGE_NOT_FOUND",
+    "when": "UNKNOWN_TIME",
 }
 
 
 def failures_of(row: Resource) -> list[Failure]:
     """All failures of a resource, by status."""
-    return sorted((BY_CODE[code] for code in dict.fromkeys(_codes(row))), key=lambda one: one.status)
+    return sorted((BY_CODE[code] for code in dict.fromkeys(_codes(row))), key=lambda failure: failure.status)
 
 
 def _hides(fixed: str, free: str) -> bool:
@@ -192,8 +171,7 @@ def usual_failures(status: int) -> list[Failure]:
 def _codes(row: Resource) -> Iterator[str]:
     yield from EVERYWHERE
     yield from (code for code, _ in _STORE)
-    for word in row.fields():
-        yield from OF_WORDS.get(word, ())
+    yield from (OF_WORDS[word] for word in row.fields() if word in OF_WORDS)
     if row.stream in ("import", "export"):
         yield "STOPPING"
     if row.in_path():

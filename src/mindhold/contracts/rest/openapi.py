@@ -222,7 +222,7 @@ SERVER_PATHS: Mapping[str, Json] = {
 
 PLACE = "#/components/schemas/"
 Schema = dict[str, Any]
-_UNSAID = frozenset({"title", "examples"})
+_OMITTED_KEYS = frozenset({"title", "examples"})
 _IN_HEADERS = frozenset({"etag"})  # fields of an answer that are sent as headers
 
 
@@ -286,8 +286,8 @@ class Schemas:
         while waiting:
             for name in _named_in(waiting.pop()):
                 if name not in referenced and name in self._known:
-                    referenced[name] = _told(
-                        self._known[name], unsaid=_IN_HEADERS if name in self._versioned else frozenset()
+                    referenced[name] = _without_fields(
+                        self._known[name], omitted=_IN_HEADERS if name in self._versioned else frozenset()
                     )
                     waiting.append(referenced[name])
         return dict(sorted({**referenced, **bodies}.items()))
@@ -320,12 +320,12 @@ def request_name(row: Resource) -> str:
     return "".join(part.capitalize() for part in re.split(r"[_\W]+", row.name)) + "Request"
 
 
-def _told(schema: Schema, *, unsaid: frozenset[str]) -> Schema:
+def _without_fields(schema: Schema, *, omitted: frozenset[str]) -> Schema:
     """A schema without the fields that are sent as headers."""
     if "properties" not in schema:
         return schema
     properties = {
-        name: property_schema for name, property_schema in schema["properties"].items() if name not in unsaid
+        name: property_schema for name, property_schema in schema["properties"].items() if name not in omitted
     }
     required = [name for name in schema.get("required", ()) if name in properties]
     rest = {key: value for key, value in schema.items() if key not in ("properties", "required")}
@@ -345,7 +345,7 @@ def _pruned(node: Any) -> Any:
         elif key in ("enum", "const", "default"):
             if not (key == "default" and value is None):
                 pruned[key] = value
-        elif key not in _UNSAID:
+        elif key not in _OMITTED_KEYS:
             pruned[key] = _pruned(value)
     return pruned
 

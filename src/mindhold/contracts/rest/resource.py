@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
-from importlib import import_module
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 from urllib.parse import quote
@@ -159,16 +158,16 @@ class Resource:
                 parameters[word] = value
         for word in body or {}:
             _refuse_unknown(word, self.in_body())
-        parameters |= {**(body or {}), **self._placed(path)}
+        parameters |= {**(body or {}), **self._path_values(path)}
         values = {fields[word]: value for word, value in parameters.items()}
         own = {name: value for name, value in headers.items() if name in self.serves.takes.model_fields}
         try:
             request_input: Input = self.serves.takes.model_validate({**values, **self.fixed, **own})
         except ValidationError as error:
-            raise self._told(error) from error
+            raise self._input_error(error) from error
         return request_input
 
-    def _placed(self, path: Mapping[str, str]) -> dict[str, Any]:
+    def _path_values(self, path: Mapping[str, str]) -> dict[str, Any]:
         """The path's values; one for a field that takes several becomes a list of one."""
         return {word: [value] if is_list(self.info(word)) else value for word, value in path.items()}
 
@@ -182,9 +181,12 @@ class Resource:
         parameters = {
             words[name]: value for name, value in values.items() if name in words and value is not None
         }
-        path = _IN_PATH.sub(lambda found: quote(_alone(parameters.get(found[1])), safe=""), self.path)
+        path = _IN_PATH.sub(lambda found: quote(_single_value(parameters.get(found[1])), safe=""), self.path)
         query = [
-            pair for word in self.in_query() if word in parameters for pair in _pairs(word, parameters[word])
+            (word, str(item).lower() if isinstance(item, bool) else str(item))
+            for word in self.in_query()
+            if word in parameters
+            for item in _as_list(parameters[word])
         ]
         inside = {word: parameters[word] for word in self.in_body() if word in parameters}
         body = None if self.method in BODILESS or not (inside or self.in_body()) else inside
@@ -195,7 +197,7 @@ class Resource:
             return self.fixed[name]
         return self.serves.takes.model_fields[name].get_default(call_default_factory=True)
 
-    def _told(self, error: ValidationError) -> InvalidInput:
+    def _input_error(self, error: ValidationError) -> InvalidInput:
         words = {name: word for word, name in self.fields().items()}
         place = error.errors(include_url=False)[0]["loc"]
         first = words.get(str(place[0]), str(place[0])) if place else ""
@@ -264,22 +266,16 @@ def is_list(info: FieldInfo) -> bool:
     return _listed(annotation)
 
 
-def _alone(value: Any) -> str:
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _single_value(value: Any) -> str:
     """The single value. Raises InvalidInput if there are several or none."""
-    values = value if isinstance(value, list) else [value]
+    values = _as_list(value)
     if len(values) != 1 or values[0] in (None, ""):
         raise InvalidInput(f"{len(values)} can't be named by one path.", advice="Name one.")
     return str(values[0])
-
-
-def _pairs(word: str, value: Any) -> list[tuple[str, str]]:
-    if isinstance(value, list):
-        return [(word, _text(item)) for item in value]
-    return [(word, _text(value))]
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _refuse_unknown(word: str, known: Collection[str]) -> None:
@@ -290,28 +286,22 @@ def _refuse_unknown(word: str, known: Collection[str]) -> None:
     raise InvalidInput(f"{word} is not known here.", advice=hint)
 
 
-PARTS: tuple[str, ...] = (
-    "projects:MESSAGE_RESOURCES",
-    "projects:SUMMARY_RESOURCES",
-    "projects:BULK_RESOURCES",
-    "projects:RESOURCES",
-    "memories:RESOURCES",
-    "knowledge:KNOWLEDGE_RESOURCES",
-    "knowledge:CONVERSATION_RESOURCES",
-    "knowledge:PROFILE_RESOURCES",
-    "upkeep:UPKEEP_RESOURCES",
-    "upkeep:JOB_RESOURCES",
-)
-
-
 @cache
 def resources() -> tuple[Resource, ...]:
     """All resources, in the order of the document."""
-    parts = (part.split(":") for part in PARTS)
-    return tuple(
-        row
-        for module, table in parts
-        for row in getattr(import_module(f"mindhold.contracts.rest.{module}"), table)
+    from mindhold.contracts.rest import knowledge, memories, projects, upkeep
+
+    return (
+        *projects.MESSAGE_RESOURCES,
+        *projects.SUMMARY_RESOURCES,
+        *projects.BULK_RESOURCES,
+        *projects.RESOURCES,
+        *memories.RESOURCES,
+        *knowledge.KNOWLEDGE_RESOURCES,
+        *knowledge.CONVERSATION_RESOURCES,
+        *knowledge.PROFILE_RESOURCES,
+        *upkeep.UPKEEP_RESOURCES,
+        *upkeep.JOB_RESOURCES,
     )
 
 

@@ -38,21 +38,9 @@ from mindhold.settings.loader import LoadedSettings
 
 READING = ("GET", "HEAD")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-EXPOSED = (
-    "ETag",
-    "Link",
-    "Location",
-    "Idempotent-Replayed",
-    "Mcp-Session-Id",
-    "MCP-Protocol-Version",
-    "WWW-Authenticate",
-    "Retry-After",
-    "RateLimit-Limit",
-    "RateLimit-Remaining",
-    "RateLimit-Reset",
-    "X-RateLimit-Limit",
-    "X-RateLimit-Remaining",
-    "X-RateLimit-Reset",
+EXPOSED = tuple(
+    "ETag Link Location Idempotent-Replayed Mcp-Session-Id MCP-Protocol-Version WWW-Authenticate Retry-After RateLimit-Limit "
+    "RateLimit-Remaining RateLimit-Reset X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset".split()
 )
 
 

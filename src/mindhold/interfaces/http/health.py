@@ -204,7 +204,7 @@ class Health:
     def routes(self) -> list[Route]:
         return [
             Route("/health", endpoint=self._health, methods=["GET"]),
-            Route("/metrics", endpoint=self._told, methods=["GET"]),
+            Route("/metrics", endpoint=self._report, methods=["GET"]),
         ]
 
     async def _health(self, request: Request) -> Response:
@@ -216,7 +216,7 @@ class Health:
         detailed = is_local_request(request.scope) or self._keys.is_owner(bearer(request.scope) or "")
         return JSONResponse(report if detailed else {"status": report["status"]}, status_code=status)
 
-    async def _told(self, request: Request) -> Response:
+    async def _report(self, request: Request) -> Response:
         if not request.scope[CALLER_KEY].owner:
             return error_response(
                 403,
@@ -257,35 +257,35 @@ class Health:
             raise StoreError("The database file is gone.", advice="Stop the server and restore a backup.")
         return status
 
-    def _up(self, found: Any) -> dict[str, Any]:
-        dead = found.jobs.get("dead", 0)
-        lowered = bool(found.notice)
-        away = any(store["state"] != "ok" for store in found.storage.values())
+    def _up(self, status: Any) -> dict[str, Any]:
+        dead = status.jobs.get("dead", 0)
+        lowered = bool(status.notice)
+        away = any(store["state"] != "ok" for store in status.storage.values())
         return {
             "status": "degraded" if dead or away else "ok",  # a fallback model is no fault
             "version": __version__,
-            "store": {"state": "ok", "rung": found.store["kind"], "schema": found.store["schema"]},
-            "storage": {mode: {"state": store["state"]} for mode, store in found.storage.items()},
-            "cache": {**_cache(found), "embeddings": self._embeddings(found)},
+            "store": {"state": "ok", "rung": status.store["kind"], "schema": status.store["schema"]},
+            "storage": {mode: {"state": store["state"]} for mode, store in status.storage.items()},
+            "cache": {**_cache(status), "embeddings": self._embeddings(status)},
             "model": {
                 "state": "lower rung" if lowered else "ok",
-                "rung": found.rung,
-                "model": found.model,
-                "detail": found.notice,
+                "rung": status.rung,
+                "model": status.model,
+                "detail": status.notice,
             },
-            "jobs": {"state": "degraded" if dead else "ok", "rung": "in process", **found.jobs},
+            "jobs": {"state": "degraded" if dead else "ok", "rung": "in process", **status.jobs},
         }
 
-    def _embeddings(self, found: Any) -> dict[str, Any]:
+    def _embeddings(self, status: Any) -> dict[str, Any]:
         """The state of the embedding cache, which keeps only vectors of a real model."""
         settings = self._door.settings.embedding
-        size = settings.cache_size if found.model and settings.provider not in UNCACHED else 0
+        size = settings.cache_size if status.model and settings.provider not in UNCACHED else 0
         return {"state": "on" if size else "off", "rung": "memory" if size else "none", "size": size}
 
 
-def _cache(found: Any) -> dict[str, Any]:
+def _cache(status: Any) -> dict[str, Any]:
     """The state of the sidecar. A lost one is no fault, since nothing depends on it."""
-    sidecar = found.beside
+    sidecar = status.beside
     if not sidecar:
         return NO_CACHE
     return {

@@ -132,10 +132,6 @@ class RateLimit:
         return await self._app(scope, receive, telling)
 
 
-def _none(_scope: Scope) -> bool:
-    return False
-
-
 class BodyLimit:
     """Middleware that limits the size of bodies and the time that they take to arrive.
 
@@ -143,7 +139,7 @@ class BodyLimit:
     """
 
     def __init__(
-        self, app: ASGIApp, largest: int, seconds: float, *, streamed: Callable[[Scope], bool] = _none
+        self, app: ASGIApp, largest: int, seconds: float, *, streamed: Callable[[Scope], bool]
     ) -> None:
         self._app = app
         self._largest = largest
@@ -200,15 +196,15 @@ class _Body:
     async def send(self, message: Message) -> None:
         if not self._refused:
             self._started = True
-            await self._told(message)
+            await self._pass_on(message)
 
     async def _refuse(self, answer: Response) -> Message:
         self._refused = True
         if not self._started:
-            await answer(self._scope, self._receive, self._told)
+            await answer(self._scope, self._receive, self._pass_on)
         return {"type": "http.disconnect"}
 
-    async def _told(self, message: Message) -> None:
+    async def _pass_on(self, message: Message) -> None:
         """Send a message. Before ending an early response, read on for a while: else the client may be cut off before reading it."""
         ends = message["type"] == "http.response.body" and not message.get("more_body", False)
         if not ends or self._complete or not self._is_coming():

@@ -138,9 +138,8 @@ def bind(settings: ServeSettings) -> list[socket.socket]:
 
 
 def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
-    listener = socket.socket(
-        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
-    )  # without IPPROTO_TCP asyncio leaves Nagle's algorithm on
+    # Without IPPROTO_TCP asyncio leaves Nagle's algorithm on.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if sys.platform == "win32":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)

@@ -138,8 +138,7 @@ async def _read_memory(context: CallContext, memory_id: str) -> dict[str, Any]:
     result = await context.run(SHOW, id=memory_id)
     if result.memory.status in ("forgotten", "quarantined") or result.memory.trust < LEAST_TRUST:
         raise MemoryNotFound(memory_id)
-    document: dict[str, Any] = result.model_dump(mode="json", exclude_none=True)
-    return document
+    return result.model_dump(mode="json", exclude_none=True)
 
 
 MOST_KNOWN = 15

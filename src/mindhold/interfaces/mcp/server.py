@@ -387,9 +387,8 @@ class McpServer:
             modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
             code = types.INVALID_PARAMS if modern else NOT_FOUND_BEFORE_2026
             details = {"uri": str(params.uri), "code": error.code}
-            raise MCPError(
-                code, neutralize(f"{error.message} {advice_for(error)}".strip()), details
-            ) from error
+            text = neutralize(f"{error.message} {advice_for(error)}".strip())
+            raise MCPError(code, text, details) from error
 
     async def _list_prompts(self, _ctx: Context, _params: Any) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=resources.PROMPTS)
@@ -484,9 +483,8 @@ async def _send_notice(ctx: Context, conversation: McpConversation, notice: str)
         return  # without sessions there is no log stream
     conversation.sent_notices.add(notice)
     params = types.LoggingMessageNotificationParams(level="notice", logger="mindhold", data=notice)
-    with suppress(
-        MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError
-    ):  # the call itself succeeded
+    # The call itself succeeded.
+    with suppress(MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         await ctx.session.send_notification(types.LoggingMessageNotification(params=params), ctx.request_id)
 
 

@@ -6,14 +6,13 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from mindhold.contracts.rest.resource import Resource
 from mindhold.interfaces.http.auth import CredentialLookup, bearer
@@ -65,7 +64,7 @@ class Listener:
         self._since: datetime | None = None  # how far the round goes back; None between rounds
         self._low: _Place = _EPOCH, ""  # everything before it was sent in this round
         self._pages: list[tuple[str, _Place]] = []  # still to be sent, oldest last: cursor and position
-        self._told: dict[str, datetime] = {}  # id -> updated
+        self._sent: dict[str, datetime] = {}  # id -> updated
         self._floor = _EPOCH  # no round goes further back
         self._jobs: dict[str, tuple[JobChangeView, datetime]] = {}  # job, and when it was last seen
         self._far: datetime | None = None  # time of the last round that went back by LATE
@@ -93,62 +92,58 @@ class Listener:
         query = {"since": self._since, "before": before, "known": unfinished[:MOST_KNOWN_JOBS]}
         return self._given.model_copy(update=query)
 
-    def news(self, found: RecentChangesResult) -> Iterator[StreamEvent]:
+    def news(self, changes: RecentChangesResult) -> Iterator[StreamEvent]:
         """The new events in a result. A client that doesn't continue from an event id isn't sent existing changes."""
         first = not self._ready
         quiet = first and not self._last
-        memories = list(self._memories(found, quiet=quiet))
+        memories = list(self._memories(changes, quiet=quiet))
         if first and not (quiet and self.under_way):
             self._ready = True
             # A client that continues keeps its event id until the first change is sent.
             yield StreamEvent(
-                "ready", _json({"now": found.now.isoformat()}), self._last or _number(found.now)
+                "ready", json.dumps({"now": changes.now.isoformat()}), self._last or _number(changes.now)
             )
         if not quiet:
             yield from memories
         if self._ready:
-            yield from self._job_news(found, quiet=quiet)
-        self._forget(found.now - 2 * LATE)
+            yield from self._job_news(changes, quiet=quiet)
+        self._forget(changes.now - 2 * LATE)
 
-    def _memories(self, found: RecentChangesResult, *, quiet: bool) -> Iterator[StreamEvent]:
-        if found.next is not None and (oldest := _place(found.memories[0])) > self._low:
+    def _memories(self, changes: RecentChangesResult, *, quiet: bool) -> Iterator[StreamEvent]:
+        if changes.next is not None and (oldest := _place(changes.memories[0])) > self._low:
             if len(self._pages) < (FEW_PAGES if quiet else MOST_PAGES):
-                self._pages.append((found.next, oldest))
+                self._pages.append((changes.next, oldest))
                 return
-            if self._told.get(oldest[1]) != oldest[0]:
-                yield StreamEvent("behind", _json({"since": oldest[0].isoformat()}))
+            if self._sent.get(oldest[1]) != oldest[0]:
+                yield StreamEvent("behind", json.dumps({"since": oldest[0].isoformat()}))
             self._floor = max(self._floor, oldest[0] + _TICK)
-        for memory in found.memories:
-            if _place(memory) >= self._low and self._told.get(memory.id) != memory.updated:
-                self._told[memory.id] = memory.updated
+        for memory in changes.memories:
+            if _place(memory) >= self._low and self._sent.get(memory.id) != memory.updated:
+                self._sent[memory.id] = memory.updated
                 yield StreamEvent("memory", memory.model_dump_json(), _number(memory.updated))
         if self._pages:
             self._low = self._pages.pop()[1]
         else:
-            self._since, self._upto = None, found.now
+            self._since, self._upto = None, changes.now
 
-    def _job_news(self, found: RecentChangesResult, *, quiet: bool) -> Iterator[StreamEvent]:
-        for job in found.jobs:
+    def _job_news(self, changes: RecentChangesResult, *, quiet: bool) -> Iterator[StreamEvent]:
+        for job in changes.jobs:
             before, _ = self._jobs.get(job.id, (None, None))
-            self._jobs[job.id] = job, found.now
+            self._jobs[job.id] = job, changes.now
             if before != job and not (quiet and job.state != "running"):
                 yield StreamEvent("job", job.model_dump_json())
 
     def _forget(self, horizon: datetime) -> None:
         """Forget changes and jobs that no round will see again. If there are very many, keep the latest half."""
-        if len(self._told) > MOST_TOLD:
-            self._floor = max(self._floor, sorted(self._told.values())[-MOST_TOLD // 2] + _TICK)
+        if len(self._sent) > MOST_TOLD:
+            self._floor = max(self._floor, sorted(self._sent.values())[-MOST_TOLD // 2] + _TICK)
         oldest = max(horizon, self._floor)
-        self._told = {key: moment for key, moment in self._told.items() if moment >= oldest}
+        self._sent = {key: moment for key, moment in self._sent.items() if moment >= oldest}
         self._jobs = {key: (job, seen) for key, (job, seen) in self._jobs.items() if seen >= horizon}
 
 
 def _place(memory: ChangeView) -> _Place:
     return memory.updated, memory.id
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value)
 
 
 def _number(moment: datetime) -> str:
@@ -188,8 +183,7 @@ async def serve(door: HttpContext, resource: Resource, request: Request) -> Resp
     running = await door.opening.running()
 
     async def look(asked: RecentChangesInput) -> RecentChangesResult:
-        result: RecentChangesResult = await running.run(resource.serves, asked, caller=caller, agent=agent)
-        return result
+        return await running.run(resource.serves, asked, caller=caller, agent=agent)
 
     async def may_stay() -> bool:
         secret = bearer(request.scope)
@@ -214,8 +208,7 @@ async def serve(door: HttpContext, resource: Resource, request: Request) -> Resp
         )
     while not listener.is_ready:
         first = list(listener.news(await look(listener.next_look(datetime.now(UTC)))))
-    telling = _Telling(running, listener, look=look, may_stay=may_stay, first=first, crowd=crowd)
-    return _Stream(telling, crowd, name)
+    return _Stream(running, listener, look=look, may_stay=may_stay, first=first, crowd=crowd, name=name)
 
 
 def _crowd(request: Request) -> Counter[str]:
@@ -226,8 +219,10 @@ def _crowd(request: Request) -> Counter[str]:
     return crowd
 
 
-class _Telling:
-    """Writes the bytes of a stream. It reads from the store no faster than the client reads."""
+class _Stream(Response):
+    """The stream, which is counted while it is open. It reads from the store no faster than the client reads."""
+
+    media_type = MEDIA
 
     def __init__(
         self,
@@ -238,56 +233,15 @@ class _Telling:
         may_stay: Callable[[], Awaitable[bool]],
         first: list[StreamEvent],
         crowd: Counter[str],
+        name: str,
     ) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
         self._running = running
         self._listener = listener
         self._look = look
         self._may_stay = may_stay
         self._first = first
-        self._crowd = crowd
-        self._seen = -1
-
-    async def tell(self, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send events until the client may no longer listen or the project is gone."""
-        await send(b"".join(event.encoded() for event in self._first))
-        checked, pause = time.monotonic(), LEAST_SECONDS
-        while True:
-            await asyncio.sleep(pause)
-            if not self._listener.under_way:
-                self._seen = await self._running.await_change(self._seen, LOOK_SECONDS)
-            if time.monotonic() - checked >= ALIVE_SECONDS:
-                checked = time.monotonic()
-                if not await self._stays():
-                    return
-                await send(ALIVE)
-            try:
-                result = await self._look(self._listener.next_look(datetime.now(UTC)))
-            except (NotFound, Refused):  # the project is gone
-                return
-            except MindholdError:  # a busy store: try again later
-                pause = LOOK_SECONDS
-                continue
-            many = SECONDS_OF_MANY * self._crowd.total()
-            pause = max(LEAST_SECONDS, many) + SECONDS_EACH * len(result.memories)
-            for event in self._listener.news(result):
-                await send(event.encoded())
-
-    async def _stays(self) -> bool:
-        try:
-            return await self._may_stay()
-        except MindholdError:
-            return True  # can't be checked now
-
-
-class _Stream(Response):
-    """The response, which is counted while it is open."""
-
-    media_type = MEDIA
-
-    def __init__(self, telling: _Telling, crowd: Counter[str], name: str) -> None:
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._telling = telling
         self._crowd = crowd
         self._name = name
 
@@ -302,22 +256,50 @@ class _Stream(Response):
                 del self._crowd[self._name]
 
     async def _until_one_leaves(self, receive: Receive, send: Send) -> None:
-        async def piece(body: bytes) -> None:
-            if body:
-                await send(_body(body, more=True))
-
-        telling = asyncio.ensure_future(self._telling.tell(piece))
+        telling = asyncio.ensure_future(self._tell(send))
         leaving = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if telling.done():
                 telling.result()
-                await send(_body(b"", more=False))
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             for task in (telling, leaving):
                 task.cancel()
             await asyncio.gather(telling, leaving, return_exceptions=True)
 
+    async def _tell(self, send: Send) -> None:
+        """Send events until the client may no longer listen or the project is gone."""
 
-def _body(body: bytes, *, more: bool) -> Message:
-    return {"type": "http.response.body", "body": body, "more_body": more}
+        async def piece(body: bytes) -> None:
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+
+        await piece(b"".join(event.encoded() for event in self._first))
+        checked, pause, seen = time.monotonic(), LEAST_SECONDS, -1
+        while True:
+            await asyncio.sleep(pause)
+            if not self._listener.under_way:
+                seen = await self._running.await_change(seen, LOOK_SECONDS)
+            if time.monotonic() - checked >= ALIVE_SECONDS:
+                checked = time.monotonic()
+                if not await self._stays():
+                    return
+                await piece(ALIVE)
+            try:
+                result = await self._look(self._listener.next_look(datetime.now(UTC)))
+            except (NotFound, Refused):  # the project is gone
+                return
+            except MindholdError:  # a busy store: try again later
+                pause = LOOK_SECONDS
+                continue
+            many = SECONDS_OF_MANY * self._crowd.total()
+            pause = max(LEAST_SECONDS, many) + SECONDS_EACH * len(result.memories)
+            for event in self._listener.news(result):
+                await piece(event.encoded())
+
+    async def _stays(self) -> bool:
+        try:
+            return await self._may_stay()
+        except MindholdError:
+            return True  # can't be checked now

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -132,11 +131,6 @@ def _following(
 T = TypeVar("T")
 PROJECT, ASKED_PROJECT = "project_id", "project"  # name in a path, name in a query
 SOON = 1.0  # seconds after which a read is cancelled if its client left
-STREAMS: dict[Stream, str] = {
-    "import": "transfer:serve_import",
-    "export": "transfer:serve_export",
-    "events": "events:serve",
-}
 
 
 class ApiPaths:
@@ -236,8 +230,12 @@ async def while_waited_for(request: Request, work: Awaitable[T], *, soon: float 
 
 
 def _streaming(name: Stream) -> Callable[[HttpContext, Resource, Request], Awaitable[Response]]:
-    module, function = STREAMS[name].split(":")
-    serve: Callable[[HttpContext, Resource, Request], Awaitable[Response]] = getattr(
-        import_module(f"mindhold.interfaces.http.rest.{module}"), function
-    )
-    return serve
+    from mindhold.interfaces.http.rest import events, transfer
+
+    match name:
+        case "import":
+            return transfer.serve_import
+        case "export":
+            return transfer.serve_export
+        case "events":
+            return events.serve

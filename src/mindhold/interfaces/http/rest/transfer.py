@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import secrets
 import time
@@ -144,7 +145,7 @@ async def serve_import(door: HttpContext, resource: Resource, request: Request) 
         request.path_params, query_of(request), {"messages": []}, idempotency_key=header(request, KEY)
     )
     assert isinstance(request_input, SaveMessagesInput)
-    importing = _Importing(
+    importing = _Import(
         await door.opening.running(),
         resource,
         request_input,
@@ -153,7 +154,7 @@ async def serve_import(door: HttpContext, resource: Resource, request: Request) 
     )
     await importing.begin()  # before reading the body, to check that the project exists and may be written
     if NDJSON in request.headers.get("accept", ""):
-        return _Told(importing)
+        return _ProgressResponse(importing)
     try:
         await importing.read(request.stream())
     except MindholdError as error:
@@ -161,7 +162,7 @@ async def serve_import(door: HttpContext, resource: Resource, request: Request) 
     return importing.answer()
 
 
-class _Importing:
+class _Import:
     """The import of one request."""
 
     def __init__(
@@ -361,10 +362,10 @@ def counts(result: SaveMessagesResult) -> dict[str, float]:
     return {name: getattr(result, name) for name in (*COUNTS, "seconds")}
 
 
-class _Told(Response):
+class _ProgressResponse(Response):
     """The response of an import with progress lines; the last line is the full result or the error."""
 
-    def __init__(self, importing: _Importing) -> None:
+    def __init__(self, importing: _Import) -> None:
         super().__init__(media_type=NDJSON)
         self._importing = importing
 
@@ -411,7 +412,7 @@ async def serve_export(door: HttpContext, resource: Resource, request: Request) 
     assert isinstance(request_input, ExportInput)
     running = await door.opening.running()
     if request.method == "HEAD":
-        return await _looked_at(running, resource, request, request_input)
+        return await _head_response(running, resource, request, request_input)
     path = door.settings.export_dir / FILE.format(secrets.token_hex(16))
     writing = running.run(
         resource.serves,
@@ -443,7 +444,7 @@ def sweep(folder: Path, *, before: float) -> None:
                     path.unlink()
 
 
-async def _looked_at(
+async def _head_response(
     running: OpenMindhold, resource: Resource, request: Request, given: ExportInput
 ) -> Response:
     """The response to HEAD: makes the same checks, writes nothing. Raises MindholdError."""
@@ -497,20 +498,14 @@ class _Download(Response):
         try:
             with self._path.open("rb") as file:
                 _remove(self._path)  # an open file without a name can't be left behind; fails on Windows
-                self.headers["content-length"] = str(_size(file))
+                self.headers["content-length"] = str(os.fstat(file.fileno()).st_size)
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                await _sent(file, send, gone=asyncio.ensure_future(disconnected(receive)))
+                await _send_file(file, send, gone=asyncio.ensure_future(disconnected(receive)))
         finally:
             _remove(self._path)
 
 
-def _size(file: BinaryIO) -> int:
-    size = file.seek(0, 2)
-    file.seek(0)
-    return size
-
-
-async def _sent(file: BinaryIO, send: Send, *, gone: asyncio.Future[None]) -> None:
+async def _send_file(file: BinaryIO, send: Send, *, gone: asyncio.Future[None]) -> None:
     try:
         while not gone.done() and (piece := await asyncio.to_thread(file.read, PIECE)):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
