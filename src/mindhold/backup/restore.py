@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from mindhold.aio import run_uncancelled
-from mindhold.backup.create import BackupProgress, back_up, backup_folder, no_backup_progress
+from mindhold.backup.create import BackupProgress, back_up, backup_folder
 from mindhold.backup.file_format import EXPORT, BackupHead, BackupPart, split_lines, verify_file
 from mindhold.backup.folder import (
     SAFETY,
@@ -33,7 +33,7 @@ from mindhold.memories.views import View
 from mindhold.model.errors import InvalidInput, Refused
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
-from mindhold.operations import Context, Input, Output, operation
+from mindhold.operations import Context, Input, Output, no_progress, operation
 from mindhold.ports.backend import Backend, BackendSite, BackendSites, ReplacedStore, Totals
 from mindhold.ports.store import Capability
 
@@ -153,7 +153,7 @@ class RestoreContext:
     clock: Callable[[], datetime]
     passphrase: str = field(default="", repr=False)
     cleared_cursors: tuple[str, ...] = ()  # cursors that describe the sidecar of the present store
-    progress: BackupProgress = no_backup_progress
+    progress: BackupProgress = no_progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from mindhold.projects.storage import (
     copy_store,
     leave,
     other_tenants,
+    placement_of,
     register_tenant,
     unregister_tenant,
 )
@@ -88,7 +89,7 @@ async def _moved(
         unregistered = False
     finally:
         await hold.let_go()
-        if unregistered and (await _place(engine, name)).mode == place.mode:
+        if unregistered and (await placement_of(engine, name)).mode == place.mode:
             await register_tenant(engine, name, mode=place.mode)
     embedding = await _queue_missing(engine)
     last = rounds[-1]
@@ -138,7 +139,7 @@ async def _drop_copies(engine: Engine, name: str, *, progress: CopyProgress) -> 
 
     Raises Conflict while another process moves it, Refused if another home uses the copy.
     """
-    place = await _place(engine, name)
+    place = await placement_of(engine, name)
     if not place.copies:
         return 0, 0
     hold = ProjectLease(engine, name, place.mode)
@@ -146,7 +147,7 @@ async def _drop_copies(engine: Engine, name: str, *, progress: CopyProgress) -> 
     dropped = spared = 0
     try:
         async with hold.kept():
-            for mode in (await _place(engine, name)).copies:
+            for mode in (await placement_of(engine, name)).copies:
                 erased, remaining = await _drop_copy(engine, name, hold, mode=mode, progress=progress)
                 dropped, spared = dropped + erased, spared + remaining
     finally:
@@ -158,7 +159,7 @@ async def _drop_copy(
     engine: Engine, name: str, hold: ProjectLease, *, mode: str, progress: CopyProgress
 ) -> tuple[int, int]:
     store = await copy_store(engine, name, mode=mode)
-    live = await engine.store_registry.house((await _place(engine, name)).mode)
+    live = await engine.store_registry.house((await placement_of(engine, name)).mode)
     await unregister_tenant(engine, name, mode=mode, state=COPY, what="dropped")
     everything = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
     total = await store.count(everything)
@@ -218,10 +219,6 @@ async def _leave(engine: Engine, name: str, place: Placement) -> None:
     await engine.store_registry.settle(
         lambda places: {other: other_place for other, other_place in places.items() if other != name}
     )
-
-
-async def _place(engine: Engine, name: str) -> Placement:
-    return (await engine.store_registry.places(fresh=True)).get(name, Placement(engine.store_registry.home))
 
 
 async def _refuse_lost(engine: Engine, name: str, place: Placement, *, mode: str) -> None:
@@ -315,7 +312,7 @@ async def _migrate(context: Context, request: MigrateProjectInput) -> MigratePro
     scope = await open_project(engine, request.project)
     if scope.name == GLOBAL:
         raise Refused("Global lives in the home store, always.", advice="`store.mode` says which that is.")
-    place = await _place(engine, scope.name)
+    place = await placement_of(engine, scope.name)
     mode = to or place.mode
     result = _Migration(scope.name, source=place.mode, target=mode, moved=False)
     if forget_copy is not None:
@@ -328,7 +325,7 @@ async def _migrate(context: Context, request: MigrateProjectInput) -> MigratePro
         if request.drop_source:
             dropped, spared = await _drop_copies(engine, scope.name, progress=context.progress)
             result = replace(result, dropped=dropped, spared=spared)
-        result = replace(result, kept_in=(await _place(engine, scope.name)).copies)
+        result = replace(result, kept_in=(await placement_of(engine, scope.name)).copies)
     return MigrateProjectResult.fill(
         result,
         outside_links=len(result.outside),
