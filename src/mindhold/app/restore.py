@@ -6,17 +6,9 @@ from collections.abc import Callable
 
 from mindhold.app.application import open_app, person_zone, utc_now
 from mindhold.app.stores import SettingsSites, make_home
-from mindhold.backup.restore import (
-    DropOldResult,
-    OldView,
-    ReplaceResult,
-    RestoreContext,
-    StoreReplacement,
-    replace_store,
-)
+from mindhold.backup.restore import DropOldResult, OldView, ReplaceResult, RestoreContext, replace_store
 from mindhold.model.errors import NotFound
 from mindhold.model.scope import GLOBAL
-from mindhold.ports.backend import ReplacedStore
 from mindhold.settings.loader import LoadedSettings
 from mindhold.stores.registry import WHOLE
 
@@ -27,7 +19,7 @@ async def replace_all(loaded: LoadedSettings, file: str | None, *, told: Restore
     """Replace everything in the store with a backup. Raises as replace_store() does."""
     settings = loaded.settings
     make_home(settings.home)
-    replacement = await replace_store(
+    result = await replace_store(
         RestoreContext(
             sites=SettingsSites(settings, clock=utc_now),
             home=settings.store.mode,
@@ -42,14 +34,14 @@ async def replace_all(loaded: LoadedSettings, file: str | None, *, told: Restore
     )
     async with open_app(loaded) as app:
         app.written.add(GLOBAL)  # the hook caches are of the state before
-    return _view(replacement)
+    return result
 
 
 async def old_stores(loaded: LoadedSettings) -> list[OldView]:
     """The stores that restores have replaced and kept."""
     mode = loaded.settings.store.mode
     site = SettingsSites(loaded.settings, clock=utc_now).site(mode)
-    return [_old(mode, old) for old in await site.olds()]
+    return [OldView.of(mode, old) for old in await site.olds()]
 
 
 async def drop_old(loaded: LoadedSettings, name: str | None) -> DropOldResult:
@@ -62,27 +54,4 @@ async def drop_old(loaded: LoadedSettings, name: str | None) -> DropOldResult:
         raise NotFound(f"{problem}.", advice="`mindhold status` names what there is.")
     for old in olds:
         await site.drop_old(old.name)
-    return DropOldResult(dropped=[_old(mode, old) for old in olds])
-
-
-def _view(replacement: StoreReplacement) -> ReplaceResult:
-    def total(name: str) -> int:
-        return sum(getattr(part.totals, name) for part in replacement.parts)
-
-    return ReplaceResult(
-        file=replacement.file.path.name,
-        created=replacement.head.created,
-        memories=total("memories"),
-        vectors=total("vectors"),
-        links=total("links"),
-        versions=total("versions"),
-        scopes=total("scopes"),
-        entries=total("entries"),
-        jobs=total("jobs"),
-        old=[_old(mode, old) for mode, old in replacement.olds.items()],
-        problems=list(replacement.notes),
-    )
-
-
-def _old(mode: str, old: ReplacedStore) -> OldView:
-    return OldView(store=mode, name=old.name, location=old.location, bytes=old.size, since=old.since)
+    return DropOldResult(dropped=[OldView.of(mode, old) for old in olds])

@@ -87,10 +87,10 @@ class Backup:
     created: datetime
     encrypted: bool
 
-    @property
-    def totals(self) -> Totals:
-        """The totals of all parts. A copy that a store has of another's scopes is counted again."""
-        return Totals(**{name: sum(getattr(part.totals, name) for part in self.parts) for name in COUNTS})
+
+def totals_of(parts: Sequence[BackupPart]) -> Totals:
+    """The totals of all parts. A copy that a store has of another's scopes is counted again."""
+    return Totals(**{name: sum(getattr(part.totals, name) for part in parts) for name in COUNTS})
 
 
 def backup_folder(engine: Engine) -> Path:
@@ -424,7 +424,7 @@ async def _backup(context: Context, request: BackupInput) -> BackupView:
         progress=context.progress,
     )
     return BackupView.fill(
-        backup.totals,
+        totals_of(backup.parts),
         file=backup.path.name,
         path=str(backup.path),
         encrypted=backup.encrypted,

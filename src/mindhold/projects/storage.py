@@ -63,18 +63,18 @@ async def ask_reachable(engine: Engine, ask: Callable[[tuple[str, ...]], Awaitab
     return await ask(scopes), unreachable_notice(states)
 
 
-def unreachable_notice(found: Sequence[StoreState]) -> str:
+def unreachable_notice(states: Sequence[StoreState]) -> str:
     """Return a notice about the stores that don't answer; empty if all do."""
     return " ".join(
         f"{store.mode} doesn't answer ({store.state}): {', '.join(store.projects)} left out."
-        for store in found
+        for store in states
         if store.is_missed
     )
 
 
-async def reachable_scopes(engine: Engine, found: Sequence[StoreState]) -> tuple[str, ...]:
+async def reachable_scopes(engine: Engine, states: Sequence[StoreState]) -> tuple[str, ...]:
     """Return the scopes whose stores answer; empty if all do."""
-    away = {store.mode for store in found if store.is_missed}
+    away = {store.mode for store in states if store.is_missed}
     if not away:
         return ()
     places = await engine.store_registry.places()
