@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from mindhold.app.application import open_app, person_zone
 from mindhold.app.stores import SettingsSites, make_home, utc_now
-from mindhold.backup.restore import (
-    DropOldResult,
-    OldView,
-    ReplaceResult,
-    RestoreContext,
-    replace_store,
-)
+from mindhold.backup.restore import DropOldResult, OldView, ReplaceResult, RestoreContext, replace_store
 from mindhold.interfaces.runtime import ProgressCallback
 from mindhold.model.errors import NotFound
 from mindhold.model.scope import GLOBAL
-from mindhold.ports.backend import ReplacedStore
 from mindhold.settings.loader import LoadedSettings
 from mindhold.stores.registry import WHOLE
-
-TOTALS = ("memories", "vectors", "links", "versions", "scopes", "entries", "jobs")
 
 
 async def replace_all(loaded: LoadedSettings, file: str | None, *, told: ProgressCallback) -> ReplaceResult:
     """Replace everything in the store with a backup. Raises as replace_store() does."""
     settings = loaded.settings
     make_home(settings.home)
-    replacement = await replace_store(
+    result = await replace_store(
         RestoreContext(
             sites=SettingsSites(settings, clock=utc_now),
             home=settings.store.mode,
@@ -40,14 +31,7 @@ async def replace_all(loaded: LoadedSettings, file: str | None, *, told: Progres
     )
     async with open_app(loaded) as app:
         app.written.add(GLOBAL)  # the hook caches are of the state before
-    totals = {name: sum(getattr(part.totals, name) for part in replacement.parts) for name in TOTALS}
-    return ReplaceResult(
-        file=replacement.file.path.name,
-        created=replacement.head.created,
-        **totals,
-        old=[_old(mode, old) for mode, old in replacement.olds.items()],
-        problems=list(replacement.notes),
-    )
+    return result
 
 
 async def drop_old(loaded: LoadedSettings, name: str | None) -> DropOldResult:
@@ -60,8 +44,4 @@ async def drop_old(loaded: LoadedSettings, name: str | None) -> DropOldResult:
         raise NotFound(f"{problem}.", advice="`mindhold status` names what there is.")
     for old in olds:
         await site.drop_old(old.name)
-    return DropOldResult(dropped=[_old(mode, old) for old in olds])
-
-
-def _old(mode: str, old: ReplacedStore) -> OldView:
-    return OldView(store=mode, name=old.name, location=old.location, bytes=old.size, since=old.since)
+    return DropOldResult(dropped=[OldView.of(mode, old) for old in olds])

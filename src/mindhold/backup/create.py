@@ -66,7 +66,7 @@ from mindhold.model.errors import (
 )
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
-from mindhold.operations import Context, Input, Output, operation
+from mindhold.operations import Context, Input, Output, no_progress, operation
 from mindhold.ports.backend import Backend, Placements, ReplacedStore, Totals
 from mindhold.ports.store import StoreFinding
 from mindhold.settings.sections import BackupSettings
@@ -87,14 +87,10 @@ class Backup:
     created: datetime
     encrypted: bool
 
-    @property
-    def totals(self) -> Totals:
-        """The totals of all parts. A copy that a store has of another's scopes is counted again."""
-        return Totals(**{name: sum(getattr(part.totals, name) for part in self.parts) for name in COUNTS})
 
-
-def no_backup_progress(_step: str, _done: int, _total: int | None) -> None:
-    """Ignores progress."""
+def totals_of(parts: Sequence[BackupPart]) -> Totals:
+    """The totals of all parts. A copy that a store has of another's scopes is counted again."""
+    return Totals(**{name: sum(getattr(part.totals, name) for part in parts) for name in COUNTS})
 
 
 def backup_folder(engine: Engine) -> Path:
@@ -109,7 +105,7 @@ async def back_up(
     begin: str = WHOLE,
     encrypt: bool | None = None,
     without: Collection[str] = (),
-    progress: BackupProgress = no_backup_progress,
+    progress: BackupProgress = no_progress,
 ) -> Backup:
     """Back up all data of all stores except those in `without`. `begin` is the beginning of a generated name.
 
@@ -166,7 +162,7 @@ async def _back_up_some(engine: Engine, begin: str, where: Filter) -> Backup:
         writer.end(Totals(export.memories, 0, export.versions, export.links, export.scopes))
 
     paths = generated_paths(backup_folder(engine), begin, engine.clock())
-    return await _write_file(engine, paths, _chosen_secret(engine), write, progress=no_backup_progress)
+    return await _write_file(engine, paths, _chosen_secret(engine), write, progress=no_progress)
 
 
 async def backups(engine: Engine) -> list[BackupFile]:
@@ -428,7 +424,7 @@ async def _backup(context: Context, request: BackupInput) -> BackupView:
         progress=context.progress,
     )
     return BackupView.fill(
-        backup.totals,
+        totals_of(backup.parts),
         file=backup.path.name,
         path=str(backup.path),
         encrypted=backup.encrypted,

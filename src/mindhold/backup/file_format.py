@@ -47,11 +47,8 @@ _WORK = {"n": 1 << 17, "r": 8, "p": 1}
 class EncryptionKey:
     """The key of a passphrase and a salt. `check` reveals a wrong passphrase and nothing else."""
 
-    secret: bytes
-    check: str
-
-    def __repr__(self) -> str:
-        return "Key()"
+    secret: bytes = field(repr=False)
+    check: str = field(repr=False)
 
 
 def new_encryption(passphrase: str) -> tuple[dict[str, Any], EncryptionKey]:
@@ -60,14 +57,15 @@ def new_encryption(passphrase: str) -> tuple[dict[str, Any], EncryptionKey]:
         raise InvalidInput("The passphrase is empty.", advice="Give one that you will still know in a year.")
     salt = secrets.token_bytes(16)
     key = _derive(passphrase, salt, **_WORK)
-    return {
+    header = {
         "cipher": CIPHER,
         "key": DERIVATION,
         **_WORK,
         "salt": salt.hex(),
         "check": key.check,
         "chunk": CHUNK,
-    }, key
+    }
+    return header, key
 
 
 def key_of(header: dict[str, Any], passphrase: str | None, *, name: str) -> EncryptionKey:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from mindhold.aio import run_uncancelled
-from mindhold.backup.create import BackupProgress, back_up, backup_folder, no_backup_progress
-from mindhold.backup.file_format import EXPORT, BackupHead, BackupPart, split_lines, verify_file
+from mindhold.backup.create import BackupProgress, back_up, backup_folder, totals_of
+from mindhold.backup.file_format import EXPORT, BackupPart, split_lines, verify_file
 from mindhold.backup.folder import (
     SAFETY,
     BackupFile,
@@ -33,7 +33,7 @@ from mindhold.memories.views import View
 from mindhold.model.errors import InvalidInput, Refused
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
-from mindhold.operations import Context, Input, Output, operation
+from mindhold.operations import Context, Input, Output, no_progress, operation
 from mindhold.ports.backend import Backend, BackendSite, BackendSites, ReplacedStore, Totals
 from mindhold.ports.store import Capability
 
@@ -153,21 +153,46 @@ class RestoreContext:
     clock: Callable[[], datetime]
     passphrase: str = field(default="", repr=False)
     cleared_cursors: tuple[str, ...] = ()  # cursors that describe the sidecar of the present store
-    progress: BackupProgress = no_backup_progress
+    progress: BackupProgress = no_progress
 
 
-@dataclass(frozen=True, slots=True)
-class StoreReplacement:
-    """What was restored, and the replaced stores by mode."""
+class OldView(View):
+    """A store that a restore replaced. It is kept until somebody drops it."""
 
-    file: BackupFile
-    head: BackupHead
-    parts: tuple[BackupPart, ...]
-    olds: Mapping[str, ReplacedStore]
-    notes: tuple[str, ...] = ()
+    store: str
+    name: str
+    location: str
+    bytes: int
+    since: datetime | None = None
+
+    @classmethod
+    def of(cls, mode: str, old: ReplacedStore) -> OldView:
+        return cls.fill(old, store=mode, bytes=old.size)
 
 
-async def replace_store(work: RestoreContext, file: str | None = None) -> StoreReplacement:
+class ReplaceResult(View):
+    """What was restored, the replaced stores, and remaining `problems`."""
+
+    file: str
+    created: datetime
+    memories: int
+    vectors: int
+    links: int
+    versions: int
+    scopes: int
+    entries: int
+    jobs: int
+    old: list[OldView]
+    problems: list[str]
+
+
+class DropOldResult(Output):
+    """The replaced stores that were dropped."""
+
+    dropped: list[OldView]
+
+
+async def replace_store(work: RestoreContext, file: str | None = None) -> ReplaceResult:
     """Replace all stores with a backup, by default the newest. Nothing changes before the final swap.
 
     Raises NotFound; Refused for a changed file, for one that holds only a scope, or without its passphrase;
@@ -190,16 +215,18 @@ async def replace_store(work: RestoreContext, file: str | None = None) -> StoreR
             parts = read_parts(backup.path, work.passphrase, context)
             load = _load_together if head.home != work.home and len(table) > 1 else _load_separately
             notes = await load(work, parts, table, stamp, prepared)
-        olds: dict[str, ReplacedStore] = {}
+        olds: list[OldView] = []
         for mode in sorted(prepared, key=lambda mode: mode == work.home):  # the main store last
             work.progress(f"restore: {mode}, swap", 0, None)
             old = await run_uncancelled(prepared[mode].swap(stamp, now=now))
             if old is not None:
-                olds[mode] = old
+                olds.append(OldView.of(mode, old))
     finally:
         for site in prepared.values():
             await run_uncancelled(site.discard(stamp))
-    return StoreReplacement(backup, head, table, olds, tuple(notes))
+    return ReplaceResult.fill(
+        totals_of(table), file=backup.path.name, created=head.created, old=olds, problems=notes
+    )
 
 
 async def _load_separately(
@@ -276,35 +303,3 @@ def _refuse_partial(file: BackupFile) -> None:
             f"{file.path.name} doesn't hold everything, so it can't take the place of what is there.",
             advice=f"`mindhold restore {file.path.name} --merge` brings back what it holds and is missing now.",
         )
-
-
-class OldView(Output):
-    """A store that a restore replaced. It is kept until somebody drops it."""
-
-    store: str
-    name: str
-    location: str
-    bytes: int
-    since: datetime | None = None
-
-
-class ReplaceResult(Output):
-    """What was restored, the replaced stores, and remaining `problems`."""
-
-    file: str
-    created: datetime
-    memories: int
-    vectors: int
-    links: int
-    versions: int
-    scopes: int
-    entries: int
-    jobs: int
-    old: list[OldView]
-    problems: list[str]
-
-
-class DropOldResult(Output):
-    """The replaced stores that were dropped."""
-
-    dropped: list[OldView]

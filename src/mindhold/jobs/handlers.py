@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from typing import Any
@@ -23,6 +21,7 @@ from mindhold.history.passages import (
     unembedded,
 )
 from mindhold.history.passages import PAUSE as EMBED_PAUSE
+from mindhold.jobs.progress import PAUSE, Handler, Unfinished
 from mindhold.lifecycle.consolidation import CONSOLIDATION_JOB, STAGES, run_consolidation
 from mindhold.lifecycle.maintenance import MAINTENANCE_JOB, run_nightly_turn, tidy
 from mindhold.memories.duplicates import RELATE, relate
@@ -33,7 +32,6 @@ from mindhold.model.job import Job
 from mindhold.ports.store import Enqueue
 from mindhold.projects.reindex import REINDEX, TURN, reindex
 
-PAUSE = timedelta(minutes=1)  # between two runs of a job that doesn't end in one
 CONTINUE_KEY = "consolidate:more"  # the key of a run that continues some stages
 SHORTEST = 1.0  # seconds for a job even when no time is left
 TIDY = "tidy-jobs"
@@ -101,16 +99,7 @@ async def _consolidate(engine: Engine, job: Job) -> Mapping[str, Any]:
 
 
 async def _tidy(engine: Engine, job: Job) -> Mapping[str, Any]:
-    """Drop old jobs and expired entries, and end working memory whose conversation is over."""
     return await tidy(engine)
-
-
-async def _maintain(engine: Engine, job: Job) -> Mapping[str, Any] | Unfinished:
-    """Run one turn of the nightly maintenance; other due jobs run between turns."""
-    turn = await run_nightly_turn(engine, job)
-    if turn.finished:
-        return turn.result
-    return Unfinished(turn.result, after=PAUSE if turn.waits else timedelta(0))
 
 
 async def _embed_history(engine: Engine, job: Job) -> Mapping[str, Any]:
@@ -125,11 +114,7 @@ async def _embed_history(engine: Engine, job: Job) -> Mapping[str, Any]:
 
 async def _reindex(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any] | Unfinished:
     """Reindex for one turn; the next one follows when nothing else is due."""
-    turn = await reindex(engine, job, seconds=min(TURN, max(SHORTEST, left())))
-    embedded = int((job.result or {}).get("embedded", 0)) + turn.embedded
-    if not turn.finished:
-        return Unfinished({"embedded": embedded})
-    return {"embedded": embedded} | ({"cancelled": True} if turn.cancelled else {})
+    return await reindex(engine, job, seconds=min(TURN, max(SHORTEST, left())))
 
 
 async def _archive_history(engine: Engine, job: Job) -> Mapping[str, Any]:
@@ -167,7 +152,7 @@ HANDLERS: Mapping[str, Handler] = {
     EVALUATE: _evaluate,
     TIDY: _tidy,
     CONSOLIDATION_JOB: _consolidate,
-    MAINTENANCE_JOB: _maintain,
+    MAINTENANCE_JOB: run_nightly_turn,  # other due jobs run between turns
     EMBED_HISTORY_JOB: _embed_history,
     ARCHIVE_HISTORY: _archive_history,
 }
@@ -195,14 +180,3 @@ def handlers_within(left: Left) -> Mapping[str, Handler]:
         REINDEX: partial(_reindex, left=left),
         RECAP_JOB: partial(_recap, left=left),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """One turn of a job that takes several. The next one is due `after` a while, behind all that is due already."""
-
-    result: Mapping[str, Any]
-    after: timedelta = timedelta(0)
-
-
-Handler = Callable[[Engine, Job], Awaitable[Mapping[str, Any] | Unfinished]]

@@ -1,8 +1,8 @@
-"""The progress of a job and requests to cancel it, stored where every process sees them."""
+"""What a turn of a job returns, its progress, and requests to cancel it, stored where every process sees them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,18 @@ PROGRESS = "job:progress"
 STOP = "job:stop"
 KEPT = timedelta(days=14)  # as long as finished jobs
 MOST = 1_000
+PAUSE = timedelta(minutes=1)  # between two runs of a job that doesn't end in one
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """One turn of a job that takes several. The next one is due `after` a while, behind all that is due already."""
+
+    result: Mapping[str, Any]
+    after: timedelta = timedelta(0)
+
+
+Handler = Callable[[Engine, Job], Awaitable[Mapping[str, Any] | Unfinished]]
 
 
 @dataclass(frozen=True, slots=True)

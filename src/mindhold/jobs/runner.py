@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 
 from mindhold.engine import Engine
 from mindhold.history.passages import EMBED_HISTORY_JOB, history_model, own_job
-from mindhold.jobs.handlers import ARCHIVE_HISTORY, TIDY, Handler, Unfinished
+from mindhold.jobs.handlers import ARCHIVE_HISTORY, TIDY
+from mindhold.jobs.progress import Handler, Unfinished
 from mindhold.lifecycle.consolidation import CONSOLIDATION_JOB
 from mindhold.lifecycle.maintenance import MAINTENANCE_JOB
 from mindhold.memories.embedding import EMBED
@@ -181,13 +182,13 @@ async def enqueue_due(
     return queued
 
 
-async def next_runs(engine: Engine, entries: Sequence[ScheduledJob] | None = None) -> dict[str, datetime]:
+async def next_runs(engine: Engine) -> dict[str, datetime]:
     """When each job is due next."""
     runs: dict[str, datetime] = {}
-    for entry in schedule_of(engine) if entries is None else entries:
+    for entry in schedule_of(engine):
         last = await engine.store.cursor(_cursor(entry.name))
         runs[entry.name] = datetime.fromisoformat(last) + entry.every if last else engine.clock()
-    if entries is None and engine.settings.maintenance.schedule:
+    if engine.settings.maintenance.schedule:
         last = await engine.store.cursor(_cursor(MAINTENANCE_JOB))
         runs[MAINTENANCE_JOB] = _next_night(engine, last or engine.clock().isoformat())
     return runs

@@ -118,7 +118,6 @@ class JudgedPairs:
 
     resolved: list[MemoryPair] = field(default_factory=list)
     pending: list[MemoryPair] = field(default_factory=list)
-    judged: int = 0
 
 
 class ContradictionJudge:
@@ -174,7 +173,6 @@ class ContradictionJudge:
 
     async def decide(self, pair: MemoryPair, judgement: Judgement, outcome: JudgedPairs) -> None:
         """Resolve the pair, drop it, ask the model, or save it as pending."""
-        outcome.judged += 1
         sure = judgement.contradiction >= SURE
         if not sure and (is_sure(judgement) or pair.similarity <= ALIKE):
             return

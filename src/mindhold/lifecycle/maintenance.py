@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib import import_module
 from time import monotonic, perf_counter
@@ -12,7 +12,7 @@ from typing import Any
 
 from mindhold.conversations.endings import queue_sweep
 from mindhold.engine import Engine
-from mindhold.jobs.progress import Progress, is_to_stop, note_progress
+from mindhold.jobs.progress import PAUSE, Progress, Unfinished, is_to_stop, note_progress
 from mindhold.lifecycle.audit import write_audit_record
 from mindhold.lifecycle.stages import (
     NOTHING,
@@ -151,16 +151,7 @@ LEASE = timedelta(minutes=2)  # a process that was killed holds its claim this l
 REMAINING, FINISHED, STARTED = "left", "done", "begun"  # keys of the job's result
 
 
-@dataclass(frozen=True, slots=True)
-class NightlyTurn:
-    """The progress of a nightly run. `waits`: another process runs maintenance, or was killed while it did."""
-
-    result: Mapping[str, Any]
-    finished: bool = True
-    waits: bool = False
-
-
-async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
+async def run_nightly_turn(engine: Engine, job: Job) -> Mapping[str, Any] | Unfinished:
     """Run one step or a part of it. A step that used its share of the time continues the next night."""
     so_far = job.result or {
         REMAINING: await _scheduled_steps(engine),
@@ -170,10 +161,11 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
     remaining = [name for name in so_far[REMAINING] if name in STEPS]
     results = {name: _parse_step(name, value) for name, value in so_far[FINISHED].items()}
     if await is_to_stop(engine, job.id):
-        return NightlyTurn({**_job_result(so_far, [], results), "cancelled": True})
+        return {**_job_result(so_far, [], results), "cancelled": True}
     async with claim(engine, MAINTENANCE_JOB, held=LEASE) as acquired:
         if not acquired:
-            return NightlyTurn(_job_result(so_far, remaining, results), finished=False, waits=True)
+            # Another process runs maintenance, or was killed while it did.
+            return Unfinished(_job_result(so_far, remaining, results), after=PAUSE)
         if remaining:
             await engine.use_counter.flush()
             name, began = remaining[0], perf_counter()
@@ -192,7 +184,8 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
             started = datetime.fromisoformat(so_far[STARTED])
             report = RunReport(started, seconds, stages=tuple(results.values()))
             await _save_report(engine, report, whole=True)
-    return NightlyTurn(_job_result(so_far, remaining, results), finished=not remaining)
+    result = _job_result(so_far, remaining, results)
+    return Unfinished(result) if remaining else result
 
 
 def _turn_limits(engine: Engine, seconds: float) -> StageLimits:

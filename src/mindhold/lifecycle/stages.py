@@ -242,14 +242,13 @@ async def last_consolidated(engine: Engine) -> datetime | None:
     return datetime.fromisoformat(cursor) if cursor else None
 
 
+_PLAIN = ("changed", "detail", "seconds", "more", "looked")  # fields that are stored as they are
+
+
 def _stage_value(stage: StageResult) -> dict[str, Any]:
     return {
         "stage": stage.name,
-        "changed": stage.changed,
-        "detail": stage.detail,
-        "seconds": stage.seconds,
-        "more": stage.more,
-        "looked": stage.looked,
+        **{name: getattr(stage, name) for name in _PLAIN},
         "counts": dict(stage.counts),
         "examples": example_values(stage.examples),
     }
@@ -277,13 +276,6 @@ def report_of(value: Mapping[str, Any]) -> RunReport:
 
 
 def _stage(value: Mapping[str, Any]) -> StageResult:
-    return StageResult(
-        value["stage"],
-        changed=value["changed"],
-        detail=value["detail"],
-        seconds=value["seconds"],
-        more=value["more"],
-        looked=value["looked"],
-        examples=examples_of(value.get("examples")),
-        counts=value.get("counts") or {},
-    )
+    plain = {name: value[name] for name in _PLAIN}
+    examples, counts = examples_of(value.get("examples")), value.get("counts") or {}
+    return StageResult(value["stage"], **plain, examples=examples, counts=counts)

@@ -327,21 +327,20 @@ class _Sweep:
             counts.append(self._duplicates)
         # Time for reading and writing is shared by all stages.
         share = max(0.0, seconds - sum(count.seconds for count in counts)) / len(counts)
-        return [_stage(count, looked=pages.looked, more=pages.more, share=share) for count in counts]
-
-
-def _stage(count: _Count, *, looked: int, more: bool, share: float) -> StageResult:
-    detail = ", ".join(f"{number} {what}" for what, number in sorted(count.counts.items()))
-    return StageResult(
-        count.name,
-        changed=count.counts.total() - count.counts[STALE],
-        detail=detail or NOTHING,
-        seconds=count.seconds + share,
-        more=more,
-        looked=looked,
-        examples=tuple(count.examples),
-        counts=dict(count.counts),
-    )
+        return [
+            StageResult(
+                count.name,
+                changed=count.counts.total() - count.counts[STALE],
+                detail=", ".join(f"{number} {what}" for what, number in sorted(count.counts.items()))
+                or NOTHING,
+                seconds=count.seconds + share,
+                more=pages.more,
+                looked=pages.looked,
+                examples=tuple(count.examples),
+                counts=count.counts,
+            )
+            for count in counts
+        ]
 
 
 def _tend(before: Memory, after: Memory, *, review: datetime | None, read: datetime) -> Tend | None:

@@ -24,7 +24,7 @@ from mindhold.model.tokens import count_tokens, truncate_to_tokens
 from mindhold.operations import Context, Output, operation
 from mindhold.ports.store import StoreFacts
 from mindhold.projects.placement import ProjectInput, StorageBackend, mode_of, open_project
-from mindhold.projects.storage import stores_without_vectors
+from mindhold.projects.storage import store_of, stores_without_vectors
 
 Health = Literal["healthy", "degraded", "rebuilding"]
 INDEXING = frozenset({EMBED, "reindex"})  # jobs that make vectors
@@ -59,10 +59,7 @@ async def _health(engine: Engine, mode: str, *, unindexed: int) -> tuple[Health,
 async def _facts(engine: Engine, mode: str) -> StoreFacts | None:
     """Return the facts about the store; None for callers that may not know them."""
     with suppress(Refused, SettingsError, StoreError):
-        store = (
-            engine.store if mode == engine.store_registry.home else await engine.store_registry.house(mode)
-        )
-        return await store.facts()
+        return await (await store_of(engine, mode)).facts()
     return None
 
 

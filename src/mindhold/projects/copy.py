@@ -75,7 +75,7 @@ class ProjectLease:
 
         Raises Conflict if the lease was lost.
         """
-        await self._change(replace(self._own, until=self._engine.clock() + LEASE))
+        await self._renew()
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
@@ -102,11 +102,11 @@ class ProjectLease:
                 raise Conflict(f"What is in {mode} of {self._name!r} is no copy.", advice="Look again.")
             return replace(place, move=replace(self._own, until=self._engine.clock() + LEASE))
 
-        await self._engine.store_registry.settle(lambda places: self._held(places, change))
+        await self._settle(change)
 
     async def freeze(self) -> None:
         """Make writers wait; what they wrote before can be read."""
-        await self._change(replace(self._own, until=self._engine.clock() + LEASE, frozen=True))
+        await self._renew(frozen=True)
 
     async def flip(self) -> None:
         """Make the target the project's store; the source becomes a hidden copy. Raises Conflict if the lease was lost."""
@@ -116,7 +116,7 @@ class ProjectLease:
             copies = tuple(mode for mode in (*place.copies, place.mode) if mode != to)
             return Placement(to, moves=place.moves + 1, copies=tuple(dict.fromkeys(copies)))
 
-        await self._engine.store_registry.settle(lambda places: self._held(places, change))
+        await self._settle(change)
 
     async def forget(self, mode: str) -> None:
         """Remove the note of a copy. Raises Conflict if the lease was lost, or the project lives there."""
@@ -126,7 +126,7 @@ class ProjectLease:
                 raise Conflict(f"The project {self._name!r} lives in {mode}.", advice="Move it first.")
             return replace(place, copies=tuple(copy_mode for copy_mode in place.copies if copy_mode != mode))
 
-        await self._engine.store_registry.settle(lambda places: self._held(places, change))
+        await self._settle(change)
 
     async def let_go(self) -> None:
         """Release the lease if it is still ours."""
@@ -139,20 +139,24 @@ class ProjectLease:
 
         await self._engine.store_registry.settle(change)
 
-    async def _change(self, move: Move) -> None:
-        await self._engine.store_registry.settle(
-            lambda places: self._held(places, lambda place: replace(place, move=move))
-        )
+    async def _renew(self, *, frozen: bool = False) -> None:
+        move = replace(self._own, until=self._engine.clock() + LEASE, frozen=frozen or self._own.frozen)
+        await self._settle(lambda place: replace(place, move=move))
         self._own = move
 
-    def _held(self, places: Placements, change: PlacementChange) -> Placements:
-        place = places.get(self._name)
-        if place is None or place.move is None or place.move.by != self._own.by:
-            raise Conflict(
-                f"Moving the project {self._name!r} took a pause that was too long.",
-                advice="Migrate it again: it goes on where it was.",
-            )
-        return {**places, self._name: change(place)}
+    async def _settle(self, change: PlacementChange) -> None:
+        """Change the placement. Raises Conflict if the lease was lost."""
+
+        def change_held(places: Placements) -> Placements:
+            place = places.get(self._name)
+            if place is None or place.move is None or place.move.by != self._own.by:
+                raise Conflict(
+                    f"Moving the project {self._name!r} took a pause that was too long.",
+                    advice="Migrate it again: it goes on where it was.",
+                )
+            return {**places, self._name: change(place)}
+
+        await self._engine.store_registry.settle(change_held)
 
 
 BATCH = 500

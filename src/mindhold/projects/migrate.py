@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pydantic import Field
 
 from mindhold.access.keys import follow_scope
 from mindhold.engine import Engine
 from mindhold.memories.embedding import queue_embedding
-from mindhold.memories.views import Notice, View
+from mindhold.memories.views import Notice
 from mindhold.model.errors import Conflict, InvalidInput, MindholdError, Refused, ScopeNotFound, StoreBusy
-from mindhold.model.memory import ANY_STATUS, Link
+from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
 from mindhold.model.scope import EVERYONE, GLOBAL, Scope, StorageMode
-from mindhold.operations import Context, Input, operation
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.backend import Placement
 from mindhold.projects.copy import CopyProgress, CopyRound, ProjectCopy, ProjectLease
 from mindhold.projects.placement import open_project
@@ -26,6 +26,7 @@ from mindhold.projects.storage import (
     copy_store,
     leave,
     other_tenants,
+    placement_of,
     register_tenant,
     unregister_tenant,
 )
@@ -36,31 +37,10 @@ MOST_LAST_ROUNDS = 6
 MOST_SHOWN = 20  # links that an answer names
 
 
-@dataclass(frozen=True, slots=True)
-class _Migration:
-    """What a migration did. It is verified by equal counts and equal content hashes in both stores."""
-
-    project: str
-    source: str
-    target: str
-    moved: bool
-    memories: int = 0
-    versions: int = 0
-    links: int = 0
-    vectors: int = 0
-    content_sum: str = ""
-    rounds: int = 0
-    copied: int = 0
-    outside: tuple[Link, ...] = ()  # not moved: they lead out of the project
-    kept_in: tuple[str, ...] = ()
-    dropped: int = 0
-    spared: int = 0  # memories in dropped copies that the project doesn't have
-    embedding: bool = False  # a job makes the vectors that weren't copied
-
-
-async def _moved(
+async def _move(
     engine: Engine, scope: Scope, place: Placement, *, mode: str, progress: CopyProgress
-) -> _Migration:
+) -> list[CopyRound]:
+    """Move the project; returns the rounds of copying that it took."""
     name = scope.name
     target, source = await engine.store_registry.house(mode), await engine.store_registry.house(place.mode)
     if mode != engine.store_registry.home and mode not in place.copies:
@@ -88,25 +68,9 @@ async def _moved(
         unregistered = False
     finally:
         await hold.let_go()
-        if unregistered and (await _place(engine, name)).mode == place.mode:
+        if unregistered and (await placement_of(engine, name)).mode == place.mode:
             await register_tenant(engine, name, mode=place.mode)
-    embedding = await _queue_missing(engine)
-    last = rounds[-1]
-    return _Migration(
-        project=name,
-        source=place.mode,
-        target=mode,
-        moved=True,
-        memories=last.target.memories,
-        versions=last.target.versions,
-        links=last.target.links,
-        vectors=last.target.vectors,
-        content_sum=last.target.hashes.hexdigest(),
-        rounds=len(rounds),
-        copied=sum(copy_round.copied for copy_round in rounds),
-        outside=tuple(last.outside[edge] for edge in sorted(last.outside)),
-        embedding=embedding,
-    )
+    return rounds
 
 
 async def _note_begun(engine: Engine, hold: ProjectLease, name: str, *, place: Placement, mode: str) -> None:
@@ -138,7 +102,7 @@ async def _drop_copies(engine: Engine, name: str, *, progress: CopyProgress) -> 
 
     Raises Conflict while another process moves it, Refused if another home uses the copy.
     """
-    place = await _place(engine, name)
+    place = await placement_of(engine, name)
     if not place.copies:
         return 0, 0
     hold = ProjectLease(engine, name, place.mode)
@@ -146,7 +110,7 @@ async def _drop_copies(engine: Engine, name: str, *, progress: CopyProgress) -> 
     dropped = spared = 0
     try:
         async with hold.kept():
-            for mode in (await _place(engine, name)).copies:
+            for mode in (await placement_of(engine, name)).copies:
                 erased, remaining = await _drop_copy(engine, name, hold, mode=mode, progress=progress)
                 dropped, spared = dropped + erased, spared + remaining
     finally:
@@ -158,7 +122,7 @@ async def _drop_copy(
     engine: Engine, name: str, hold: ProjectLease, *, mode: str, progress: CopyProgress
 ) -> tuple[int, int]:
     store = await copy_store(engine, name, mode=mode)
-    live = await engine.store_registry.house((await _place(engine, name)).mode)
+    live = await engine.store_registry.house((await placement_of(engine, name)).mode)
     await unregister_tenant(engine, name, mode=mode, state=COPY, what="dropped")
     everything = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
     total = await store.count(everything)
@@ -220,10 +184,6 @@ async def _leave(engine: Engine, name: str, place: Placement) -> None:
     )
 
 
-async def _place(engine: Engine, name: str) -> Placement:
-    return (await engine.store_registry.places(fresh=True)).get(name, Placement(engine.store_registry.home))
-
-
 async def _refuse_lost(engine: Engine, name: str, place: Placement, *, mode: str) -> None:
     """Refuse if the source lacks the project, for example after a change of settings: the copy must survive."""
     source, target = await engine.store_registry.house(place.mode), await engine.store_registry.house(mode)
@@ -281,7 +241,7 @@ class MigrateProjectInput(Input):
     )
 
 
-class MigrateProjectResult(View):
+class MigrateProjectResult(Output):
     """What was moved. Counts and the sum of content hashes were the same in both stores at the end."""
 
     project: str = Field(description="The project's name.", examples=["shop"])
@@ -315,35 +275,52 @@ async def _migrate(context: Context, request: MigrateProjectInput) -> MigratePro
     scope = await open_project(engine, request.project)
     if scope.name == GLOBAL:
         raise Refused("Global lives in the home store, always.", advice="`store.mode` says which that is.")
-    place = await _place(engine, scope.name)
+    place = await placement_of(engine, scope.name)
     mode = to or place.mode
-    result = _Migration(scope.name, source=place.mode, target=mode, moved=False)
+    rounds: list[CopyRound] = []
+    embedding, dropped, spared = False, 0, 0
+    copies: tuple[str, ...] = ()
     if forget_copy is not None:
         await _forget_copy(engine, scope.name, place, mode=forget_copy)
     if forget_copy != place.mode:
         if to == place.mode:
             await register_tenant(engine, scope.name, mode=mode)  # our registration may have been lost
         elif mode != place.mode:
-            result = await _moved(engine, scope, place, mode=mode, progress=context.progress)
+            rounds = await _move(engine, scope, place, mode=mode, progress=context.progress)
+            embedding = await _queue_missing(engine)
         if request.drop_source:
             dropped, spared = await _drop_copies(engine, scope.name, progress=context.progress)
-            result = replace(result, dropped=dropped, spared=spared)
-        result = replace(result, kept_in=(await _place(engine, scope.name)).copies)
-    return MigrateProjectResult.fill(
-        result,
-        outside_links=len(result.outside),
-        outside=[f"{link.origin} {link.relation} {link.target}" for link in result.outside[:MOST_SHOWN]],
-        notice=_notice(result),
+        copies = (await placement_of(engine, scope.name)).copies
+    last = rounds[-1] if rounds else CopyRound()
+    links = [last.outside[edge] for edge in sorted(last.outside)]
+    return MigrateProjectResult(
+        project=scope.name,
+        source=place.mode,
+        target=mode,
+        moved=bool(rounds),
+        memories=last.target.memories,
+        versions=last.target.versions,
+        links=last.target.links,
+        vectors=last.target.vectors,
+        content_sum=last.target.hashes.hexdigest() if rounds else "",
+        copied=sum(copy_round.copied for copy_round in rounds),
+        rounds=len(rounds),
+        outside_links=len(links),
+        outside=[f"{link.origin} {link.relation} {link.target}" for link in links[:MOST_SHOWN]],
+        kept_in=list(copies),
+        dropped=dropped,
+        spared=spared,
+        notice=_notice(scope.name, spared=spared, embedding=embedding),
     )
 
 
 MIGRATE_PROJECT = operation("migrate_project", _migrate, destroys=True, owner_only=True)
 
 
-def _notice(done: _Migration) -> str:
-    if done.spared:
+def _notice(name: str, *, spared: int, embedding: bool) -> str:
+    if spared:
         return (
-            f"{done.spared} memories in the copy are not in the project, and were spared: somebody wrote them there. "
-            f"`mindhold migrate {done.project!r} --forget-copy MODE` leaves them to whoever it was."
+            f"{spared} memories in the copy are not in the project, and were spared: somebody wrote them there. "
+            f"`mindhold migrate {name!r} --forget-copy MODE` leaves them to whoever it was."
         )
-    return "Vectors that did not travel are made by a job: `mindhold jobs run`." if done.embedding else ""
+    return "Vectors that did not travel are made by a job: `mindhold jobs run`." if embedding else ""

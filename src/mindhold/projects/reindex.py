@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,7 +15,15 @@ from pydantic import Field
 
 from mindhold.access.secrets import fingerprint
 from mindhold.engine import Engine
-from mindhold.jobs.progress import Progress, cancel_job, is_to_stop, note_progress, progress_of, stopped_at
+from mindhold.jobs.progress import (
+    Progress,
+    Unfinished,
+    cancel_job,
+    is_to_stop,
+    note_progress,
+    progress_of,
+    stopped_at,
+)
 from mindhold.memories.embedding import note_speed, seconds_for, sendable
 from mindhold.model.errors import (
     Conflict,
@@ -47,15 +55,6 @@ Stage = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
-class ReindexTurn:
-    """The outcome of a turn."""
-
-    embedded: int
-    finished: bool
-    cancelled: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class _Work:
     """What a job has to do, from its payload."""
 
@@ -80,21 +79,25 @@ class _Work:
         return Filter(viewer=self.viewer, scopes=(self.scope,), statuses=ALIVE)
 
 
-async def reindex(engine: Engine, job: Job, *, seconds: float = TURN) -> ReindexTurn:
+async def reindex(engine: Engine, job: Job, *, seconds: float = TURN) -> Mapping[str, Any] | Unfinished:
     """Run one turn of a job. Raises ModelError, and the store's errors; what was done before stays."""
     work = _Work.of(job)
+    before = int((job.result or {}).get("embedded", 0))
     try:
         model = await _usable_model(engine, (await open_project(engine, work.scope)).name)
     except ScopeNotFound:  # deleted or renamed meanwhile
-        return ReindexTurn(0, finished=True, cancelled=True)
+        return {"embedded": before, "cancelled": True}
     progress = await progress_of(engine, job.id)
     if progress is None or progress.more.get("model") != model:  # the model changed: start over
         progress = Progress(0, await _count(engine, work, model), {"model": model})
     turn = _Turn(engine, job, work, model, progress)
     begun = time.monotonic()
-    turned = await turn.run(until=begun + seconds)
-    await note_speed(engine, model, turned.embedded, time.monotonic() - begun)
-    return turned
+    end = await turn.run(until=begun + seconds)
+    await note_speed(engine, model, turn.embedded, time.monotonic() - begun)
+    result = {"embedded": before + turn.embedded}
+    if end == "running":
+        return Unfinished(result)
+    return result | ({"cancelled": True} if end == "cancelled" else {})
 
 
 @dataclass(slots=True)
@@ -107,28 +110,29 @@ class _Turn:
     model: str
     progress: Progress
     ahead: list[Memory] = field(default_factory=list)
+    embedded: int = 0
 
-    async def run(self, *, until: float) -> ReindexTurn:
-        """Embed batches until the time is up, at least one."""
+    async def run(self, *, until: float) -> Stage:
+        """Embed batches until the time is up, at least one; returns whether the job is done, cancelled, or still running."""
         may = await sendable(self.engine, self.model)
-        embedded, started = 0, False
+        started = False
         while not started or time.monotonic() < until:
             started = True
             if await self._is_given_up():
-                return ReindexTurn(embedded, finished=True, cancelled=True)
+                return "cancelled"
             batch = await self._next()
             if batch is None:
-                return ReindexTurn(embedded, finished=True)
+                return "done"
             to_embed = [memory for memory in batch if self._is_wanted(memory) and may(memory)]
             begun = time.monotonic()
             stored = await self._embed(to_embed) if to_embed else 0
             if self.engine.vector_source.asked_within(LATELY):
                 await asyncio.sleep(time.monotonic() - begun)
             if to_embed and not stored and not self._walks:  # they changed, or the store takes none
-                return ReindexTurn(embedded, finished=True)
-            embedded += stored
+                return "done"
+            self.embedded += stored
             await self._note(batch, len(to_embed))
-        return ReindexTurn(embedded, finished=False)
+        return "running"
 
     @property
     def _size(self) -> int:

@@ -32,6 +32,11 @@ class StoreState:
     projects: tuple[str, ...] = ()  # projects that live there
     copies: int = 0  # hidden copies
 
+    @property
+    def is_missed(self) -> bool:
+        """Whether projects are left out because it doesn't answer."""
+        return self.state not in (OK, UNKNOWN) and bool(self.projects)
+
 
 async def storages(engine: Engine) -> list[StoreState]:
     """Return the state of each store, home first; those that don't answer say why, in bounded time."""
@@ -58,18 +63,18 @@ async def ask_reachable(engine: Engine, ask: Callable[[tuple[str, ...]], Awaitab
     return await ask(scopes), unreachable_notice(states)
 
 
-def unreachable_notice(found: Sequence[StoreState]) -> str:
+def unreachable_notice(states: Sequence[StoreState]) -> str:
     """Return a notice about the stores that don't answer; empty if all do."""
     return " ".join(
         f"{store.mode} doesn't answer ({store.state}): {', '.join(store.projects)} left out."
-        for store in found
-        if store.state not in (OK, UNKNOWN) and store.projects
+        for store in states
+        if store.is_missed
     )
 
 
-async def reachable_scopes(engine: Engine, found: Sequence[StoreState]) -> tuple[str, ...]:
+async def reachable_scopes(engine: Engine, states: Sequence[StoreState]) -> tuple[str, ...]:
     """Return the scopes whose stores answer; empty if all do."""
-    away = {store.mode for store in found if store.state not in (OK, UNKNOWN) and store.projects}
+    away = {store.mode for store in states if store.is_missed}
     if not away:
         return ()
     places = await engine.store_registry.places()
@@ -84,14 +89,16 @@ async def stores_without_vectors(engine: Engine, modes: Iterable[str]) -> dict[s
     reasons: dict[str, str] = {}
     for mode in dict.fromkeys(modes):
         with suppress(Refused, StoreError, SettingsError):  # bound callers only get the home store
-            store = (
-                engine.store
-                if mode == engine.store_registry.home
-                else await engine.store_registry.house(mode)
-            )
+            store = await store_of(engine, mode)
             if Capability.VECTORS not in store.capabilities:
                 reasons[mode] = (await store.facts()).without_vectors
     return reasons
+
+
+async def store_of(engine: Engine, mode: str) -> Store:
+    """The store of that mode, as far as the caller may use it. Raises Refused, SettingsError, and the store's errors."""
+    home = engine.store_registry.home
+    return engine.store if mode == home else await engine.store_registry.house(mode)
 
 
 async def _asked(engine: Engine, mode: str, projects: Sequence[str]) -> None:
@@ -152,7 +159,7 @@ async def register_tenant(
     exists = name in {scope.name for scope in await store.scopes()}
 
     def change(tenants: Tenants) -> Tenants:
-        others = {home: other_state for home, other_state in tenants.items() if home != own} if exists else {}
+        others = _without(tenants, own) if exists else {}
         if COPY in others.values():
             raise Refused(
                 f"What is in {mode} of {name!r} is a copy that another home has left there.",
@@ -173,7 +180,7 @@ async def unregister_tenant(engine: Engine, name: str, *, mode: str, state: str 
     has_home = await _has_its_own(engine, name, mode=mode)
 
     def change(tenants: Tenants) -> Tenants:
-        others = {home: other_state for home, other_state in tenants.items() if home != own}
+        others = _without(tenants, own)
         if others or has_home:
             raise _shared(name, mode, what, its_own=has_home)
         return {} if state is None else {own: state}
@@ -184,11 +191,8 @@ async def unregister_tenant(engine: Engine, name: str, *, mode: str, state: str 
 async def leave(engine: Engine, name: str, *, mode: str) -> None:
     """Remove our home's mark; the project stays for the others."""
     own = await home_id(engine)
-    await _change(
-        await engine.store_registry.house(mode),
-        name,
-        lambda tenants: {home: other_state for home, other_state in tenants.items() if home != own},
-    )
+    store = await engine.store_registry.house(mode)
+    await _change(store, name, lambda tenants: _without(tenants, own))
 
 
 async def other_tenants(engine: Engine, name: str, *, mode: str) -> frozenset[str]:
@@ -198,9 +202,14 @@ async def other_tenants(engine: Engine, name: str, *, mode: str) -> frozenset[st
     return frozenset((tenants.keys() | its_own) - {await home_id(engine)})
 
 
+async def placement_of(engine: Engine, name: str) -> Placement:
+    """Where a scope lives now, and its copies."""
+    return (await engine.store_registry.places(fresh=True)).get(name, Placement(engine.store_registry.home))
+
+
 async def refuse_shared(engine: Engine, name: str, *, what: str) -> None:
     """Raise Refused if another home uses the project where it lives, or if a copy can't be reached."""
-    place = (await engine.store_registry.places(fresh=True)).get(name, Placement(engine.store_registry.home))
+    place = await placement_of(engine, name)
     if others := await other_tenants(engine, name, mode=place.mode):
         raise _shared(name, place.mode, what, its_own=_ITS_OWN in others)
     for mode in place.copies:
@@ -250,6 +259,10 @@ async def _change(store: Store, name: str, change: Callable[[Tenants], Tenants])
         if before == after or await store.swap_cursor(TENANTS + name, old=before, new=after):
             return
     raise StoreBusy(f"Who uses {name!r} changes too often.", advice="Try again in a moment.")
+
+
+def _without(tenants: Tenants, home: str) -> Tenants:
+    return {other: state for other, state in tenants.items() if other != home}
 
 
 def _read(text: str | None) -> Tenants:

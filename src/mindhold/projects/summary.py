@@ -474,12 +474,10 @@ def numbered(records: Sequence[Memory | Version]) -> list[int]:
 
 
 def _is_by_hand(record: Memory | Version) -> bool:
-    """Whether its text was amended by hand."""
     return record.metadata.get(WRITTEN) != content_hash(record.content)
 
 
 def _noted_version(record: Memory | Version) -> int:
-    """Return the version number in the record."""
     version = record.metadata.get(VERSION)
     return version if isinstance(version, int) else 1
 
@@ -513,7 +511,6 @@ def line_of(engine: Engine, entry: str) -> str:
 
 
 def _text_of(engine: Engine, summary: Summary) -> str:
-    """Return the text as it is stored."""
     return safe_text(engine, render_summary(summary.knowledge, title=title_of(summary.project)))
 
 

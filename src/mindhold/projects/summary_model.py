@@ -161,30 +161,32 @@ def _complaint(answer: str, wrong: str) -> str:
     return f"You answered this, which can't be used, for {wrong}:\n{quoted}\nReply again, with nothing but the JSON object."
 
 
-def _safe(engine: Engine, told: SummaryKnowledge) -> SummaryKnowledge:
+def _safe(engine: Engine, draft: SummaryKnowledge) -> SummaryKnowledge:
     """Clean the model's answer like any caller's text. Raises Refused, InvalidInput."""
-    for text in told.texts():
+    for text in draft.texts():
         if text:
             checked_words(engine, text, longest=LONGEST_SUMMARY)
-    narrative = checked_words(engine, told.narrative, longest=LONGEST_SUMMARY) if told.narrative else ""
+    narrative = checked_words(engine, draft.narrative, longest=LONGEST_SUMMARY) if draft.narrative else ""
     safe = SummaryKnowledge(narrative=narrative)
     for name in HEADINGS:
-        safe = safe.with_entries(name, filter(None, (line_of(engine, entry) for entry in told.entries(name))))
+        safe = safe.with_entries(
+            name, filter(None, (line_of(engine, entry) for entry in draft.entries(name)))
+        )
     return safe
 
 
 def _kept_honest(
-    told: SummaryKnowledge,
+    draft: SummaryKnowledge,
     known: SummaryKnowledge,
     new: Sequence[SummaryEntry],
     sources: Iterable[str],
     title: str,
 ) -> SummaryKnowledge:
     values = frozenset(value for source in sources for value in _values(source))
-    told = replace(told, narrative=_without_made_up(told.narrative, values))
+    draft = replace(draft, narrative=_without_made_up(draft.narrative, values))
     for name in HEADINGS:
-        told = told.with_entries(name, (item for item in told.entries(name) if _values(item) <= values))
-    checked = told
+        draft = draft.with_entries(name, (item for item in draft.entries(name) if _values(item) <= values))
+    checked = draft
     for name in HEADINGS:  # entries that the model dropped are older than those it has
         if name in _STANDING or not checked.entries(name):
             lost = [
@@ -192,17 +194,17 @@ def _kept_honest(
                 for item in known.entries(name)
                 if not _is_told(item, checked) and not _is_news(item, new)
             ]
-            told = told.with_entries(name, (*lost, *checked.entries(name)))
+            draft = draft.with_entries(name, (*lost, *checked.entries(name)))
     if not checked.narrative or not _is_retold(known.narrative, checked):
-        told = replace(told, narrative=known.narrative)
-    missing = [entry for entry in new if not _is_told(entry[1], told)]
-    return shorten_knowledge(merge_knowledge(told, missing), title=title, longest=LONGEST_SUMMARY)
+        draft = replace(draft, narrative=known.narrative)
+    missing = [entry for entry in new if not _is_told(entry[1], draft)]
+    return shorten_knowledge(merge_knowledge(draft, missing), title=title, longest=LONGEST_SUMMARY)
 
 
-def _is_retold(narrative: str, told: SummaryKnowledge) -> bool:
+def _is_retold(narrative: str, draft: SummaryKnowledge) -> bool:
     """Whether the narrative was at most condensed, not emptied."""
     words = content_words(narrative)
-    return len(words & content_words("\n".join(told.texts()))) >= LEAST_NARRATIVE * len(words)
+    return len(words & content_words("\n".join(draft.texts()))) >= LEAST_NARRATIVE * len(words)
 
 
 def _is_news(entry: str, new: Sequence[SummaryEntry]) -> bool:
@@ -214,10 +216,10 @@ def _is_news(entry: str, new: Sequence[SummaryEntry]) -> bool:
     )
 
 
-def _is_told(entry: str, told: SummaryKnowledge) -> bool:
+def _is_told(entry: str, draft: SummaryKnowledge) -> bool:
     """Whether the summary contains most words and all values of the entry."""
     words = content_words(entry)
-    everything = "\n".join(told.texts())
+    everything = "\n".join(draft.texts())
     if not words:
         return entry.casefold() in everything.casefold()
     return len(words & content_words(everything)) >= TOLD * len(words) and _values(entry) <= _values(
