@@ -388,7 +388,7 @@ def _value(session: CliSession, key: str, value: str | None) -> str:
         return value
     if not _info(session.loaded(), key).secret:
         raise click.UsageError(f"{key} needs a value.")
-    if session.console.json or sys.stdin is None or not sys.stdin.isatty():
+    if not session.console.is_interactive:
         raise click.UsageError(f"{key} needs a value; `-` reads it from stdin.")
     return str(click.prompt(key, hide_input=True, err=True)).strip()
 

@@ -13,7 +13,7 @@ import click
 from mindhold.interfaces.cli.command import command, with_session, words
 from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
 from mindhold.interfaces.cli.init import InitRequest, init_document, init_request, print_outcome, run_init
-from mindhold.interfaces.cli.installation import folder_of, is_interactive
+from mindhold.interfaces.cli.installation import folder_of
 from mindhold.interfaces.cli.output import neutral
 from mindhold.interfaces.cli.session import CliSession
 from mindhold.model.errors import InvalidInput, ModelError, Refused
@@ -103,7 +103,7 @@ async def setup(cli: CliSession, /, **flags: Any) -> int:
     """
     console = cli.console
     asking = not flags["yes"]
-    if asking and not is_interactive(console):
+    if asking and not console.is_interactive:
         raise Refused(NOBODY, advice="Say --yes, with flags for what is to be other than usual.")
     choices = _read_flags(cli, flags)
     if asking:
