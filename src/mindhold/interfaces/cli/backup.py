@@ -150,8 +150,7 @@ async def drop(session: OpenSession, /, *, file: str, yes: bool) -> None:
     """Remove a backup for good."""
     from mindhold.backup.create import DROP_BACKUP
 
-    if not yes:
-        confirm(session.console, f"Remove the backup {file} for good?")
+    confirm(session.console, f"Remove the backup {file} for good?", yes=yes)
     result = await session.run(DROP_BACKUP, file=file)
     if not session.console.as_json(result):
         session.console.line(f"Removed {neutral(result.dropped.file)}.")
@@ -201,8 +200,9 @@ async def restore(
 
 async def _replace(cli: CliSession, file: str | None, secret: Path | None, *, yes: bool) -> None:
     console = cli.console
-    if not yes:
-        confirm(console, f"Put {file or 'the newest backup'} in the place of everything that is there now?")
+    confirm(
+        console, f"Put {file or 'the newest backup'} in the place of everything that is there now?", yes=yes
+    )
     loaded = cli.loaded(**_file_secret(secret))
     with console.progress() as progress:
         try:
@@ -242,8 +242,7 @@ async def _merge(cli: CliSession, file: str | None, secret: Path | None) -> None
 
 async def _drop_old(cli: CliSession, name: str | None, *, yes: bool) -> None:
     console = cli.console
-    if not yes:
-        confirm(console, f"Remove {name or 'all that restores have put aside'} for good?")
+    confirm(console, f"Remove {name or 'all that restores have put aside'} for good?", yes=yes)
     result = await cli.launcher.drop_old(cli.loaded(), name)
     if console.as_json(result):
         return

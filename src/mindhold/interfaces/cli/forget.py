@@ -74,8 +74,10 @@ async def forget(
     _print(session.console, result)
 
 
-def confirm(console: Console, question: str) -> None:
-    """Ask on the terminal. Raises Refused on a no, and without a terminal."""
+def confirm(console: Console, question: str, *, yes: bool = False) -> None:
+    """Ask on the terminal, unless `yes`. Raises Refused on a no, and without a terminal."""
+    if yes:
+        return
     if not console.is_interactive:
         raise Refused(f"{question} Nobody is there to ask.", advice="Say --yes.")
     if not click.confirm(question, err=True):

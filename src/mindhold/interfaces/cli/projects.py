@@ -141,8 +141,7 @@ async def delete_project(session: OpenSession, /, *, name: str, yes: bool) -> No
 
     console = session.console
     project = await session.run(SHOW_PROJECT, name=name)
-    if not yes:
-        confirm(console, f"Remove the project {project.name!r} in {project.storage_mode} for good?")
+    confirm(console, f"Remove the project {project.name!r} in {project.storage_mode} for good?", yes=yes)
     result = await session.run(DELETE_PROJECT, name=project.name, confirm=project.name)
     if console.as_json(result):
         return
