@@ -28,13 +28,11 @@ class _BackupGroup(Group):
         return super().parse_args(ctx, args)
 
 
-def with_passphrase(callback: Any) -> Any:
-    """Add the option --passphrase-file."""
-    return click.option(
-        "--passphrase-file",
-        type=click.Path(path_type=Path),
-        help="A file with the passphrase on its first line (default: MINDHOLD_BACKUP_PASSPHRASE, or a prompt).",
-    )(callback)
+with_passphrase = click.option(
+    "--passphrase-file",
+    type=click.Path(path_type=Path),
+    help="A file with the passphrase on its first line (default: MINDHOLD_BACKUP_PASSPHRASE, or a prompt).",
+)
 
 
 @click.group(

@@ -92,7 +92,10 @@ def show_plan(say: Callable[[str], None], changes: Iterable[FileChange], *, whol
 
 def difference(change: FileChange) -> list[str]:
     """Return the change as lines of a diff."""
-    before, after = (_lines(content) for content in (change.before, change.after))
+    before, after = (
+        (content or b"").decode("utf-8", errors="replace").splitlines()
+        for content in (change.before, change.after)
+    )
     return list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
 
 
@@ -131,10 +134,6 @@ def unrecorded_entry(path: Path, place: str, client: McpClient) -> InstalledFile
     """Return such a record of the file with a client's server entry."""
     undo = (table_undo if path.suffix == TOML else server_undo)(*client.keys())
     return unrecorded_file(path, place, client.name, undo)
-
-
-def _lines(content: bytes | None) -> list[str]:
-    return [] if content is None else content.decode("utf-8", errors="replace").splitlines()
 
 
 def _group_hooks(texts: Sequence[str]) -> list[str]:

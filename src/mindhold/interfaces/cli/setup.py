@@ -167,7 +167,7 @@ def _read_flags(cli: CliSession, flags: dict[str, Any]) -> Choices:
                 f"No key to {effective_provider} is in the environment.", advice="Set it, or say --key-file."
             )
     if flags["archive"] is not None:
-        choices.settings["history.archive"] = _switch(flags["archive"])
+        choices.settings["history.archive"] = str(flags["archive"]).lower()
     if flags["capture"]:
         choices.settings["capture.kinds"] = "" if ALL in flags["capture"] else ", ".join(flags["capture"])
     if flags["extract_with"]:
@@ -191,14 +191,6 @@ def _address_and_model(llm: LlmSettings, provider: str) -> tuple[str, str]:
     return ("", AUTO) if is_other else (llm.base_url, llm.model)
 
 
-def _reset_previous_provider(llm: LlmSettings, choices: Choices) -> None:
-    """Reset the address and model of a provider that is no longer used."""
-    address, model = _address_and_model(llm, choices.settings.get("llm.provider", llm.provider))
-    for key, value, present in (("llm.base_url", address, llm.base_url), ("llm.model", model, llm.model)):
-        if value != present:
-            choices.settings.setdefault(key, value)
-
-
 def _stays_here(provider: str, address: str) -> bool:
     try:
         return provider == "compatible" and urlsplit(address).hostname in LOOPBACK_HOSTS
@@ -207,9 +199,17 @@ def _stays_here(provider: str, address: str) -> bool:
 
 
 def _check(cli: CliSession, choices: Choices) -> None:
-    """Check all settings before any is written. Raises SettingsError, InvalidInput."""
+    """Check all settings before any is written. Raises SettingsError, InvalidInput.
+
+    The address and model of a provider that is no longer used are reset.
+    """
     present = cli.loaded().settings
-    _reset_previous_provider(present.llm, choices)
+    llm = present.llm
+    address, model = _address_and_model(llm, choices.settings.get("llm.provider", llm.provider))
+    if address != llm.base_url:
+        choices.settings.setdefault("llm.base_url", address)
+    if model != llm.model:
+        choices.settings.setdefault("llm.model", model)
     for key, value in choices.settings.items():
         parsed_value(key, value)
         check_address(present, key, value)
@@ -259,7 +259,7 @@ def _ask(cli: CliSession, choices: Choices, flags: dict[str, Any], *, has_model:
         )
         keep = click.confirm(question, default=loaded.settings.history.archive, err=True)
         if keep != loaded.settings.history.archive:
-            answers["history.archive"] = _switch(keep)
+            answers["history.archive"] = str(keep).lower()
     present = {info.key: info.value for info in loaded}
     choices.settings |= {key: value for key, value in answers.items() if present[key] != value}
 
@@ -290,10 +290,6 @@ def _ask_model(cli: CliSession, choices: Choices, flags: dict[str, Any]) -> dict
         sends = provider != NONE and click.confirm(question, default=False, err=True)
         answers["capture.extract_with"] = MODEL if sends else RULES
     return answers
-
-
-def _switch(on: bool) -> str:
-    return str(on).lower()
 
 
 def _parse_kinds(text: str) -> str:

@@ -28,7 +28,7 @@ from mindhold.model.markers import END, START
 
 if TYPE_CHECKING:
     from mindhold.capture.capture import CaptureResult
-    from mindhold.capture.status import CaptureStatusResult, ProjectCaptures
+    from mindhold.capture.status import CaptureStatusResult
     from mindhold.history.status import HistoryStatusResult
     from mindhold.lifecycle.status import DoctorResult, StatusResult
     from mindhold.settings.loader import LoadedSettings
@@ -109,7 +109,10 @@ def _capture_facts(session: OpenSession, result: CaptureStatusResult) -> list[tu
     state = f"by {result.extract_with}" if result.enabled else "switched off (capture.enabled)"
     waiting = f"; {plural(result.waiting, 'event')} to be worked off" if result.waiting else ""
     facts = [("capture", state + waiting)]
-    facts += [("", _project(session, project)) for project in result.projects[:MOST_PROJECTS]]
+    for project in result.projects[:MOST_PROJECTS]:
+        when = f"last {local_time(project.captured_at, session.zone)}" if project.captured_at else "never"
+        by = f" by {project.rung}" if project.rung else ""
+        facts.append(("", f"{project.project}: {plural(project.stored, 'memory')} captured, {when}{by}"))
     if len(result.projects) > MOST_PROJECTS:
         facts.append(("", f"and {len(result.projects) - MOST_PROJECTS} more projects"))
     return facts
@@ -140,12 +143,6 @@ def _capture_problems(result: CaptureStatusResult) -> list[str]:
             f"{plural(result.given_up, 'event')} of hooks failed too often and lie in hooks/waiting/bad of the home folder."
         )
     return problems
-
-
-def _project(session: OpenSession, project: ProjectCaptures) -> str:
-    when = f"last {local_time(project.captured_at, session.zone)}" if project.captured_at else "never"
-    by = f" by {project.rung}" if project.rung else ""
-    return f"{project.project}: {plural(project.stored, 'memory')} captured, {when}{by}"
 
 
 @command(
@@ -273,8 +270,9 @@ async def doctor(cli: CliSession, /, *, repair: bool, scrub: bool, phrases: tupl
         raise
     except (StoreError, SettingsError) as error:
         return await _report_unusable(cli, error, repair=repair)
-    if repair and (damage := _lasting_damage(result.findings)):
-        return await _report_unusable(cli, StoreDamaged(damage), repair=True)
+    damage = [view.detail for view in result.findings if view.name == "file" and not view.healthy]
+    if repair and damage:  # the repair did not remove it
+        return await _report_unusable(cli, StoreDamaged("; ".join(damage)), repair=True)
     if not console.as_json(result):
         _print(console, result.findings, result.repaired)
         if result.scrubbed:
@@ -293,11 +291,6 @@ def _with_hooks(result: DoctorResult, session: OpenSession) -> DoctorResult:
     name = "hooks in this folder"
     views = [FindingView(name=name, healthy=False, detail=problem, advice="") for problem in problems]
     return result.model_copy(update={"healthy": False, "findings": [*result.findings, *views]})
-
-
-def _lasting_damage(findings: Sequence[CheckFinding]) -> str:
-    """Return the damage that remains in the file after the repair."""
-    return "; ".join(finding.detail for finding in findings if finding.name == "file" and not finding.healthy)
 
 
 async def _report_unusable(cli: CliSession, error: StoreError | SettingsError, *, repair: bool) -> int:
