@@ -181,8 +181,6 @@ async def sync(session: OpenSession, /, *, folder: Path | None, scope: str | Non
 @with_open_session
 async def status(session: OpenSession) -> None:
     """Show the state of Mindhold at a glance."""
-    from mindhold.capture.status import CAPTURE_STATUS
-    from mindhold.history.status import HISTORY_STATUS
     from mindhold.lifecycle.status import STATUS
 
     console = session.console
@@ -191,6 +189,9 @@ async def status(session: OpenSession) -> None:
     problems: list[str] = []
     left = 0
     if not session.server:
+        from mindhold.capture.status import CAPTURE_STATUS
+        from mindhold.history.status import HISTORY_STATUS
+
         captured = await session.run(CAPTURE_STATUS)
         past = await session.run(HISTORY_STATUS)
         left = await _count_left_in_file(session)
