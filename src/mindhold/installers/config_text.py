@@ -281,14 +281,12 @@ class JsonText:
             return self
         return self._with(self._remove(node, number, (inner or {}).get(path)))
 
-    def drop_items(
-        self, path: KeyPath, unwanted: Callable[[Any], bool], *, inner: Mapping[KeyPath, str] | None = None
-    ) -> JsonText:
+    def drop_items(self, path: KeyPath, unwanted: Callable[[Any], bool]) -> JsonText:
         """The document without the unwanted items."""
         items, document = self.get(path), self
         for number in reversed(range(len(items) if isinstance(items, list) else 0)):
             if unwanted(items[number]):
-                document = document.drop_place(path, number, inner=inner)
+                document = document.drop_place(path, number)
         return document
 
     def is_empty(self, path: KeyPath) -> bool:
