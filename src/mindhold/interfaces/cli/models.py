@@ -95,12 +95,10 @@ async def remove_model(session: OpenSession, /, *, name: str) -> None:
 async def use_model(cli: CliSession, /, *, name: str, no_jobs: bool) -> None:
     """Use this model for recall, and make its vectors."""
     from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
-    from mindhold.memories.embedding import LIST_MODELS
 
     async with cli.open() as session:
-        result = await session.run(LIST_MODELS)
-    usable = {model.name for model in result.models if model.installed and model.dimensions}
-    if name != "auto" and name not in usable:
+        installed = await installed_models(session)
+    if name != "auto" and name not in installed:
         raise ModelMissing(
             f"The model {name!r} is not here.", advice=f"`mindhold models pull {name}` fetches it."
         )
@@ -139,6 +137,14 @@ async def adopt_model(cli: CliSession, /, *, yes: bool, no_jobs: bool) -> None:
         return
     cli.console.line(f"Recall goes by {neutral(result.model)} from now on.")
     _print_embedded(cli, embedded)
+
+
+async def installed_models(session: OpenSession) -> list[str]:
+    """Return the names of the embedding models that are here."""
+    from mindhold.memories.embedding import LIST_MODELS
+
+    result = await session.run(LIST_MODELS)
+    return [model.name for model in result.models if model.installed and model.dimensions]
 
 
 async def _embed(cli: CliSession) -> EmbedResult:

@@ -14,6 +14,7 @@ from mindhold.interfaces.cli.command import command, with_session, words
 from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
 from mindhold.interfaces.cli.init import InitRequest, init_document, init_request, print_outcome, run_init
 from mindhold.interfaces.cli.installation import folder_of
+from mindhold.interfaces.cli.models import installed_models
 from mindhold.interfaces.cli.output import neutral
 from mindhold.interfaces.cli.session import CliSession
 from mindhold.model.errors import InvalidInput, ModelError, Refused
@@ -225,15 +226,12 @@ def _check(cli: CliSession, choices: Choices) -> None:
 
 async def _has_model(cli: CliSession, choices: Choices) -> bool:
     """Whether a model is installed. Without a home folder there is none, and none is created to look."""
-    from mindhold.memories.embedding import LIST_MODELS
-
     settings = cli.loaded().settings
     is_local = settings.embedding.provider == "local" and settings.home.is_dir()
     if choices.pull or choices.no_model or not is_local:
         return False
     async with cli.open() as session:
-        result = await session.run(LIST_MODELS)
-    return any(model.installed and model.dimensions for model in result.models)
+        return bool(await installed_models(session))
 
 
 def _ask(cli: CliSession, choices: Choices, flags: dict[str, Any], *, has_model: bool) -> None:
@@ -304,13 +302,12 @@ def _parse_kinds(text: str) -> str:
 
 async def _ensure_model(cli: CliSession, choices: Choices) -> tuple[str | None, ModelError | None]:
     """Fetch the model if needed and return its name, or the error: setup continues without it."""
-    from mindhold.memories.embedding import LIST_MODELS, PULL_MODEL
+    from mindhold.memories.embedding import PULL_MODEL
 
     if choices.no_model or cli.loaded().settings.embedding.provider != "local":
         return None, None
     async with cli.open() as session:
-        result = await session.run(LIST_MODELS)
-        installed = [model.name for model in result.models if model.installed and model.dimensions]
+        installed = await installed_models(session)
         if installed and not choices.pull:
             return installed[0], None
         try:
