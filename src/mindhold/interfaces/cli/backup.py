@@ -14,7 +14,6 @@ from mindhold.interfaces.cli.output import local_time, megabytes, neutral, plura
 from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.model.errors import InvalidInput, Refused
 
-UNPROVEN = 1
 PASSPHRASE = "backup.passphrase"
 
 
@@ -137,7 +136,7 @@ async def verify(cli: CliSession, /, *, file: str | None, every: bool, passphras
                 f"{plural(check.memories, 'memory')} restored" if check.memories else "it is whole"
             )
             console.line(f"{mark} {neutral(check.file)}: {neutral(text)}")
-    return 0 if result.good else UNPROVEN
+    return 0 if result.good else 1
 
 
 @backup.command("drop", examples=["mindhold backup drop before-the-move"])

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 MOST_PROJECTS = 5
-SOME_FAILED = 1
 OUTCOMES = {
     "nothing": "nothing new",
     "gone": "not captured: the file, or the folder it was held in, is gone (--folder names another)",
@@ -86,7 +85,7 @@ async def capture(session: OpenSession, /, *, files: tuple[Path, ...], folder: P
                 if document.problem:
                     session.console.warn(document.problem)
     session.console.as_json({"captured": outcomes})
-    return SOME_FAILED if failed else 0
+    return 1 if failed else 0
 
 
 def _describe(file: Path, result: CaptureResult) -> str:
@@ -279,7 +278,7 @@ async def doctor(cli: CliSession, /, *, repair: bool, scrub: bool, phrases: tupl
         if result.scrubbed:
             print_receipt(console, result.scrubbed)
     unscrubbed = result.scrubbed is not None and not result.scrubbed.empty
-    return 0 if result.healthy and not unscrubbed else SOME_FAILED
+    return 0 if result.healthy and not unscrubbed else 1
 
 
 def _with_hooks(result: DoctorResult, session: OpenSession) -> DoctorResult:
@@ -317,7 +316,7 @@ async def _report_unusable(cli: CliSession, error: StoreError | SettingsError, *
         if salvaged:
             console.warn(f"The database could not be used as it was: {error}")
         _print(console, findings, salvaged)
-    return 0 if healthy else SOME_FAILED
+    return 0 if healthy else 1
 
 
 def _print(console: Console, findings: Sequence[CheckFinding], repaired: Sequence[str]) -> None:

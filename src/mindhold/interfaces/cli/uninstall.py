@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 
 Planned = list[tuple[InstalledFile, FileChange]]
-SOME_FAILED = 1
 OUR_WORDS = b"_What Mindhold remembers of this project"  # the beginning of each block
 DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
 
@@ -108,7 +107,7 @@ async def uninstall_command(
         _print_outcome(console, changes, removed_folders, kept_projects, removed_projects)
         for note in notes:
             console.note(note)
-    return SOME_FAILED if problems else 0
+    return 1 if problems else 0
 
 
 def _plan(
