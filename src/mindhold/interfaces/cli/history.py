@@ -104,17 +104,15 @@ def resolve_project(name: str | None, *, server: str) -> str | None:
 
     Raises InvalidInput for a relative path if a server is used.
     """
-    if name is None or not name.startswith((".", "~")):
-        return name
-    from mindhold.interfaces.cli.installation import whole_path
-
-    if name.replace("\\", "/").split("/")[0] not in (".", "..", "~"):
+    if name is None or name.replace("\\", "/").split("/")[0] not in (".", "..", "~"):
         return name
     if server:
         raise InvalidInput(
             f"The folder {name!r} is one of this machine.",
             advice="Name the project as `mindhold history projects` does.",
         )
+    from mindhold.interfaces.cli.installation import whole_path
+
     return str(whole_path(Path(name)))
 
 
