@@ -10,7 +10,6 @@ from mindhold.interfaces.cli.command import Group, command, with_open_session, w
 from mindhold.interfaces.cli.forget import confirm
 from mindhold.interfaces.cli.output import Console, local_time, neutral, plural
 from mindhold.interfaces.cli.session import OpenSession
-from mindhold.interfaces.cli.transfer import transferred
 from mindhold.model.scope import MODES
 
 if TYPE_CHECKING:
@@ -330,7 +329,8 @@ def _print(console: Console, result: MigrateProjectResult, *, forgotten: str | N
     if forgotten:
         console.line(f"What is of {neutral(result.project)} in {forgotten} is forgotten.")
     if result.moved:
-        parts = f"{transferred(result)}, {plural(result.vectors, 'vector')}"
+        counts = ((result.memories, "memory"), (result.versions, "version"), (result.links, "link"))
+        parts = ", ".join(plural(count, noun) for count, noun in (*counts, (result.vectors, "vector")))
         console.line(f"Moved {neutral(result.project)} from {result.source} to {result.target}: {parts}.")
         console.line(f"Verified: the same counts and content hashes in both, {result.content_sum[:16]}.")
     elif forgotten is None:
