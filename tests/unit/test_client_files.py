@@ -230,8 +230,8 @@ def test_hooks_of_others_that_name_mindhold_are_theirs(tmp_path: Path, command: 
 def test_others_that_call_it_too_can_be_told_of() -> None:
     lines = ["tee x | mindhold hook Stop", "mindhold hook Stop", 'notify-send "mindhold hook has news"']
     groups = [{"hooks": [{"type": "command", "command": line}]} for line in lines]
-    assert foreign_hook_commands(json.dumps({"hooks": {"Stop": groups}}).encode()) == (lines[0],)
-    assert foreign_hook_commands(b'{"hooks": [') == ()
+    assert foreign_hook_commands({"hooks": {"Stop": groups}}) == (lines[0],)
+    assert foreign_hook_commands({"hooks": groups}) == ()
 
 
 def test_a_call_of_ours_keeps_its_options_and_its_runner(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppres
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mindhold.access.authorization import admitted_engine, as_agent
@@ -33,7 +32,7 @@ from mindhold.memories.idempotency import run_once
 from mindhold.model.errors import MindholdError, NotFound, Refused, SettingsError, StoreError
 from mindhold.model.memory import IdMaker
 from mindhold.model.scope import EVERYONE, GLOBAL, Caller
-from mindhold.operations import Context, Effect, Input, Operation, do_nothing, no_progress
+from mindhold.operations import Context, Effect, Operation, do_nothing, no_progress
 from mindhold.ports.backend import StoreRegistry
 from mindhold.ports.cache import Sidecar
 from mindhold.ports.history import NoHistory
@@ -86,7 +85,9 @@ class App:
         who = as_agent(caller or Caller(self.loaded.settings.agent), agent)
         engine = admitted_engine(self.engine, operation, who)
         if operation.changes_memories:
-            self.written.add(_written_to(operation, given, engine))  # also when it fails half-way
+            scope = getattr(given, "scope", None) or engine.settings.scope
+            # Also when it fails half-way. Global means all: only of `remember` is the scope known.
+            self.written.add(scope if operation.name == "remember" else GLOBAL)
         if operation.refreshes_hook_caches and getattr(given, "others", False):
             self.written.clear()
         call = Context(engine, who.agent, progress, model, conversation, who.owner)
@@ -234,13 +235,6 @@ async def open_app(
                 yield app
     finally:
         await store.close()
-
-
-def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) -> str:
-    """The scope that an operation writes to; Global, which means all, where that isn't known."""
-    if operation.name != "remember":
-        return GLOBAL
-    return getattr(given, "scope", None) or engine.settings.scope
 
 
 def file_contents(loaded: LoadedSettings) -> FileContents:

@@ -65,8 +65,9 @@ async def _index(loaded: LoadedSettings, *, until: float) -> None:
 
     async with open_app(loaded) as running:
         patience = time.monotonic() + INDEXER_BUSY_SECONDS
+        workers = max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) - 1))  # one core is left to the user
         while left() > 0:
-            done = await call_operation(running, INDEX_HISTORY, most_seconds=left(), workers=_processes())
+            done = await call_operation(running, INDEX_HISTORY, most_seconds=left(), workers=workers)
             if done.busy and time.monotonic() < patience:
                 await asyncio.sleep(INDEXER_LOOK_SECONDS)
             elif done.busy or not done.left or not done.bytes:
@@ -74,11 +75,6 @@ async def _index(loaded: LoadedSettings, *, until: float) -> None:
         while left() > 0:
             if not (await call_operation(running, EMBED_HISTORY, most=PASSAGES, seconds=left())).embedded:
                 break
-
-
-def _processes() -> int:
-    """How many processes index; one core is left to the user."""
-    return max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) - 1))
 
 
 watcher_log = logging.getLogger("mindhold.watching")
@@ -122,7 +118,8 @@ class _HistoryWatcher:
     async def go_on(self) -> None:
         """Read what is new, if anything is; then wait for more."""
         await self._follow_roots()
-        if time.monotonic() - self._scanned_at > (WHOLE_SECONDS if self._is_watching else LOOK_SECONDS):
+        is_watching = self._watch is not None and self._watch.works
+        if time.monotonic() - self._scanned_at > (WHOLE_SECONDS if is_watching else LOOK_SECONDS):
             self._whole = True
         pause = await self._read() if self._whole or self._changed else ROOTS_SECONDS
         await asyncio.sleep(REST)
@@ -136,10 +133,6 @@ class _HistoryWatcher:
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
-
-    @property
-    def _is_watching(self) -> bool:
-        return self._watch is not None and self._watch.works
 
     async def _follow_roots(self) -> None:
         """Watch the folders that exist now."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mindhold.lifecycle.contradiction_detection import LayeredClassifier, RuleClassifier
 from mindhold.memories.embedding import EMBEDDER_CURSOR, EmbeddingServiceLog, VectorSource, adoption
 from mindhold.model.errors import ModelDenied, ModelError, ModelMissing, SettingsError
-from mindhold.ports.cache import NO_SIDECAR, Cache
+from mindhold.ports.cache import Cache
 from mindhold.ports.embedder import ServiceTerms
 from mindhold.ports.llm import FREE, Classifier, FallbackModel, ModelLevel, ModelPrice, OwnModel, RlmServer
 from mindhold.ports.store import Clock, NewId, Store
@@ -43,20 +43,29 @@ if TYPE_CHECKING:
 
 
 async def service_embedder(
-    settings: Settings, store: Store, *, clock: Clock, new_id: NewId, cache: Cache = NO_SIDECAR
+    settings: Settings, store: Store, *, clock: Clock, new_id: NewId, cache: Cache
 ) -> VectorSource:
     """The vector source of the configured service; one without vectors, with the reason, if something is missing. Raises SettingsError."""
     chosen = settings.embedding
     if missing := _missing(chosen):
         return VectorSource(None, reason=missing)
-    service = service_of(chosen)
+    service, provider = service_of(chosen), PROVIDERS[chosen.provider]
+    model = provider.model(service.model)
     terms = ServiceTerms(
-        price=chosen.price if chosen.price >= 0 else PROVIDERS[service.provider].model(service.model).price,
+        price=chosen.price if chosen.price >= 0 else model.price,
         daily_tokens=chosen.daily_tokens,
         redact=settings.intake.redact,
     )
+    limits = BatchLimits(
+        batch=min(chosen.batch, provider.most_texts),
+        batch_tokens=model.batch_tokens,
+        window=chosen.window_tokens or model.window,
+        requests_per_minute=chosen.requests_per_minute,
+        tokens_per_minute=chosen.tokens_per_minute,
+        wait_seconds=chosen.wait_seconds,
+    )
     book = EmbeddingServiceLog(store, clock=clock, new_id=new_id, model=service.name, terms=terms)
-    embedder = ServiceEmbedder(service, book, limits=_bounds(chosen, service))
+    embedder = ServiceEmbedder(service, book, limits=limits)
     await embedder.load_traits()
     return VectorSource(
         with_cache(with_shared_cache(embedder, cache), chosen.cache_size),
@@ -84,19 +93,6 @@ def service_of(chosen: EmbeddingSettings) -> Service:
         key=_key(chosen, "embedding"),
         size=requested_size(model, name, chosen.dimensions),
         dimensions=model.dimensions,
-    )
-
-
-def _bounds(chosen: EmbeddingSettings, service: Service) -> BatchLimits:
-    provider = PROVIDERS[service.provider]
-    model = provider.model(service.model)
-    return BatchLimits(
-        batch=min(chosen.batch, provider.most_texts),
-        batch_tokens=model.batch_tokens,
-        window=chosen.window_tokens or model.window,
-        requests_per_minute=chosen.requests_per_minute,
-        tokens_per_minute=chosen.tokens_per_minute,
-        wait_seconds=chosen.wait_seconds,
     )
 
 
@@ -359,13 +355,7 @@ def transcripts_of(settings: Settings) -> CombinedTranscripts:
 
 
 async def vector_source_of(
-    settings: Settings,
-    store: Store,
-    models: LocalModelRegistry,
-    *,
-    clock: Clock,
-    new_id: NewId,
-    cache: Cache = NO_SIDECAR,
+    settings: Settings, store: Store, models: LocalModelRegistry, *, clock: Clock, new_id: NewId, cache: Cache
 ) -> VectorSource:
     """The source of vectors for recall. The cache shares a service's query vectors. Raises SettingsError and the store's errors."""
     chosen = settings.embedding

@@ -20,7 +20,6 @@ from mindhold.installers.files import (
     errors_name_file,
     insertion_note,
     parse_json_file,
-    parse_json_or_empty,
     read,
     remove_empty,
 )
@@ -172,9 +171,9 @@ def _ends_in_home(words: tuple[str, ...]) -> bool:
     return not words or (len(words) == 2 and words[0] == "--home") or words[0].startswith("--home=")
 
 
-def foreign_hook_commands(content: bytes | None) -> tuple[str, ...]:
+def foreign_hook_commands(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Commands of other people's hooks that also call `mindhold hook`; these are left alone."""
-    hooks = parse_json_or_empty(content).get(HOOKS)
+    hooks = settings.get(HOOKS)
     events = hooks.values() if isinstance(hooks, dict) else ()
     others = [handler for groups in events for _, handler in _handlers(groups) if not is_our_hook(handler)]
     lines = [str(handler.get("command")) for handler in others]

@@ -281,14 +281,12 @@ class JsonText:
             return self
         return self._with(self._remove(node, number, (inner or {}).get(path)))
 
-    def drop_items(
-        self, path: KeyPath, unwanted: Callable[[Any], bool], *, inner: Mapping[KeyPath, str] | None = None
-    ) -> JsonText:
+    def drop_items(self, path: KeyPath, unwanted: Callable[[Any], bool]) -> JsonText:
         """The document without the unwanted items."""
         items, document = self.get(path), self
         for number in reversed(range(len(items) if isinstance(items, list) else 0)):
             if unwanted(items[number]):
-                document = document.drop_place(path, number, inner=inner)
+                document = document.drop_place(path, number)
         return document
 
     def is_empty(self, path: KeyPath) -> bool:
@@ -511,26 +509,76 @@ def line_ending(text: str) -> str:
 
 
 def set_values(text: str, table: Sequence[str], values: Mapping[tuple[str, ...], Any]) -> str:
-    """Change values of a table in place; unchanged if the text has an unknown form."""
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-    from tomlkit.items import InlineTable
+    """Change values of a table in place; unchanged if they have an unknown form."""
+    for names, value in values.items():
+        text = _set_value(text, tuple(table), names, value)
+    return text
 
-    try:
-        document: Any = tomlkit.parse(text)
-        for (name, *nested), value in values.items():
-            owner = document[table[0]][table[1]]
-            if nested and isinstance(owner[name], InlineTable):
-                value = {**owner[name].unwrap(), nested[0]: value}
-            elif nested:
-                owner, name = owner[name], nested[0]
-            owner[name] = tomlkit.value(_toml(value))
-    except TOMLKitError:
-        return text
-    after = tomlkit.dumps(document)
-    if text.count("\n") == text.count("\r\n") > 0:  # tomlkit ends new lines by a line feed alone
-        return re.sub(r"(?<!\r)\n", "\r\n", after)
-    return after
+
+def _set_value(text: str, table: tuple[str, ...], names: tuple[str, ...], value: Any) -> str:
+    current = _value_at(parse_toml(text), table)
+    expected = _with_nested(current, names, value)
+    for owner, key, new in _possible_edits(table, names, value, current):
+        for header in _headers(owner, below=False).finditer(text):
+            following = _HEADER.search(text, header.end())
+            # A list may start a line too: if this isn't the end of the table, the result differs from what is expected.
+            section = (header.end(), following.start() if following else len(text))
+            after = _edit_section(text, section, key, new)
+            if _value_at(parse_toml(after), table) == expected and _without_entry(
+                parse_toml(after), table
+            ) == _without_entry(parse_toml(text), table):
+                return after
+    return text
+
+
+def _possible_edits(
+    table: tuple[str, ...], names: tuple[str, ...], value: Any, current: Any
+) -> list[tuple[tuple[str, ...], str, Any]]:
+    """Table, key and value of each possible edit: a nested value is in a subtable or in an inline table."""
+    if len(names) == 1:
+        return [(table, names[0], value)]
+    return [((*table, names[0]), names[1], value), (table, names[0], {**current[names[0]], names[1]: value})]
+
+
+def _edit_section(text: str, section: tuple[int, int], key: str, value: Any) -> str:
+    start, end = section
+    eol = line_ending(text)
+    line = f"{key} = {_toml(value)}"
+    match = re.compile(rf"^[ \t]*[\"']?{re.escape(key)}[\"']?[ \t]*=", re.MULTILINE).search(text, start, end)
+    if match is None:
+        before = "" if text[:start].endswith("\n") else eol
+        return text[:start] + before + line + eol + text[start:]
+    stop = match.start()
+    while stop < end:  # a value may span several lines
+        stop = text.find("\n", stop, end) + 1 or end
+        piece = text[match.start() : stop]
+        if (inner := parse_toml(piece)) is not None:
+            tail = next(
+                (
+                    piece[position:]
+                    for position in _value_ends(piece, match.end() - match.start())
+                    if parse_toml(piece[:position]) == inner
+                ),
+                "",
+            )
+            indent = piece[: len(piece) - len(piece.lstrip(" \t"))]
+            return text[: match.start()] + indent + line + tail + text[stop:]
+    return text
+
+
+def _value_ends(piece: str, start: int) -> list[int]:
+    return [match.start() for match in re.finditer(r"[ \t]*(?:#|\r?\n)", piece) if match.start() >= start]
+
+
+def _value_at(value: dict[str, Any] | None, table: Sequence[str]) -> Any:
+    result: Any = value
+    for name in table:
+        result = result.get(name) if isinstance(result, dict) else None
+    return result
+
+
+def _with_nested(current: Any, names: tuple[str, ...], value: Any) -> Any:
+    return {**current, names[0]: value if len(names) == 1 else {**current[names[0]], names[1]: value}}
 
 
 def remove_table(path: Path, text: str, table: tuple[str, ...], *, lead: str = "") -> str:
@@ -555,10 +603,10 @@ def remove_table(path: Path, text: str, table: tuple[str, ...], *, lead: str = "
     return after
 
 
-def _headers(table: Sequence[str]) -> re.Pattern[str]:
-    """Matches the headers of the table and its subtables."""
+def _headers(table: Sequence[str], *, below: bool = True) -> re.Pattern[str]:
+    more = r"(?:\.[^\]\n]*)?" if below else ""
     name = r"\s*\.\s*".join(rf"[\"']?{re.escape(part)}[\"']?" for part in table)
-    return re.compile(rf"^[ \t]*\[\s*{name}\s*(?:\.[^\]\n]*)?\][^\n]*(?:\n|$)", re.MULTILINE)
+    return re.compile(rf"^[ \t]*\[\s*{name}\s*{more}\][^\n]*(?:\n|$)", re.MULTILINE)
 
 
 def _without_entry(value: dict[str, Any] | None, table: Sequence[str]) -> Any:

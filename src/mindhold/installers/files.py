@@ -62,15 +62,6 @@ def parse_json_file(path: Path, content: bytes | None, *, comments: bool = False
     return document
 
 
-def parse_json_or_empty(content: bytes | None) -> dict[str, Any]:
-    """Parse a file of another program for information only; empty if that fails."""
-    try:
-        value = JsonText((content or b"").removeprefix(BOM_UTF8).decode("utf-8"), comments=True).value
-    except (UnicodeDecodeError, BrokenJson):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def encode_text(text: str, before: bytes | None) -> bytes:
     """The text as bytes, with a byte order mark if the file had one."""
     return (BOM_UTF8 if (before or b"").startswith(BOM_UTF8) else b"") + text.encode("utf-8")

@@ -13,8 +13,7 @@ from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
     from mindhold.lifecycle.audit import AuditView
-    from mindhold.lifecycle.contradictions import ContradictionInput, ContradictionResult, ContradictionView
-    from mindhold.operations import Operation
+    from mindhold.lifecycle.contradictions import ContradictionResult, ContradictionView
 
 
 MOST_LISTED = 50
@@ -151,7 +150,7 @@ async def undo(session: OpenSession, /, *, found_id: str) -> None:
     """Undo a contradiction: both memories stay. It isn't found again."""
     from mindhold.lifecycle.contradictions import UNDO_CONTRADICTION
 
-    await _settle(session, UNDO_CONTRADICTION, found_id, "Taken back. Both stand:")
+    _print_settled(session, await session.run(UNDO_CONTRADICTION, id=found_id), "Taken back. Both stand:")
 
 
 @contradictions.command("confirm", examples=["mindhold contradictions confirm 3f2a"])
@@ -161,7 +160,7 @@ async def confirm(session: OpenSession, /, *, found_id: str) -> None:
     """Confirm a doubtful one: the later memory replaces the earlier."""
     from mindhold.lifecycle.contradictions import CONFIRM_CONTRADICTION
 
-    await _settle(session, CONFIRM_CONTRADICTION, found_id, "Confirmed:")
+    _print_settled(session, await session.run(CONFIRM_CONTRADICTION, id=found_id), "Confirmed:")
 
 
 @contradictions.command("dismiss", examples=["mindhold contradictions dismiss 3f2a"])
@@ -171,20 +170,13 @@ async def dismiss(session: OpenSession, /, *, found_id: str) -> None:
     """Dismiss a doubtful one for good."""
     from mindhold.lifecycle.contradictions import DISMISS_CONTRADICTION
 
-    await _settle(session, DISMISS_CONTRADICTION, found_id, "Dismissed. Both stand:")
+    _print_settled(session, await session.run(DISMISS_CONTRADICTION, id=found_id), "Dismissed. Both stand:")
 
 
-async def _settle(
-    session: OpenSession,
-    operation: Operation[ContradictionInput, ContradictionResult],
-    found_id: str,
-    message: str,
-) -> None:
-    result = await session.run(operation, id=found_id)
-    if session.console.as_json(result):
-        return
-    session.console.line(message)
-    _print_contradiction(session, result.contradiction)
+def _print_settled(session: OpenSession, result: ContradictionResult, message: str) -> None:
+    if not session.console.as_json(result):
+        session.console.line(message)
+        _print_contradiction(session, result.contradiction)
 
 
 def _print_section(
@@ -194,9 +186,9 @@ def _print_section(
         return
     session.console.line(session.console.style(title, bold=True))
     for contradiction in contradictions:
-        session.console.line(
-            f"{neutral(contradiction.id)}  by {neutral(contradiction.found_by)}, {contradiction.confidence:.2f}, {local_time(contradiction.found, session.zone)}"
-        )
+        by = f"by {neutral(contradiction.found_by)}, {contradiction.confidence:.2f}"
+        when = local_time(contradiction.found, session.zone)
+        session.console.line(f"{neutral(contradiction.id)}  {by}, {when}")
         _print_contradiction(session, contradiction)
     session.console.note(advice)
 

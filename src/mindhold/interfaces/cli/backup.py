@@ -14,7 +14,6 @@ from mindhold.interfaces.cli.output import local_time, megabytes, neutral, plura
 from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.model.errors import InvalidInput, Refused
 
-UNPROVEN = 1
 PASSPHRASE = "backup.passphrase"
 
 
@@ -28,13 +27,11 @@ class _BackupGroup(Group):
         return super().parse_args(ctx, args)
 
 
-def with_passphrase(callback: Any) -> Any:
-    """Add the option --passphrase-file."""
-    return click.option(
-        "--passphrase-file",
-        type=click.Path(path_type=Path),
-        help="A file with the passphrase on its first line (default: MINDHOLD_BACKUP_PASSPHRASE, or a prompt).",
-    )(callback)
+with_passphrase = click.option(
+    "--passphrase-file",
+    type=click.Path(path_type=Path),
+    help="A file with the passphrase on its first line (default: MINDHOLD_BACKUP_PASSPHRASE, or a prompt).",
+)
 
 
 @click.group(
@@ -139,7 +136,7 @@ async def verify(cli: CliSession, /, *, file: str | None, every: bool, passphras
                 f"{plural(check.memories, 'memory')} restored" if check.memories else "it is whole"
             )
             console.line(f"{mark} {neutral(check.file)}: {neutral(text)}")
-    return 0 if result.good else UNPROVEN
+    return 0 if result.good else 1
 
 
 @backup.command("drop", examples=["mindhold backup drop before-the-move"])
@@ -150,8 +147,7 @@ async def drop(session: OpenSession, /, *, file: str, yes: bool) -> None:
     """Remove a backup for good."""
     from mindhold.backup.create import DROP_BACKUP
 
-    if not yes:
-        confirm(session.console, f"Remove the backup {file} for good?")
+    confirm(session.console, f"Remove the backup {file} for good?", yes=yes)
     result = await session.run(DROP_BACKUP, file=file)
     if not session.console.as_json(result):
         session.console.line(f"Removed {neutral(result.dropped.file)}.")
@@ -201,8 +197,9 @@ async def restore(
 
 async def _replace(cli: CliSession, file: str | None, secret: Path | None, *, yes: bool) -> None:
     console = cli.console
-    if not yes:
-        confirm(console, f"Put {file or 'the newest backup'} in the place of everything that is there now?")
+    confirm(
+        console, f"Put {file or 'the newest backup'} in the place of everything that is there now?", yes=yes
+    )
     loaded = cli.loaded(**_file_secret(secret))
     with console.progress() as progress:
         try:
@@ -242,8 +239,7 @@ async def _merge(cli: CliSession, file: str | None, secret: Path | None) -> None
 
 async def _drop_old(cli: CliSession, name: str | None, *, yes: bool) -> None:
     console = cli.console
-    if not yes:
-        confirm(console, f"Remove {name or 'all that restores have put aside'} for good?")
+    confirm(console, f"Remove {name or 'all that restores have put aside'} for good?", yes=yes)
     result = await cli.launcher.drop_old(cli.loaded(), name)
     if console.as_json(result):
         return

@@ -131,7 +131,6 @@ def warn_about_local_records(session: CliSession) -> None:
 
 
 LARGEST = 1_000_000  # bytes of a file of settings
-SOME_INVALID = 1  # exit status
 
 
 @command(
@@ -169,7 +168,7 @@ def import_config(session: CliSession, file: Path, dry_run: bool) -> int:
         session.console.note(
             f"If there is no such scope yet: mindhold scopes create {neutral(changes['scope'])!r}"
         )
-    return 0 if valid else SOME_INVALID
+    return 0 if valid else 1
 
 
 def _read(file: Path) -> Mapping[str, Any]:
@@ -388,7 +387,7 @@ def _value(session: CliSession, key: str, value: str | None) -> str:
         return value
     if not _info(session.loaded(), key).secret:
         raise click.UsageError(f"{key} needs a value.")
-    if session.console.json or sys.stdin is None or not sys.stdin.isatty():
+    if not session.console.is_interactive:
         raise click.UsageError(f"{key} needs a value; `-` reads it from stdin.")
     return str(click.prompt(key, hide_input=True, err=True)).strip()
 

@@ -180,9 +180,6 @@ async def _print_reports(session: OpenSession, result: ReportsResult) -> None:
         await _print_changes(session, report)
 
 
-SOME_FAILED = 1
-
-
 @command(
     "maintain",
     examples=[
@@ -213,7 +210,7 @@ async def maintain(cli: CliSession, /, **fields: Any) -> int:
     for step in result.steps:
         if step.error:  # on stderr too, because cron mails it
             cli.console.warn(f"{step.step} failed, {step.code}: {neutral(step.error)}")
-    return SOME_FAILED if result.failed else 0
+    return 1 if result.failed else 0
 
 
 def _print_maintenance(console: Console, result: MaintainResult) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,9 +74,11 @@ async def forget(
     _print(session.console, result)
 
 
-def confirm(console: Console, question: str) -> None:
-    """Ask on the terminal. Raises Refused on a no, and without a terminal."""
-    if console.json or sys.stdin is None or not sys.stdin.isatty():
+def confirm(console: Console, question: str, *, yes: bool = False) -> None:
+    """Ask on the terminal, unless `yes`. Raises Refused on a no, and without a terminal."""
+    if yes:
+        return
+    if not console.is_interactive:
         raise Refused(f"{question} Nobody is there to ask.", advice="Say --yes.")
     if not click.confirm(question, err=True):
         raise Refused("The answer was no: nothing was done.")

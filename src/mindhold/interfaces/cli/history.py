@@ -105,17 +105,15 @@ def resolve_project(name: str | None, *, server: str) -> str | None:
 
     Raises InvalidInput for a relative path if a server is used.
     """
-    if name is None or not name.startswith((".", "~")):
-        return name
-    from mindhold.interfaces.cli.installation import whole_path
-
-    if name.replace("\\", "/").split("/")[0] not in (".", "..", "~"):
+    if name is None or name.replace("\\", "/").split("/")[0] not in (".", "..", "~"):
         return name
     if server:
         raise InvalidInput(
             f"The folder {name!r} is one of this machine.",
             advice="Name the project as `mindhold history projects` does.",
         )
+    from mindhold.interfaces.cli.installation import whole_path
+
     return str(whole_path(Path(name)))
 
 
@@ -138,18 +136,11 @@ VECTOR_SECONDS = 60.0  # limit for making vectors; the rest is made later
 MOST_VECTORS = 1_000_000
 MOST_WARNINGS = 20
 LONGEST_CELL = 72
-_HERE = "mindhold.interfaces.cli"
+_HERE = "mindhold.interfaces.cli.history"
 _WHERE = {
-    "index": f"{_HERE}.history:index",
-    "search": f"{_HERE}.history:search",
-    "timeline": f"{_HERE}.history:timeline",
-    "projects": f"{_HERE}.history:projects",
-    "show": f"{_HERE}.history:show",
-    "summarize": f"{_HERE}.history:summarize",
-    "archive": f"{_HERE}.history_archive:archive",
-    "forget": f"{_HERE}.history_archive:forget",
-    "status": f"{_HERE}.history_archive:status",
+    name: f"{_HERE}:{name}" for name in ("index", "search", "timeline", "projects", "show", "summarize")
 }
+_WHERE |= {name: f"{_HERE}_archive:{name}" for name in ("archive", "forget", "status")}
 
 
 @click.group(
@@ -193,9 +184,13 @@ async def index(
     """
     from mindhold.history.index import INDEX_HISTORY
     from mindhold.history.passages import EMBED_HISTORY
+    from mindhold.hooks.worker import start_indexer
 
     if background:
-        _start_in_background(cli)
+        started = start_indexer(str(cli.loaded().settings.home))
+        there = "It goes on in the background; `mindhold history status` tells how far it is."
+        if not cli.console.as_json({"started": started}):
+            cli.console.line(there if started else "Another process is at it already.")
         return
     logging.getLogger("mindhold.history").addHandler(logging.NullHandler())  # printed below
     async with cli.open() as session:
@@ -207,24 +202,21 @@ async def index(
         vectors = embedded.model_dump(mode="json") if embedded else None
         if session.console.as_json({**indexed.model_dump(mode="json"), "vectors": vectors}):
             return
-        _print_indexed(session, indexed)
-        if embedded is not None:
-            _print_embedded(session, embedded)
+        _print_indexed(session.console, indexed)
+        if embedded is None:
+            return
+        if embedded.embedded:
+            session.console.line(f"Made vectors for {plural(embedded.embedded, 'passage')} that had none.")
+        if embedded.left:
+            session.console.note(
+                f"{plural(embedded.left, 'passage')} have no vector yet: they come by and by."
+            )
+        session.console.note(embedded.notice)
 
 
-def _start_in_background(cli: CliSession) -> None:
-    from mindhold.hooks.worker import start_indexer
-
-    started = start_indexer(str(cli.loaded().settings.home))
-    there = "It goes on in the background; `mindhold history status` tells how far it is."
-    if not cli.console.as_json({"started": started}):
-        cli.console.line(there if started else "Another process is at it already.")
-
-
-def _print_indexed(session: OpenSession, result: IndexHistoryResult) -> None:
+def _print_indexed(console: Console, result: IndexHistoryResult) -> None:
     from mindhold.history.index import LEFT
 
-    console = session.console
     if result.busy or (result.notice and not result.files):
         console.line(result.notice)
         return
@@ -260,14 +252,6 @@ def _format_lines(misread: Sequence[MisreadView]) -> str:
     if not numbers:
         return ""
     return f":{numbers[0]}" + (f" and {plural(len(numbers) - 1, 'more line')}" if len(numbers) > 1 else "")
-
-
-def _print_embedded(session: OpenSession, result: EmbedHistoryResult) -> None:
-    if result.embedded:
-        session.console.line(f"Made vectors for {plural(result.embedded, 'passage')} that had none.")
-    if result.left:
-        session.console.note(f"{plural(result.left, 'passage')} have no vector yet: they come by and by.")
-    session.console.note(result.notice)
 
 
 @command(

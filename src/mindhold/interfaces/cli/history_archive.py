@@ -10,7 +10,7 @@ import click
 
 from mindhold.interfaces.cli.command import command, with_open_session, with_session
 from mindhold.interfaces.cli.forget import confirm, print_receipt
-from mindhold.interfaces.cli.history import SHORT_ID
+from mindhold.interfaces.cli.history import LONGEST_CELL, SHORT_ID
 from mindhold.interfaces.cli.output import Console, local_time, megabytes, neutral, one_line, plural
 from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.model.errors import InvalidInput
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SETTING = "history.archive"
 MOST_LISTED = 20
-LONGEST_CELL = 72
 
 
 @command(

@@ -51,7 +51,6 @@ from mindhold.interfaces.cli.installation import (
     home_of_option,
     hook_settings_file,
     hook_warnings,
-    is_interactive,
     only_while_active,
     program_here,
     read_claude_settings,
@@ -151,7 +150,7 @@ def init_request(console: Console, /, **options: Any) -> InitRequest:
         )
     if options["claude_md"] is None and not everywhere and not (options["yes"] or options["dry_run"]):
         file = document_file(folder, "CLAUDE.md")
-        if is_interactive(console) and markers_change(file).changes:
+        if console.is_interactive and markers_change(file).changes:
             question = (
                 f"Shall what is remembered be shown in {file.relative_to(document_root(folder))} as well, for all to see "
                 "who get that file? Mindhold then keeps a block of it up to date between two markers, and nothing else in it"
@@ -291,7 +290,7 @@ def _notes(
     root = document_root(request.folder)
     shared = request.level == PROJECT and any(change.changes for change in changes[: 1 + request.server])
     if shared and not program.portable:
-        notes.append(NOT_FOR_OTHERS.format(command=program.command))
+        notes.append(f"{NOT_FOR_OTHERS.format(command=program.command)}, or say --local.")
     elif shared and (root / ".git").exists():
         notes.append(
             "Who shares these files and hasn't Mindhold is told by Claude Code that it can't be started; `mindhold init "
@@ -419,9 +418,7 @@ def connect(
     change = mcp_client.change(path, entry)
     _add_entry(cli, mcp_client, change, folder, yes=yes)
     if folder is not None and not program.portable:
-        cli.console.note(
-            NOT_FOR_OTHERS.format(command=program.command).removesuffix(", or say --local.") + "."
-        )
+        cli.console.note(f"{NOT_FOR_OTHERS.format(command=program.command)}.")
 
 
 def _add_entry(

@@ -32,9 +32,7 @@ from mindhold.interfaces.cli.session import CliSession
 from mindhold.model.errors import Conflict, InvalidInput, NotFound, Refused
 from mindhold.model.host import ClientFolders
 
-NOT_FOR_OTHERS = (
-    "The path {command} means nothing on other machines: don't commit these files, or say --local."
-)
+NOT_FOR_OTHERS = "The path {command} means nothing on other machines: don't commit these files"
 
 
 def program_here(*, absolute: bool = False) -> StartCommand:
@@ -60,11 +58,6 @@ def home_of_option() -> str | None:
             return str(context.ensure_object(CliSession).loaded().settings.home)
         context = context.parent
     return None
-
-
-def is_interactive(console: Console) -> bool:
-    """Whether a person can answer questions."""
-    return not console.json and sys.stdin is not None and sys.stdin.isatty()
 
 
 def whole_path(folder: Path | None) -> Path:
@@ -99,7 +92,10 @@ def show_plan(say: Callable[[str], None], changes: Iterable[FileChange], *, whol
 
 def difference(change: FileChange) -> list[str]:
     """Return the change as lines of a diff."""
-    before, after = (_lines(content) for content in (change.before, change.after))
+    before, after = (
+        (content or b"").decode("utf-8", errors="replace").splitlines()
+        for content in (change.before, change.after)
+    )
     return list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
 
 
@@ -109,7 +105,7 @@ def agree(console: Console, changes: Sequence[FileChange], *, yes: bool) -> None
         return
     console.note("Mindhold would")
     show_plan(console.note, changes)
-    if not is_interactive(console):
+    if not console.is_interactive:
         confirm(console, "Change these files?")  # refuses and advises --yes
     if not click.confirm("Go on?", default=True, err=True):
         raise Refused("The answer was no: nothing was done.")
@@ -138,10 +134,6 @@ def unrecorded_entry(path: Path, place: str, client: McpClient) -> InstalledFile
     """Return such a record of the file with a client's server entry."""
     undo = (table_undo if path.suffix == TOML else server_undo)(*client.keys())
     return unrecorded_file(path, place, client.name, undo)
-
-
-def _lines(content: bytes | None) -> list[str]:
-    return [] if content is None else content.decode("utf-8", errors="replace").splitlines()
 
 
 def _group_hooks(texts: Sequence[str]) -> list[str]:
@@ -227,7 +219,7 @@ def hook_warnings(settings: ClaudeSettings, level: str, program: StartCommand) -
                 f"{settings.files[other]} has hooks of Mindhold too, which call it otherwise: both run, and all is done "
                 f"twice. `{COMMANDS[other]}` brings them in line."
             )
-        for line in foreign_hook_commands(document.text.encode()):
+        for line in foreign_hook_commands(document.value):
             yield f"{settings.files[other]} has {line!r}, which calls Mindhold among other things: it is left alone."
 
 

@@ -13,7 +13,7 @@ from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.model.errors import ModelMissing
 
 if TYPE_CHECKING:
-    from mindhold.memories.embedding import AdoptResult, EmbedResult, ModelView
+    from mindhold.memories.embedding import EmbedResult, ModelView
 
 
 @click.group("models", cls=Group, local=True, examples=["mindhold models pull", "mindhold models list"])
@@ -33,10 +33,10 @@ async def list_models(session: OpenSession) -> None:
     result = await session.run(LIST_MODELS)
     if session.console.as_json(result):
         return
-    rows = [
-        [model.name, _state(model), model.dimensions or "", _size(model), model.description]
-        for model in result.models
-    ]
+    rows = []
+    for model in result.models:
+        state = "in use" if model.active else "here" if model.installed else "can be pulled"
+        rows.append([model.name, state, model.dimensions or "", _size(model), model.description])
     session.console.table(["model", "state", "dimensions", "size", "what it is"], rows)
     if result.active and not any(model.active for model in result.models):
         session.console.note(f"Recall goes by {result.active}.")
@@ -95,12 +95,10 @@ async def remove_model(session: OpenSession, /, *, name: str) -> None:
 async def use_model(cli: CliSession, /, *, name: str, no_jobs: bool) -> None:
     """Use this model for recall, and make its vectors."""
     from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
-    from mindhold.memories.embedding import LIST_MODELS
 
     async with cli.open() as session:
-        result = await session.run(LIST_MODELS)
-    usable = {model.name for model in result.models if model.installed and model.dimensions}
-    if name != "auto" and name not in usable:
+        installed = await installed_models(session)
+    if name != "auto" and name not in installed:
         raise ModelMissing(
             f"The model {name!r} is not here.", advice=f"`mindhold models pull {name}` fetches it."
         )
@@ -127,7 +125,11 @@ async def adopt_model(cli: CliSession, /, *, yes: bool, no_jobs: bool) -> None:
     async with cli.open() as session:
         result = await session.run(ADOPT_MODEL, preview=True)
         if result.memories and not yes:
-            _print_quote(cli, result)
+            unknown = "at a price unknown here (embedding.price tells it)"
+            cost = unknown if result.dollars is None else price(result.dollars)
+            before = f"; the vectors that are there are of {result.before}" if result.before else ""
+            memories = plural(result.memories, "memory")
+            cli.console.note(f"{memories}, about {result.tokens:,} tokens, {cost}{before}.")
             confirm(cli.console, f"Let {result.model} embed {plural(result.memories, 'memory')}?")
         result = await session.run(ADOPT_MODEL)
     embedded = None if no_jobs else await _embed(cli)
@@ -137,13 +139,12 @@ async def adopt_model(cli: CliSession, /, *, yes: bool, no_jobs: bool) -> None:
     _print_embedded(cli, embedded)
 
 
-def _print_quote(cli: CliSession, preview: AdoptResult) -> None:
-    unknown = "at a price unknown here (embedding.price tells it)"
-    cost = unknown if preview.dollars is None else price(preview.dollars)
-    before = f"; the vectors that are there are of {preview.before}" if preview.before else ""
-    cli.console.note(
-        f"{plural(preview.memories, 'memory')}, about {preview.tokens:,} tokens, {cost}{before}."
-    )
+async def installed_models(session: OpenSession) -> list[str]:
+    """Return the names of the embedding models that are here."""
+    from mindhold.memories.embedding import LIST_MODELS
+
+    result = await session.run(LIST_MODELS)
+    return [model.name for model in result.models if model.installed and model.dimensions]
 
 
 async def _embed(cli: CliSession) -> EmbedResult:
@@ -162,10 +163,6 @@ def _print_embedded(cli: CliSession, embedded: EmbedResult | None) -> None:
     if embedded and embedded.embedded:
         cli.console.line(f"Made vectors for {plural(embedded.embedded, 'memory')}.")
     cli.console.note(embedded.notice if embedded else "")
-
-
-def _state(model: ModelView) -> str:
-    return "in use" if model.active else "here" if model.installed else "can be pulled"
 
 
 def _size(model: ModelView) -> str:

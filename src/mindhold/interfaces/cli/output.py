@@ -133,6 +133,11 @@ class Console:
         return max(SHORT, shutil.get_terminal_size((80, 24)).columns - used)
 
     @property
+    def is_interactive(self) -> bool:
+        """Whether a person can answer questions."""
+        return not self.json and sys.stdin is not None and sys.stdin.isatty()
+
+    @property
     def on_terminal(self) -> bool:
         return sys.stdout.isatty()
 

@@ -10,7 +10,6 @@ from mindhold.interfaces.cli.command import Group, command, with_open_session, w
 from mindhold.interfaces.cli.forget import confirm
 from mindhold.interfaces.cli.output import Console, local_time, neutral, plural
 from mindhold.interfaces.cli.session import OpenSession
-from mindhold.interfaces.cli.transfer import transferred
 from mindhold.model.scope import MODES
 
 if TYPE_CHECKING:
@@ -141,8 +140,7 @@ async def delete_project(session: OpenSession, /, *, name: str, yes: bool) -> No
 
     console = session.console
     project = await session.run(SHOW_PROJECT, name=name)
-    if not yes:
-        confirm(console, f"Remove the project {project.name!r} in {project.storage_mode} for good?")
+    confirm(console, f"Remove the project {project.name!r} in {project.storage_mode} for good?", yes=yes)
     result = await session.run(DELETE_PROJECT, name=project.name, confirm=project.name)
     if console.as_json(result):
         return
@@ -331,7 +329,8 @@ def _print(console: Console, result: MigrateProjectResult, *, forgotten: str | N
     if forgotten:
         console.line(f"What is of {neutral(result.project)} in {forgotten} is forgotten.")
     if result.moved:
-        parts = f"{transferred(result)}, {plural(result.vectors, 'vector')}"
+        counts = ((result.memories, "memory"), (result.versions, "version"), (result.links, "link"))
+        parts = ", ".join(plural(count, noun) for count, noun in (*counts, (result.vectors, "vector")))
         console.line(f"Moved {neutral(result.project)} from {result.source} to {result.target}: {parts}.")
         console.line(f"Verified: the same counts and content hashes in both, {result.content_sum[:16]}.")
     elif forgotten is None:

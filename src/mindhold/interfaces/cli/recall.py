@@ -84,6 +84,7 @@ async def recall(
     **fields: Any,
 ) -> None:
     """Find memories by words and by meaning."""
+    from mindhold.memories.filters import SHOW
     from mindhold.memories.recall import RECALL
 
     fields["statuses"] = statuses_with_archive(fields["statuses"], archived=archived)
@@ -105,7 +106,9 @@ async def recall(
     if not result.hits:
         session.console.line(_explain_nothing(result, everywhere=fields["everywhere"]))
     for number, hit in enumerate(result.hits, 1):
-        content = await _full_content(session, hit) if full and hit.truncated else hit.content
+        content = hit.content
+        if full and hit.truncated:
+            content = (await session.run(SHOW, id=hit.id)).memory.content
         _print_hit(session, number, hit, content=content, full=full)
     if any(hit.status == Status.ARCHIVED for hit in result.hits):
         session.console.note("`mindhold unarchive ID` brings one back from the archive.")
@@ -118,12 +121,6 @@ def _explain_nothing(result: RecallResult, *, everywhere: bool) -> str:
         return f"Nothing is remembered{where} that these filters let through. Try --everywhere, or fewer filters."
     wider = "" if everywhere else " --everywhere looks in every scope;"
     return f"Nothing found. Try other words;{wider} --min-score 0 shows the nearest there is."
-
-
-async def _full_content(session: OpenSession, hit: HitView) -> str:
-    from mindhold.memories.filters import SHOW
-
-    return (await session.run(SHOW, id=hit.id)).memory.content
 
 
 def _print_hit(session: OpenSession, number: int, hit: HitView, *, content: str, full: bool) -> None:

@@ -116,7 +116,6 @@ class _Start:
         self._cli.console.warn(text, label="Mindhold serves:")
 
 
-ACTION = "action"
 LONGEST_LINE = 8 << 20  # bytes; fits the longest text that can be stored, escaped in any way
 _SKIPPED = 1 << 16
 
@@ -144,7 +143,8 @@ async def actions(session: OpenSession) -> int:
             answer = await _run_action(session, tools, line)
         except MindholdError as error:
             failed += 1
-            answer = _failure(error)
+            fields = {"code": error.code, "error": error.message, "advice": error.advice}
+            answer = {"status": "ERROR", **{name: neutralize(value) for name, value in fields.items()}}
         session.console.record(answer)
     return 1 if failed else 0
 
@@ -153,7 +153,7 @@ async def _run_action(
     session: OpenSession, tools: Mapping[str, Tool], line: bytes | None
 ) -> Mapping[str, Any]:
     arguments = _parse_line(line)
-    name = arguments.pop(ACTION, None)
+    name = arguments.pop("action", None)
     if not isinstance(name, str):
         raise InvalidInput("The action is missing.", advice=f"Give one of: {', '.join(tools)}.")
     tool = tools.get(name)
@@ -187,8 +187,3 @@ def _parse_line(line: bytes | None) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidInput("The line is no object.", advice='Give {"action": ..., ...}.')
     return value
-
-
-def _failure(error: MindholdError) -> dict[str, Any]:
-    fields = {"code": error.code, "error": error.message, "advice": error.advice}
-    return {"status": "ERROR", **{name: neutralize(value) for name, value in fields.items()}}

@@ -13,7 +13,8 @@ import click
 from mindhold.interfaces.cli.command import command, with_session, words
 from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
 from mindhold.interfaces.cli.init import InitRequest, init_document, init_request, print_outcome, run_init
-from mindhold.interfaces.cli.installation import folder_of, is_interactive
+from mindhold.interfaces.cli.installation import folder_of
+from mindhold.interfaces.cli.models import installed_models
 from mindhold.interfaces.cli.output import neutral
 from mindhold.interfaces.cli.session import CliSession
 from mindhold.model.errors import InvalidInput, ModelError, Refused
@@ -103,7 +104,7 @@ async def setup(cli: CliSession, /, **flags: Any) -> int:
     """
     console = cli.console
     asking = not flags["yes"]
-    if asking and not is_interactive(console):
+    if asking and not console.is_interactive:
         raise Refused(NOBODY, advice="Say --yes, with flags for what is to be other than usual.")
     choices = _read_flags(cli, flags)
     if asking:
@@ -167,7 +168,7 @@ def _read_flags(cli: CliSession, flags: dict[str, Any]) -> Choices:
                 f"No key to {effective_provider} is in the environment.", advice="Set it, or say --key-file."
             )
     if flags["archive"] is not None:
-        choices.settings["history.archive"] = _switch(flags["archive"])
+        choices.settings["history.archive"] = str(flags["archive"]).lower()
     if flags["capture"]:
         choices.settings["capture.kinds"] = "" if ALL in flags["capture"] else ", ".join(flags["capture"])
     if flags["extract_with"]:
@@ -191,14 +192,6 @@ def _address_and_model(llm: LlmSettings, provider: str) -> tuple[str, str]:
     return ("", AUTO) if is_other else (llm.base_url, llm.model)
 
 
-def _reset_previous_provider(llm: LlmSettings, choices: Choices) -> None:
-    """Reset the address and model of a provider that is no longer used."""
-    address, model = _address_and_model(llm, choices.settings.get("llm.provider", llm.provider))
-    for key, value, present in (("llm.base_url", address, llm.base_url), ("llm.model", model, llm.model)):
-        if value != present:
-            choices.settings.setdefault(key, value)
-
-
 def _stays_here(provider: str, address: str) -> bool:
     try:
         return provider == "compatible" and urlsplit(address).hostname in LOOPBACK_HOSTS
@@ -207,9 +200,17 @@ def _stays_here(provider: str, address: str) -> bool:
 
 
 def _check(cli: CliSession, choices: Choices) -> None:
-    """Check all settings before any is written. Raises SettingsError, InvalidInput."""
+    """Check all settings before any is written. Raises SettingsError, InvalidInput.
+
+    The address and model of a provider that is no longer used are reset.
+    """
     present = cli.loaded().settings
-    _reset_previous_provider(present.llm, choices)
+    llm = present.llm
+    address, model = _address_and_model(llm, choices.settings.get("llm.provider", llm.provider))
+    if address != llm.base_url:
+        choices.settings.setdefault("llm.base_url", address)
+    if model != llm.model:
+        choices.settings.setdefault("llm.model", model)
     for key, value in choices.settings.items():
         parsed_value(key, value)
         check_address(present, key, value)
@@ -225,15 +226,12 @@ def _check(cli: CliSession, choices: Choices) -> None:
 
 async def _has_model(cli: CliSession, choices: Choices) -> bool:
     """Whether a model is installed. Without a home folder there is none, and none is created to look."""
-    from mindhold.memories.embedding import LIST_MODELS
-
     settings = cli.loaded().settings
     is_local = settings.embedding.provider == "local" and settings.home.is_dir()
     if choices.pull or choices.no_model or not is_local:
         return False
     async with cli.open() as session:
-        result = await session.run(LIST_MODELS)
-    return any(model.installed and model.dimensions for model in result.models)
+        return bool(await installed_models(session))
 
 
 def _ask(cli: CliSession, choices: Choices, flags: dict[str, Any], *, has_model: bool) -> None:
@@ -259,7 +257,7 @@ def _ask(cli: CliSession, choices: Choices, flags: dict[str, Any], *, has_model:
         )
         keep = click.confirm(question, default=loaded.settings.history.archive, err=True)
         if keep != loaded.settings.history.archive:
-            answers["history.archive"] = _switch(keep)
+            answers["history.archive"] = str(keep).lower()
     present = {info.key: info.value for info in loaded}
     choices.settings |= {key: value for key, value in answers.items() if present[key] != value}
 
@@ -292,10 +290,6 @@ def _ask_model(cli: CliSession, choices: Choices, flags: dict[str, Any]) -> dict
     return answers
 
 
-def _switch(on: bool) -> str:
-    return str(on).lower()
-
-
 def _parse_kinds(text: str) -> str:
     names = comma_list(text)
     if ALL in names or not names:
@@ -308,13 +302,12 @@ def _parse_kinds(text: str) -> str:
 
 async def _ensure_model(cli: CliSession, choices: Choices) -> tuple[str | None, ModelError | None]:
     """Fetch the model if needed and return its name, or the error: setup continues without it."""
-    from mindhold.memories.embedding import LIST_MODELS, PULL_MODEL
+    from mindhold.memories.embedding import PULL_MODEL
 
     if choices.no_model or cli.loaded().settings.embedding.provider != "local":
         return None, None
     async with cli.open() as session:
-        result = await session.run(LIST_MODELS)
-        installed = [model.name for model in result.models if model.installed and model.dimensions]
+        installed = await installed_models(session)
         if installed and not choices.pull:
             return installed[0], None
         try:

@@ -86,7 +86,7 @@ async def stats(session: OpenSession, /) -> None:
         return
     console.note(result.notice)
     spent, tasks = result.models_today, result.tasks
-    feedback = [
+    ratings = [
         f"{name} {verdicts.relevant} of {verdicts.count} relevant"
         for name, verdicts in result.feedback.items()
     ]
@@ -100,7 +100,7 @@ async def stats(session: OpenSession, /) -> None:
         ("with vectors", f"{result.embedded:,} ({result.embedded_ratio:.0%})"),
         ("links", f"{result.links:,}"),
         ("conversations", f"{result.conversations:,}"),
-        ("feedback", ", ".join(feedback)),
+        ("feedback", ", ".join(ratings)),
         ("tasks", f"{tasks.succeeded} of {tasks.count} succeeded" if tasks.count else ""),
         ("consolidated", _time_or_never(session, result.last_consolidated)),
         ("last backup", _time_or_never(session, result.last_backup)),

@@ -28,14 +28,13 @@ from mindhold.model.markers import END, START
 
 if TYPE_CHECKING:
     from mindhold.capture.capture import CaptureResult
-    from mindhold.capture.status import CaptureStatusResult, ProjectCaptures
+    from mindhold.capture.status import CaptureStatusResult
     from mindhold.history.status import HistoryStatusResult
     from mindhold.lifecycle.status import DoctorResult, StatusResult
     from mindhold.settings.loader import LoadedSettings
 
 
 MOST_PROJECTS = 5
-SOME_FAILED = 1
 OUTCOMES = {
     "nothing": "nothing new",
     "gone": "not captured: the file, or the folder it was held in, is gone (--folder names another)",
@@ -86,7 +85,7 @@ async def capture(session: OpenSession, /, *, files: tuple[Path, ...], folder: P
                 if document.problem:
                     session.console.warn(document.problem)
     session.console.as_json({"captured": outcomes})
-    return SOME_FAILED if failed else 0
+    return 1 if failed else 0
 
 
 def _describe(file: Path, result: CaptureResult) -> str:
@@ -109,7 +108,10 @@ def _capture_facts(session: OpenSession, result: CaptureStatusResult) -> list[tu
     state = f"by {result.extract_with}" if result.enabled else "switched off (capture.enabled)"
     waiting = f"; {plural(result.waiting, 'event')} to be worked off" if result.waiting else ""
     facts = [("capture", state + waiting)]
-    facts += [("", _project(session, project)) for project in result.projects[:MOST_PROJECTS]]
+    for project in result.projects[:MOST_PROJECTS]:
+        when = f"last {local_time(project.captured_at, session.zone)}" if project.captured_at else "never"
+        by = f" by {project.rung}" if project.rung else ""
+        facts.append(("", f"{project.project}: {plural(project.stored, 'memory')} captured, {when}{by}"))
     if len(result.projects) > MOST_PROJECTS:
         facts.append(("", f"and {len(result.projects) - MOST_PROJECTS} more projects"))
     return facts
@@ -140,12 +142,6 @@ def _capture_problems(result: CaptureStatusResult) -> list[str]:
             f"{plural(result.given_up, 'event')} of hooks failed too often and lie in hooks/waiting/bad of the home folder."
         )
     return problems
-
-
-def _project(session: OpenSession, project: ProjectCaptures) -> str:
-    when = f"last {local_time(project.captured_at, session.zone)}" if project.captured_at else "never"
-    by = f" by {project.rung}" if project.rung else ""
-    return f"{project.project}: {plural(project.stored, 'memory')} captured, {when}{by}"
 
 
 @command(
@@ -184,8 +180,6 @@ async def sync(session: OpenSession, /, *, folder: Path | None, scope: str | Non
 @with_open_session
 async def status(session: OpenSession) -> None:
     """Show the state of Mindhold at a glance."""
-    from mindhold.capture.status import CAPTURE_STATUS
-    from mindhold.history.status import HISTORY_STATUS
     from mindhold.lifecycle.status import STATUS
 
     console = session.console
@@ -194,6 +188,9 @@ async def status(session: OpenSession) -> None:
     problems: list[str] = []
     left = 0
     if not session.server:
+        from mindhold.capture.status import CAPTURE_STATUS
+        from mindhold.history.status import HISTORY_STATUS
+
         captured = await session.run(CAPTURE_STATUS)
         past = await session.run(HISTORY_STATUS)
         left = await _count_left_in_file(session)
@@ -273,14 +270,15 @@ async def doctor(cli: CliSession, /, *, repair: bool, scrub: bool, phrases: tupl
         raise
     except (StoreError, SettingsError) as error:
         return await _report_unusable(cli, error, repair=repair)
-    if repair and (damage := _lasting_damage(result.findings)):
-        return await _report_unusable(cli, StoreDamaged(damage), repair=True)
+    damage = [view.detail for view in result.findings if view.name == "file" and not view.healthy]
+    if repair and damage:  # the repair did not remove it
+        return await _report_unusable(cli, StoreDamaged("; ".join(damage)), repair=True)
     if not console.as_json(result):
         _print(console, result.findings, result.repaired)
         if result.scrubbed:
             print_receipt(console, result.scrubbed)
     unscrubbed = result.scrubbed is not None and not result.scrubbed.empty
-    return 0 if result.healthy and not unscrubbed else SOME_FAILED
+    return 0 if result.healthy and not unscrubbed else 1
 
 
 def _with_hooks(result: DoctorResult, session: OpenSession) -> DoctorResult:
@@ -293,11 +291,6 @@ def _with_hooks(result: DoctorResult, session: OpenSession) -> DoctorResult:
     name = "hooks in this folder"
     views = [FindingView(name=name, healthy=False, detail=problem, advice="") for problem in problems]
     return result.model_copy(update={"healthy": False, "findings": [*result.findings, *views]})
-
-
-def _lasting_damage(findings: Sequence[CheckFinding]) -> str:
-    """Return the damage that remains in the file after the repair."""
-    return "; ".join(finding.detail for finding in findings if finding.name == "file" and not finding.healthy)
 
 
 async def _report_unusable(cli: CliSession, error: StoreError | SettingsError, *, repair: bool) -> int:
@@ -323,7 +316,7 @@ async def _report_unusable(cli: CliSession, error: StoreError | SettingsError, *
         if salvaged:
             console.warn(f"The database could not be used as it was: {error}")
         _print(console, findings, salvaged)
-    return 0 if healthy else SOME_FAILED
+    return 0 if healthy else 1
 
 
 def _print(console: Console, findings: Sequence[CheckFinding], repaired: Sequence[str]) -> None:

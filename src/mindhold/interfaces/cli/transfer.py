@@ -17,7 +17,6 @@ from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
     from mindhold.memories.transfer import ExportResult, ImportResult
-    from mindhold.projects.migrate import MigrateProjectResult
 
 
 STATE = Path(".memory") / "state.json"
@@ -111,10 +110,7 @@ async def import_file(
     jobs_run = 0 if no_jobs else len((await session.run(RUN_JOBS, scheduled=False)).ran)
     if session.console.as_json({**result.model_dump(mode="json"), "jobs": jobs_run}):
         return
-    contradictions = _contradictions(result)
-    session.console.line(
-        f"Imported {transferred(result)}{contradictions}; {result.skipped:,} were here already."
-    )
+    session.console.line(f"Imported {_transferred(result)}; {result.skipped:,} were here already.")
     if result.redacted:
         session.console.line(f"  redacted in {plural(result.redacted, 'memory')}")
     session.console.note(result.notice)
@@ -129,17 +125,14 @@ def _chosen_scope(session: OpenSession) -> str | None:
 
 
 def _summary(result: ExportResult) -> str:
-    return f"Exported {transferred(result)}{_contradictions(result)}, {plural(result.scopes, 'scope')}"
+    return f"Exported {_transferred(result)}, {plural(result.scopes, 'scope')}"
 
 
-def transferred(result: ExportResult | ImportResult | MigrateProjectResult) -> str:
-    """`2 memories, 1 version, 3 links`."""
-    counts = ((result.memories, "memory"), (result.versions, "version"), (result.links, "link"))
+def _transferred(result: ExportResult | ImportResult) -> str:
+    counts = [(result.memories, "memory"), (result.versions, "version"), (result.links, "link")]
+    if result.contradictions:
+        counts.append((result.contradictions, "contradiction"))
     return ", ".join(plural(count, noun) for count, noun in counts)
-
-
-def _contradictions(result: ExportResult | ImportResult) -> str:
-    return f", {plural(result.contradictions, 'contradiction')}" if result.contradictions else ""
 
 
 def _copy_to_stdout(path: Path) -> None:

@@ -32,7 +32,7 @@ from mindhold.interfaces.cli.installation import (
     unrecorded_file,
     whole_path,
 )
-from mindhold.interfaces.cli.output import Console, neutral, plural
+from mindhold.interfaces.cli.output import neutral, plural
 from mindhold.interfaces.cli.session import CliSession
 from mindhold.model.errors import MarkersWrong, MindholdError, NotFound, Refused
 from mindhold.model.host import ClientFolders
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 
 Planned = list[tuple[InstalledFile, FileChange]]
-SOME_FAILED = 1
 OUR_WORDS = b"_What Mindhold remembers of this project"  # the beginning of each block
 DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
 
@@ -104,11 +103,27 @@ async def uninstall_command(
         "problems": problems,
         "notes": notes,
     }
-    if not console.as_json(document):
-        _print_outcome(console, changes, removed_folders, kept_projects, removed_projects)
-        for note in notes:
-            console.note(note)
-    return SOME_FAILED if problems else 0
+    status = 1 if problems else 0
+    if console.as_json(document):
+        return status
+    if not changes:
+        console.line("Nothing of Mindhold's is in these files.")
+    for change in changes:
+        verb = "Removed" if change.after is None else "Cleared"
+        console.line(neutral(f"{verb} {change.path}"))
+    for removed_folder in removed_folders:
+        console.line(neutral(f"Removed {removed_folder}"))
+    for name in removed_projects:
+        console.line(f"Removed the project {neutral(name)}, which had no memories.")
+    for project in kept_projects:
+        if project.memories:
+            console.note(
+                f"The project {project.name} keeps {plural(project.memories, 'memory')}; "
+                f"`mindhold scopes delete {project.name!r}` deletes them."
+            )
+    for note in notes:
+        console.note(note)
+    return status
 
 
 def _plan(
@@ -237,27 +252,3 @@ async def _remove_projects(
     for name in sorted(own_names - {project.name for project in kept if keep}):
         drop_project(settings.home, name)
     return kept, dropped
-
-
-def _print_outcome(
-    console: Console,
-    changes: list[FileChange],
-    folders: list[str],
-    kept_projects: list[ProjectView],
-    removed: list[str],
-) -> None:
-    if not changes:
-        console.line("Nothing of Mindhold's is in these files.")
-    for change in changes:
-        verb = "Removed" if change.after is None else "Cleared"
-        console.line(neutral(f"{verb} {change.path}"))
-    for folder in folders:
-        console.line(neutral(f"Removed {folder}"))
-    for name in removed:
-        console.line(f"Removed the project {neutral(name)}, which had no memories.")
-    for project in kept_projects:
-        if project.memories:
-            console.note(
-                f"The project {project.name} keeps {plural(project.memories, 'memory')}; "
-                f"`mindhold scopes delete {project.name!r}` deletes them."
-            )
