@@ -27,7 +27,7 @@ from benchmarks.served import data_folder, filled
 from mindhold.app.application import open_app
 from mindhold.engine import Engine
 from mindhold.lifecycle.consolidation import STAGES, run_consolidation
-from mindhold.lifecycle.stages import ConsolidationReport
+from mindhold.lifecycle.stage_report import RunReport
 from mindhold.memories.evaluation import evaluate
 from mindhold.model.query import Filter
 from mindhold.ports.store import Change, Tend
@@ -145,9 +145,7 @@ async def _measured(
     print(name, flush=True)
     watch, before = Watch(), psutil.Process().memory_info().rss
     with watch.looking():
-        report: ConsolidationReport = await run_consolidation(
-            engine, seconds=seconds, stages=stages, tell=watch.tell
-        )
+        report: RunReport = await run_consolidation(engine, seconds=seconds, stages=stages, tell=watch.tell)
     return {
         "seconds": report.seconds,
         "rss_before": before,

@@ -15,7 +15,7 @@ from mindhold.backup.restore import RESTORE
 from mindhold.lifecycle.archive import UNDO_AUDIT
 from mindhold.lifecycle.audit import LIST_AUDIT, MOST, SHOW_AUDIT, audit_records, write_audit_record
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATE, CONSOLIDATION_REPORTS
-from mindhold.lifecycle.stages import StageExample
+from mindhold.lifecycle.stage_report import StageExample
 from mindhold.memories.context import CONTEXT
 from mindhold.memories.evaluation import evaluate
 from mindhold.memories.filters import LIST, TAGS

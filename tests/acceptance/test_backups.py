@@ -26,7 +26,7 @@ from mindhold.backup.create import BACKUP, DROP_BACKUP, LIST_BACKUPS
 from mindhold.backup.create import run_scheduled_backup as run_schedule
 from mindhold.backup.restore import RESTORE, ReplaceResult
 from mindhold.backup.verify import VERIFY_BACKUPS
-from mindhold.lifecycle.stages import StageLimits
+from mindhold.lifecycle.stage_report import StageLimits
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.amend import AMEND
 from mindhold.memories.export import export_stream

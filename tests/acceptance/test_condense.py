@@ -16,7 +16,7 @@ from front_door import Open, acting, at, everything, run, show, spoil, stored
 from mindhold.app.application import App
 from mindhold.capture.condensation import CONDENSE, CondenseResult, condensation_reason, condense
 from mindhold.capture.condensation_plan import DROPPED_KEY
-from mindhold.capture.items import CAPTURED, SIGNS
+from mindhold.capture.extracted_items import CAPTURED, SIGNS
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
 from mindhold.locks import claim
 from mindhold.memories.amend import AMEND

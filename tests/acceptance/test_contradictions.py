@@ -38,7 +38,7 @@ from mindhold.lifecycle.contradictions import (
     ListContradictionsResult,
 )
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
-from mindhold.lifecycle.stages import StageLimits
+from mindhold.lifecycle.stage_report import StageLimits
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.amend import AMEND
 from mindhold.memories.forget import FORGET, UNFORGET

@@ -12,13 +12,13 @@ import pytest
 from front_door import Open, at, run, stored
 
 from mindhold.app.application import App
+from mindhold.capture.extracted_items import CapturedItem
 from mindhold.capture.extraction import extract_by_model
-from mindhold.capture.items import CapturedItem
 from mindhold.hooks.environment import OWN_CALL_MARK
 from mindhold.jobs.queue import RUN_JOBS
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.ask import ASK
-from mindhold.memories.model_costs import (
+from mindhold.memories.model_budget import (
     EXTRACT,
     KEPT,
     LEDGER_NAMESPACE,

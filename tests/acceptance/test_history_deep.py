@@ -15,7 +15,7 @@ from mindhold.app.application import App
 from mindhold.history.excerpts import json_in, verdicts_in
 from mindhold.history.llm_reader import read_by_model
 from mindhold.history.search import SEARCH_HISTORY
-from mindhold.memories.model_costs import SPEND
+from mindhold.memories.model_budget import SPEND
 from mindhold.model.errors import InvalidInput
 from mindhold.testing.servers.services import LanguageServer, failing
 

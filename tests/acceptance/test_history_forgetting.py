@@ -18,7 +18,7 @@ from mindhold import locks
 from mindhold.app.application import App
 from mindhold.capture.capture import CURSOR_PREFIX, cursor_key
 from mindhold.history import index_guard
-from mindhold.history.archive_room import archive_name, archive_prefix
+from mindhold.history.archive_space import archive_name, archive_prefix
 from mindhold.history.index_guard import index_turn, note_forgotten
 from mindhold.locks import wait_for_claim
 from mindhold.model.errors import InvalidInput, NotFound, Refused, StoreBusy

@@ -514,7 +514,7 @@ async def test_they_are_the_owners_alone(app: App, projects: Path, shop: Path) -
 
 
 def test_names_in_the_archive_tell_two_files_of_one_session_apart() -> None:
-    from mindhold.history.archive_room import archive_name, archive_prefix
+    from mindhold.history.archive_space import archive_name, archive_prefix
 
     one = IndexedConversation(FIRST, "claude", Path("a") / f"{FIRST}.jsonl")
     other = IndexedConversation(FIRST, "claude", Path("b") / f"{FIRST}.jsonl")

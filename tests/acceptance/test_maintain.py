@@ -18,7 +18,7 @@ from mindhold.jobs.runner import LEASE
 from mindhold.lifecycle import maintenance
 from mindhold.lifecycle.maintenance import STEPS
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATION_REPORTS, MAINTAIN, MaintainResult
-from mindhold.lifecycle.stages import StageLimits, StageResult
+from mindhold.lifecycle.stage_report import StageLimits, StageResult
 from mindhold.locks import claim
 from mindhold.memories.prepare import indexed
 from mindhold.memories.views import JobView

@@ -28,7 +28,7 @@ from mindhold.history.origin import ORIGIN
 from mindhold.jobs.queue import LIST_JOBS, RUN_JOBS
 from mindhold.lifecycle.status import DOCTOR
 from mindhold.memories.forget import FORGET, UNFORGET
-from mindhold.memories.model_costs import SPEND
+from mindhold.memories.model_budget import SPEND
 from mindhold.model.errors import InvalidInput, SessionNotFound
 from mindhold.model.tokens import count_tokens
 from mindhold.testing.servers.services import HANG, LanguageServer

@@ -13,7 +13,7 @@ from mindhold.conversations.recap_creation import covered_messages
 from mindhold.conversations.recap_maintenance import run_recap_maintenance as summarise
 from mindhold.conversations.recaps import LIST_CONVERSATIONS, LIST_RECAPS, RECAP, RECAP_MESSAGES, RecapView
 from mindhold.jobs.queue import RUN_JOBS
-from mindhold.lifecycle.stages import StageLimits, StageResult
+from mindhold.lifecycle.stage_report import StageLimits, StageResult
 from mindhold.memories.forget import FORGET, UNFORGET
 from mindhold.model.tokens import count_tokens
 

@@ -24,7 +24,7 @@ from mindhold.lifecycle.audit import LIST_AUDIT, SHOW_AUDIT
 from mindhold.lifecycle.consolidation import run_consolidation as consolidate
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
 from mindhold.lifecycle.retention import RecapPort
-from mindhold.lifecycle.stages import StageLimits, StageResult
+from mindhold.lifecycle.stage_report import StageLimits, StageResult
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.evaluation import evaluate
 from mindhold.memories.forget import UNFORGET

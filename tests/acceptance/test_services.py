@@ -15,7 +15,7 @@ from mindhold.app.application import App, open_app
 from mindhold.jobs.queue import RUN_JOBS
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.embedding import ADOPT_MODEL, EMBED_MISSING, EMBEDDER_CURSOR
-from mindhold.memories.model_costs import LEDGER_NAMESPACE
+from mindhold.memories.model_budget import LEDGER_NAMESPACE
 from mindhold.memories.stats import STATS
 from mindhold.model.errors import SettingsError, StoreAway
 from mindhold.model.tokens import count_tokens

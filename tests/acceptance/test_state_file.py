@@ -12,7 +12,7 @@ import pytest
 from front_door import Open, at, everything, run, show, stored
 
 from mindhold.app.application import App
-from mindhold.capture.items import CAPTURED
+from mindhold.capture.extracted_items import CAPTURED
 from mindhold.memories.amend import AMEND
 from mindhold.memories.forget import FORGET, UNFORGET
 from mindhold.memories.transfer import EXPORT, IMPORT, ExportResult, ImportResult

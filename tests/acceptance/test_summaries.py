@@ -16,7 +16,7 @@ from mindhold.conversations.message_import import SAVE_MESSAGES
 from mindhold.conversations.message_log import SAVE_MESSAGE
 from mindhold.memories.amend import AMEND
 from mindhold.memories.forget import FORGET
-from mindhold.memories.model_costs import SPEND
+from mindhold.memories.model_budget import SPEND
 from mindhold.model.errors import Changed, InvalidInput, Refused, ScopeNotFound, VersionNotFound
 from mindhold.projects.summary import LONGEST_SUMMARY, NOTHING, Summary, SummaryKnowledge, write_summary
 from mindhold.projects.summary_update import (

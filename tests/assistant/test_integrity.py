@@ -17,7 +17,7 @@ from mindhold.lifecycle.status import DOCTOR
 from mindhold.memories.embedding import EMBED_MISSING
 from mindhold.memories.stats import STATS
 from mindhold.model.errors import MindholdError
-from mindhold.stores.mongo.keeper import read_running
+from mindhold.stores.mongo.server_process import read_running
 
 WRITERS, EACH = 6, 8
 

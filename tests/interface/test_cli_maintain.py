@@ -20,7 +20,7 @@ from mindhold.app.application import open_app
 from mindhold.engine import Engine
 from mindhold.lifecycle import maintenance
 from mindhold.lifecycle.maintenance import SCHEDULE, STEPS
-from mindhold.lifecycle.stages import StageLimits, StageResult
+from mindhold.lifecycle.stage_report import StageLimits, StageResult
 from mindhold.locks import claim
 from mindhold.model.errors import StoreFull
 from mindhold.settings.loader import load_settings

@@ -60,7 +60,7 @@ if sys.platform == "linux":
         overheard = namespace.with_name(f"{namespace.name}.overheard").read_text(encoding="utf-8")
         assert "-m mindhold mcp" in overheard
         assert "-m mindhold serve" in overheard
-        assert ("mindhold.stores.mongo.keeper" in overheard) is (store == "mongodb")
+        assert ("mindhold.stores.mongo.server_process" in overheard) is (store == "mongodb")
         for name in ("by_stdio", "by_http"):
             data = tmp_path / name / ".mindhold" / "data"
             assert (data / "mongo" / "db").is_dir() is (store == "mongodb")

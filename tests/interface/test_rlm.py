@@ -24,7 +24,7 @@ from mindhold.history.conversation import SUMMARIZE_CONVERSATION, SummarizeConve
 from mindhold.history.rlm_reader import read_by_rlm, summary_by_rlm
 from mindhold.history.search import SEARCH_HISTORY, SearchHistoryInput
 from mindhold.hooks.environment import OWN_CALL_MARK
-from mindhold.memories.model_costs import SPEND
+from mindhold.memories.model_budget import SPEND
 from mindhold.model.errors import RlmConnectionFailed, RlmToolFailed
 from mindhold.model.scope import Caller
 from mindhold.providers.rlm import McpRlm

@@ -23,7 +23,7 @@ from pymongo.errors import OperationFailure
 from mindhold.model.errors import SettingsError, StoreDenied, StoreError
 from mindhold.model.query import Filter
 from mindhold.stores.mongo.embedded import EmbeddedMongo, find_mongod
-from mindhold.stores.mongo.keeper import RunningMongod, read_running
+from mindhold.stores.mongo.server_process import RunningMongod, read_running
 from mindhold.stores.mongo.store import MongoStore
 from mindhold.testing.builders import START, Builder
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mindhold.capture.extracted_items import SIGNS
 from mindhold.capture.extraction import (
     LONGEST,
     MAX_EXISTING_TOKENS,
@@ -19,7 +20,6 @@ from mindhold.capture.extraction import (
     build_system_prompt,
     parse_extraction,
 )
-from mindhold.capture.items import SIGNS
 from mindhold.model.memory import Kind, Memory, Status
 from mindhold.model.policies import CAPTURED_KINDS
 from mindhold.model.tokens import count_tokens

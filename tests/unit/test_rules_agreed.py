@@ -10,7 +10,7 @@ import pytest
 from spoken import Conversation, claude
 
 from mindhold.app.application import App
-from mindhold.capture.items import ExtractedItems
+from mindhold.capture.extracted_items import ExtractedItems
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import TranscriptStep

@@ -10,7 +10,7 @@ import pytest
 from spoken import Conversation
 
 from mindhold.app.application import App
-from mindhold.capture.items import SIGNS, CapturedItem, ExtractedItems
+from mindhold.capture.extracted_items import SIGNS, CapturedItem, ExtractedItems
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.memory import Kind

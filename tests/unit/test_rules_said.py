@@ -8,7 +8,7 @@ import pytest
 from spoken import Conversation, claude, user
 
 from mindhold.app.application import App
-from mindhold.capture.items import SIGNS, CapturedItem
+from mindhold.capture.extracted_items import SIGNS, CapturedItem
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.memory import Kind

@@ -19,7 +19,7 @@ from stated_texts import (
 )
 
 from mindhold.app.application import App
-from mindhold.capture.items import SIGNS, CapturedItem
+from mindhold.capture.extracted_items import SIGNS, CapturedItem
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.memory import Kind

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mindhold.memories.embedding import TRAITS, EmbeddingServiceLog
-from mindhold.memories.model_costs import EMBEDDING, ModelSpend, spent_on_day
+from mindhold.memories.model_budget import EMBEDDING, ModelSpend, spent_on_day
 from mindhold.model.errors import ModelAway
 from mindhold.model.ranking import Cosines
 from mindhold.ports.embedder import ServiceModelTraits, ServiceTerms, Usage

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.text.resolution import resolves, says_how_resolved
+from mindhold.text.failure_resolution import resolves, says_how_resolved
 
 RESOLVES = [
     (

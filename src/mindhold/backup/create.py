@@ -51,7 +51,7 @@ from mindhold.backup.folder import (
     verify_checksum,
 )
 from mindhold.engine import Engine
-from mindhold.lifecycle.stages import NOTHING, StageLimits, StageResult
+from mindhold.lifecycle.stage_report import NOTHING, StageLimits, StageResult
 from mindhold.locks import claim
 from mindhold.memories.export import export_stream, partial_of, to_disk
 from mindhold.memories.views import View

@@ -18,8 +18,8 @@ from mindhold.access.secrets import fingerprint
 from mindhold.capture.claude_md import WrittenView, write_documents
 from mindhold.capture.condensation import condensation_reason, condense
 from mindhold.capture.conversation_text import is_excluded, is_own_call, redact_steps, without_skipped_turns
+from mindhold.capture.extracted_items import CapturedItem, ExtractedItems
 from mindhold.capture.extraction import Extractor
-from mindhold.capture.items import CapturedItem, ExtractedItems
 from mindhold.capture.journal import PENDING_NAMESPACE, Pending, parse_pending, put_pending
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.capture.status import record_capture, record_problem

@@ -24,13 +24,13 @@ from mindhold.capture.condensation_plan import (
     read_plan,
     was_dropped,
 )
-from mindhold.capture.items import CAPTURED
+from mindhold.capture.extracted_items import CAPTURED
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.lifecycle.archive import erase
 from mindhold.lifecycle.audit import CONDENSING, AuditJournal
-from mindhold.lifecycle.stages import StageExample
+from mindhold.lifecycle.stage_report import StageExample
 from mindhold.locks import claim
-from mindhold.memories.model_costs import CONDENSE_PURPOSE, Metered, metered
+from mindhold.memories.model_budget import CONDENSE_PURPOSE, Metered, metered
 from mindhold.model.errors import Conflict, MemoryNotFound, ModelError
 from mindhold.model.job import Entry
 from mindhold.model.lifecycle import Fate, fate_of, is_kept_for_good, is_part, is_working

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from mindhold.capture.items import CAPTURED, SIGNS
+from mindhold.capture.extracted_items import CAPTURED, SIGNS
 from mindhold.engine import Engine
 from mindhold.lifecycle.duplicates import transferred_links
 from mindhold.memories.duplicates import inherit_from, inheritance, same_topic

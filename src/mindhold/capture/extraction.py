@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mindhold.capture.conversation_text import Chunk, chunks
-from mindhold.capture.items import CapturedItem, ExtractedItems, signs_metadata
+from mindhold.capture.extracted_items import CapturedItem, ExtractedItems, signs_metadata
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.model_costs import EXTRACT, LedgerEntry, Metered, metered, note_memories
+from mindhold.memories.model_budget import EXTRACT, LedgerEntry, Metered, metered, note_memories
 from mindhold.model.error_signs import error_signs
 from mindhold.model.errors import ModelBroken, ModelError
 from mindhold.model.memory import Kind, Memory, Status

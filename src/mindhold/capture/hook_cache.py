@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import Field
 
+from mindhold.capture.extracted_items import SIGNS
 from mindhold.capture.hook_cache_removal import cache_turn, hooks_in_use
-from mindhold.capture.items import SIGNS
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.capture.status import read_state
 from mindhold.engine import LEAST_TRUST, Engine, NoUseCounter
@@ -40,7 +40,7 @@ from mindhold.model.scope import GLOBAL
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.scopes import PATHS, visible_scopes
 from mindhold.text.clean import clean
-from mindhold.text.resolution import says_how_resolved
+from mindhold.text.failure_resolution import says_how_resolved
 
 LONGEST_MATCHED = 2_000  # characters of a memory whose words are matched
 MAX_PROJECTS = 10_000

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from mindhold.access.secrets import fingerprint
-from mindhold.capture.items import CAPTURED, CapturedItem
+from mindhold.capture.extracted_items import CAPTURED, CapturedItem
 from mindhold.engine import Engine
 from mindhold.memories.prepare import content_hash
 from mindhold.model.job import Entry

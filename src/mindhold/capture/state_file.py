@@ -15,7 +15,7 @@ from typing import Any
 
 from mindhold.access.secrets import fingerprint
 from mindhold.aio import run_uncancelled
-from mindhold.capture.items import CAPTURED
+from mindhold.capture.extracted_items import CAPTURED
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.engine import Engine
 from mindhold.memories.export import Exported, memory_from, write_whole

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from mindhold.capture.items import CAPTURED, CapturedItem
+from mindhold.capture.extracted_items import CAPTURED, CapturedItem
 from mindhold.capture.journal import all_hashes, erased_at
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import Engine

@@ -36,7 +36,7 @@ from mindhold.conversations.sessions import REFLECT as SESSIONS_REFLECT
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.locks import claim
 from mindhold.memories.amend import AmendInput, amend, made_of
-from mindhold.memories.model_costs import REFLECT, metered, note_memories
+from mindhold.memories.model_budget import REFLECT, metered, note_memories
 from mindhold.memories.prepare import prepare
 from mindhold.memories.reflect import (
     KINDS,

@@ -23,7 +23,7 @@ from mindhold.conversations.recap_creation import (
 from mindhold.conversations.recap_queue import ConversationRef, is_recap
 from mindhold.conversations.recap_text import LogUtterance, write_recap_text
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.lifecycle.stages import MAX_EXAMPLES, NOTHING, StageExample, StageLimits, StageResult
+from mindhold.lifecycle.stage_report import MAX_EXAMPLES, NOTHING, StageExample, StageLimits, StageResult
 from mindhold.locks import claim
 from mindhold.model.errors import Changed, MemoryNotFound
 from mindhold.model.memory import Kind, Status

@@ -11,11 +11,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from mindhold.capture.items import CapturedItem
+from mindhold.capture.extracted_items import CapturedItem
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.capture.rules.sentences import Sentence, conversation_sentences
 from mindhold.engine import Engine
-from mindhold.memories.model_costs import SUMMARY, Metered, metered, note_memories
+from mindhold.memories.model_budget import SUMMARY, Metered, metered, note_memories
 from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.errors import ModelAway, ModelBroken, ModelError

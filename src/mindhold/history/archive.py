@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any
 
 from mindhold.engine import Engine
-from mindhold.history.archive_room import EARLIER, ArchiveRoom, archive_name
+from mindhold.history.archive_space import EARLIER, ArchiveRoom, archive_name
 from mindhold.history.conversation import PastConversationView, conversation_named, files_of
 from mindhold.history.index import IndexHistoryInput, index_history
 from mindhold.history.index_guard import forgotten_sessions, run_in_own_thread, wait_for_index_turn

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from mindhold.capture.conversation_text import redact_steps, without_skipped_turns
 from mindhold.engine import Engine
-from mindhold.history.archive_room import archive_name
+from mindhold.history.archive_space import archive_name
 from mindhold.history.excerpts import harmless, rows_of
 from mindhold.history.index import refresh
 from mindhold.history.index_guard import (
@@ -30,7 +30,7 @@ from mindhold.history.index_guard import (
 from mindhold.history.passages import head_of, made_summary
 from mindhold.history.preparation import is_empty
 from mindhold.history.rlm_reader import summary_by_rlm
-from mindhold.memories.model_costs import HISTORY, metered
+from mindhold.memories.model_budget import HISTORY, metered
 from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.memories.views import View
 from mindhold.model.errors import InvalidInput, ModelError, NotFound, RlmError, StoreError

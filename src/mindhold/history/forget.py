@@ -19,7 +19,7 @@ from mindhold.conversations.sessions import (
     conversation_of,
 )
 from mindhold.engine import Engine
-from mindhold.history.archive_room import archive_name, archive_prefix
+from mindhold.history.archive_space import archive_name, archive_prefix
 from mindhold.history.conversation import (
     MOST_NAMED,
     PastConversationView,

@@ -30,8 +30,8 @@ from mindhold.model.lexemes import lexemes
 from mindhold.model.query import Filter, Order
 from mindhold.ports.history import IndexedConversation, IndexedStep, Passage
 from mindhold.ports.transcripts import Role
+from mindhold.text.failure_resolution import says_how_resolved
 from mindhold.text.pattern import LazyPattern
-from mindhold.text.resolution import says_how_resolved
 from mindhold.text.timeframe import Timeframe
 
 LONGEST_LOOK = 40_000  # characters of one utterance that are searched

@@ -12,7 +12,7 @@ from time import monotonic
 from pydantic import Field
 
 from mindhold.engine import Engine
-from mindhold.history.archive_room import archive_name
+from mindhold.history.archive_space import archive_name
 from mindhold.history.index_guard import forgotten_sessions, index_turn, run_in_own_thread
 from mindhold.history.index_pass import IndexPass, MisreadView, PassLimits, PassProgress, index_rules
 from mindhold.history.passages import queue_history_embedding

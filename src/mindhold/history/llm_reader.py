@@ -19,7 +19,7 @@ from mindhold.history.excerpts import (
     rows_of,
     verdict_of,
 )
-from mindhold.memories.model_costs import HISTORY, metered
+from mindhold.memories.model_budget import HISTORY, metered
 from mindhold.model.errors import ModelBroken, ModelError
 from mindhold.model.prompt_markup import parse_json_answer, quote_as_json
 from mindhold.model.tokens import count_tokens, truncate_to_tokens

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from mindhold.capture.items import CAPTURED
+from mindhold.capture.extracted_items import CAPTURED
 from mindhold.conversations.recap_queue import is_recap
 from mindhold.conversations.sessions import DOCUMENT
 from mindhold.engine import Engine

@@ -28,7 +28,7 @@ from mindhold.history.excerpts import (
     verdicts_in,
 )
 from mindhold.hooks.environment import OWN_CALL_MARK
-from mindhold.memories.model_costs import HISTORY, note_estimate
+from mindhold.memories.model_budget import HISTORY, note_estimate
 from mindhold.model.errors import RlmConnectionFailed, RlmError, RlmToolFailed
 from mindhold.model.prompt_markup import quote_as_json
 from mindhold.ports.llm import RlmServer

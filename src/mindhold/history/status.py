@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mindhold.engine import Engine
 from mindhold.history.archive import ArchiveTrouble, is_excluded_copy, last_trouble
-from mindhold.history.archive_room import archive_name
+from mindhold.history.archive_space import archive_name
 from mindhold.history.index_guard import FORGOTTEN_NAMESPACE, MOST, PART_OF, run_in_own_thread
 from mindhold.history.index_pass import index_rules
 from mindhold.history.passages import history_model

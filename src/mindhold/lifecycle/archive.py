@@ -23,7 +23,7 @@ from mindhold.lifecycle.audit import (
     mark_undone,
     write_audit_record,
 )
-from mindhold.lifecycle.stages import StageExample
+from mindhold.lifecycle.stage_report import StageExample
 from mindhold.memories.views import Notice
 from mindhold.model.errors import Conflict, MemoryNotFound, StoreFull, StoreReadOnly
 from mindhold.model.lifecycle import Fate, fate_of, is_being_erased, may_be_erased, next_review

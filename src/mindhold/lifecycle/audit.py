@@ -13,7 +13,7 @@ from pydantic import Field
 from mindhold.backup.create import backups
 from mindhold.backup.folder import PRUNED
 from mindhold.engine import Engine
-from mindhold.lifecycle.stages import (
+from mindhold.lifecycle.stage_report import (
     KEPT,
     MAX_REMOVALS,
     REPORT_NAMESPACE,

@@ -8,7 +8,7 @@ from time import monotonic, perf_counter
 
 from mindhold.engine import Engine
 from mindhold.lifecycle.duplicates import DUPLICATES_STAGE, run_duplicates
-from mindhold.lifecycle.stages import (
+from mindhold.lifecycle.stage_report import (
     NOTHING,
     ArchiveNotes,
     RunReport,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.lifecycle.contradiction_records import MemoryPair, is_known, ordered_pair
 from mindhold.lifecycle.contradictions import postpone, resolve
-from mindhold.memories.model_costs import CONTRADICTIONS, Metered, metered
+from mindhold.memories.model_budget import CONTRADICTIONS, Metered, metered
 from mindhold.model.errors import ModelError
 from mindhold.model.lifecycle import is_part, is_working
 from mindhold.model.memory import Memory, Relation, Status

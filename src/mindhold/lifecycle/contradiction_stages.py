@@ -47,7 +47,7 @@ from mindhold.lifecycle.contradictions import (
     with_memories,
     withdraw,
 )
-from mindhold.lifecycle.stages import MAX_EXAMPLES, NOTHING, StageExample, StageLimits, StageResult
+from mindhold.lifecycle.stage_report import MAX_EXAMPLES, NOTHING, StageExample, StageLimits, StageResult
 from mindhold.model.errors import MemoryNotFound
 from mindhold.model.memory import Memory, Relation, Status
 from mindhold.model.query import Filter, Order

@@ -11,7 +11,14 @@ from datetime import datetime
 
 from mindhold.engine import Engine
 from mindhold.lifecycle.archive import TRIES, apply_to_existing
-from mindhold.lifecycle.stages import MAX_EXAMPLES, NOTHING, DuePages, StageExample, StageLimits, StageResult
+from mindhold.lifecycle.stage_report import (
+    MAX_EXAMPLES,
+    NOTHING,
+    DuePages,
+    StageExample,
+    StageLimits,
+    StageResult,
+)
 from mindhold.memories.duplicates import inheritance, superseding
 from mindhold.memories.prepare import gist_of
 from mindhold.model.errors import Conflict, MemoryNotFound

@@ -14,7 +14,7 @@ from mindhold.conversations.endings import queue_sweep
 from mindhold.engine import Engine
 from mindhold.jobs.progress import PAUSE, Progress, Unfinished, is_to_stop, note_progress
 from mindhold.lifecycle.audit import write_audit_record
-from mindhold.lifecycle.stages import (
+from mindhold.lifecycle.stage_report import (
     NOTHING,
     RunReport,
     StageLimits,

@@ -20,7 +20,7 @@ from mindhold.lifecycle.maintenance import (
     MAINTENANCE_JOB,
     run_maintenance,
 )
-from mindhold.lifecycle.stages import (
+from mindhold.lifecycle.stage_report import (
     STALE,
     RunReport,
     StageExample,

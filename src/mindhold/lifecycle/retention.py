@@ -15,7 +15,7 @@ from mindhold.engine import Engine
 from mindhold.lifecycle.archive import archive, archived_copy
 from mindhold.lifecycle.audit import RETENTION, AuditJournal
 from mindhold.lifecycle.duplicates import run_duplicates
-from mindhold.lifecycle.stages import (
+from mindhold.lifecycle.stage_report import (
     MAX_REMOVALS,
     NOTHING,
     StageExample,

@@ -21,7 +21,7 @@ from mindhold.hooks.files import exposed_paths
 from mindhold.lifecycle.contradiction_detection import RULES, last_failure
 from mindhold.lifecycle.retention import room_finding, room_notice
 from mindhold.memories.embedding import embed_missing
-from mindhold.memories.model_costs import CHECK, EMBEDDING, Metered, spent_today
+from mindhold.memories.model_budget import CHECK, EMBEDDING, Metered, spent_today
 from mindhold.memories.views import FindingView, ReceiptView
 from mindhold.model.errors import ModelError
 from mindhold.model.job import JobState

@@ -13,7 +13,7 @@ from time import perf_counter
 from mindhold.engine import Engine
 from mindhold.lifecycle.archive import archive, archived_copy, erase
 from mindhold.lifecycle.duplicates import DUPLICATES_STAGE, merge_duplicates
-from mindhold.lifecycle.stages import (
+from mindhold.lifecycle.stage_report import (
     MAX_EXAMPLES,
     MAX_REMOVALS,
     NOTHING,

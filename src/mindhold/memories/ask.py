@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from mindhold.memories.model_costs import ASK as SPENDING_ASK
-from mindhold.memories.model_costs import Metered, metered
+from mindhold.memories.model_budget import ASK as SPENDING_ASK
+from mindhold.memories.model_budget import Metered, metered
 from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.memories.views import Notice, ScopeName, View
 from mindhold.model.errors import ModelError

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from mindhold.capture.items import CAPTURED
+from mindhold.capture.extracted_items import CAPTURED
 from mindhold.engine import Engine
 from mindhold.memories.prepare import TURN
 from mindhold.model.job import Job
@@ -16,7 +16,7 @@ from mindhold.model.memory import Kind, Link, Memory, Relation, Status
 from mindhold.model.query import Filter, Vector
 from mindhold.ports.store import Change, Connect, Inherit, Mark, Put
 from mindhold.settings.schema import IntakeSettings
-from mindhold.text.resolution import resolves
+from mindhold.text.failure_resolution import resolves
 from mindhold.text.similarity import replaces, same_statement
 
 TELLS_OF_A_FIX = frozenset(

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from mindhold.access.secrets import fingerprint
 from mindhold.engine import Engine
-from mindhold.memories.model_costs import (
+from mindhold.memories.model_budget import (
     EMBEDDING,
     KEPT,
     LEDGER_NAMESPACE,

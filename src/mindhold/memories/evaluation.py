@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.model_costs import JUDGE, Metered, metered
+from mindhold.memories.model_budget import JUDGE, Metered, metered
 from mindhold.memories.prepare import gist_of
 from mindhold.model.errors import MemoryNotFound, ModelError
 from mindhold.model.job import Job

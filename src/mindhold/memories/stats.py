@@ -10,11 +10,11 @@ from pydantic import Field
 from mindhold.backup.create import backups
 from mindhold.conversations.sessions import count_conversations, write_activity
 from mindhold.lifecycle.contradictions import list_contradictions
-from mindhold.lifecycle.stages import last_consolidated
+from mindhold.lifecycle.stage_report import last_consolidated
 from mindhold.lifecycle.status import status
 from mindhold.memories.assistant_store import by_source
 from mindhold.memories.feedback import feedback_report
-from mindhold.memories.model_costs import EMBEDDING, spent_today
+from mindhold.memories.model_budget import EMBEDDING, spent_today
 from mindhold.memories.views import Notice, View
 from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, operation

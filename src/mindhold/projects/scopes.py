@@ -10,8 +10,8 @@ from pathlib import Path
 from unicodedata import normalize
 
 from mindhold.access.keys import follow_scope
+from mindhold.capture.extracted_items import CAPTURED
 from mindhold.capture.hook_cache_removal import erase_from_hook_caches
-from mindhold.capture.items import CAPTURED
 from mindhold.capture.journal import drop_pending_of, follow_erased, note_erased
 from mindhold.engine import Engine
 from mindhold.memories.export import export_to

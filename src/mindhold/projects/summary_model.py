@@ -10,7 +10,7 @@ from typing import Any
 
 from mindhold.conversations.messages import role_of
 from mindhold.engine import Engine
-from mindhold.memories.model_costs import SUMMARY, Metered, metered, note_memories
+from mindhold.memories.model_budget import SUMMARY, Metered, metered, note_memories
 from mindhold.model.errors import ModelAway, ModelBroken
 from mindhold.model.memory import Memory
 from mindhold.model.prompt_markup import parse_json_answer, quote_as_json

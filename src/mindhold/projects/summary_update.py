@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mindhold.capture.items import CapturedItem
+from mindhold.capture.extracted_items import CapturedItem
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.conversations.messages import is_message, messages_where, role_of
 from mindhold.engine import LEAST_TRUST, Engine

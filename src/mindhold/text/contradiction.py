@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain
 
 from mindhold.model.lexemes import lexemes
+from mindhold.text.failure_resolution import resolves
 from mindhold.text.pattern import LazyPattern
-from mindhold.text.resolution import resolves
 from mindhold.text.similarity import replaces, same_statement
 from mindhold.text.statement import (
     MONTHS,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindhold.capture.items import LONGEST, RuleCandidate
+from mindhold.capture.extracted_items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
     clean_sentence,
     count_names,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from mindhold.capture.items import LONGEST, RuleCandidate
+from mindhold.capture.extracted_items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
     announces,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mindhold.capture.items import LONGEST, SIGNS, RuleCandidate, signs_metadata
+from mindhold.capture.extracted_items import LONGEST, SIGNS, RuleCandidate, signs_metadata
 from mindhold.capture.rules.sentences import (
     Sentence,
     announces,

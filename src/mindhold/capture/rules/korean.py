@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mindhold.capture.items import LONGEST, RuleCandidate, signs_metadata
+from mindhold.capture.extracted_items import LONGEST, RuleCandidate, signs_metadata
 from mindhold.capture.rules.sentences import Sentence, clean_sentence, is_korean, is_momentary, is_question
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.error_signs import error_signs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from mindhold.capture.items import LONGEST, RuleCandidate
+from mindhold.capture.extracted_items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import Sentence, clean_sentence, count_names, stands_alone
 from mindhold.capture.rules.tool_calls import ToolCall
 from mindhold.memories.reflect import OPEN_QUESTION

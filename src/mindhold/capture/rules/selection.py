@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from mindhold.capture.items import SIGNS, CapturedItem, ExtractedItems, RuleCandidate
+from mindhold.capture.extracted_items import SIGNS, CapturedItem, ExtractedItems, RuleCandidate
 from mindhold.capture.rules.agreements import Offer, agreements
 from mindhold.capture.rules.architecture import (
     architecture,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mindhold.capture.items import LONGEST
+from mindhold.capture.extracted_items import LONGEST
 from mindhold.ports.transcripts import Role, TranscriptStep
 from mindhold.text.noise import rate_worth
 from mindhold.text.pattern import LazyPattern, any_case

@@ -14,7 +14,7 @@ from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
     from mindhold.memories.feedback import ToolReportView
-    from mindhold.memories.model_costs import BudgetView, ShareView
+    from mindhold.memories.model_budget import BudgetView, ShareView
 
 
 @command(
@@ -173,7 +173,7 @@ async def spend(session: OpenSession, /, *, days: int | None) -> None:
 
     By day (UTC), purpose and model. --json adds the ids of the memories.
     """
-    from mindhold.memories.model_costs import SPEND
+    from mindhold.memories.model_budget import SPEND
 
     result = await session.run(SPEND, days=days)
     console = session.console

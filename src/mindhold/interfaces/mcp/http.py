@@ -52,7 +52,7 @@ from mindhold.model.errors import MindholdError
 from mindhold.settings.schema import ServeSettings
 
 if TYPE_CHECKING:
-    from mindhold.access.visits import FoundVisit
+    from mindhold.access.client_sessions import FoundVisit
     from mindhold.operations import Operation
 
 
@@ -345,7 +345,7 @@ class McpHttp:
         return True
 
     async def _keep(self, session_id: str, **visit: Any) -> None:
-        from mindhold.access.visits import KEEP_VISIT
+        from mindhold.access.client_sessions import KEEP_VISIT
 
         is_stored = True
         try:
@@ -362,7 +362,7 @@ class McpHttp:
             self._stored = {session: kept for session, kept in self._stored.items() if kept.renewed > oldest}
 
     async def _find_visit(self, session_id: str) -> FoundVisit | None:
-        from mindhold.access.visits import FIND_VISIT
+        from mindhold.access.client_sessions import FIND_VISIT
 
         visit = await self._ask(FIND_VISIT, id=session_id)
         return visit if visit.found else None
@@ -371,7 +371,7 @@ class McpHttp:
         return await self._find_visit(session_id) is not None
 
     async def _end_visit(self, session_id: str) -> None:
-        from mindhold.access.visits import END_VISIT
+        from mindhold.access.client_sessions import END_VISIT
 
         self._stored.pop(session_id, None)
         await self._ask(END_VISIT, id=session_id)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mindhold.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreError
-from mindhold.stores.mongo.keeper import (
+from mindhold.stores.mongo.server_process import (
     BYE,
     FAILED,
     HELLO,
@@ -121,7 +121,7 @@ class EmbeddedMongo:
         raise StoreAway("The embedded MongoDB was left.")
 
     def _spawned(self, program: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "mindhold.stores.mongo.keeper"]
+        command = [sys.executable, "-m", "mindhold.stores.mongo.server_process"]
         options: dict[str, Any] = {"start_new_session": True}
         if sys.platform == "win32":
             options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import Field
 
-from mindhold.access.clients import FAMILIES, FAMILY_LIFE, checked_params, extend_client, find_client
 from mindhold.access.keys import NoInput, Secret, SecretInput
+from mindhold.access.oauth_clients import FAMILIES, FAMILY_LIFE, checked_params, extend_client, find_client
 from mindhold.access.secrets import fingerprint, new_secret
 from mindhold.engine import Engine
 from mindhold.model.errors import InvalidInput, NotFound, Refused

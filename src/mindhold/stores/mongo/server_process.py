@@ -1,4 +1,4 @@
-"""The keeper process, which runs a private mongod while any client uses it: `python -m mindhold.stores.mongo.keeper FOLDER LOG PROGRAM BYTES`."""
+"""The keeper process, which runs a private mongod while any client uses it: `python -m mindhold.stores.mongo.server_process FOLDER LOG PROGRAM BYTES`."""
 
 from __future__ import annotations
 

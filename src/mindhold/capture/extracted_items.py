@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mindhold.model.memory import Kind
 
 if TYPE_CHECKING:
-    from mindhold.memories.model_costs import LedgerEntry
+    from mindhold.memories.model_budget import LedgerEntry
 
 SIGNS = "mindhold.signs"  # in the metadata of an error: its signs, in the form of model.error_signs
 CAPTURED = "capture"  # Provenance.source of captured memories
