@@ -410,7 +410,7 @@ class TestGrants:
         assert [await is_open(ticket) for ticket in tickets] == [False] * 3 + [
             True
         ] * oauth_grants.MOST_OF_CLIENT
-        monkeypatch.setattr(grants, "MOST_CONSENTS", oauth_grants.MOST_OF_CLIENT)
+        monkeypatch.setattr(oauth_grants, "MOST_CONSENTS", oauth_grants.MOST_OF_CLIENT)
         await run(app, oauth_clients.SAVE_CLIENT, client=CLIENT | {"client_id": "c2"})
         later = at(app, start + timedelta(minutes=1))
         other = (await run(later, oauth_grants.OPEN_CONSENT, client_id="c2", params=WISH)).ticket
