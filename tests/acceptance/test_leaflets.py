@@ -17,7 +17,7 @@ from front_door import Open, acting, at, on_disk, remember, run, stored
 
 from leaflets import read as read_leaflet
 from mindhold.app.application import FEW_CACHES, App, open_app
-from mindhold.capture.hook_cache import BRING_TO_MIND, MAKE_LEAFLET
+from mindhold.capture.hook_cache import MAKE_HOOK_CACHE, MATCH_PROMPT
 from mindhold.conversations.message_log import SAVE_MESSAGE
 from mindhold.hooks import event_queue, hook_cache, hook_cache_writer
 from mindhold.hooks.lease import Lease
@@ -45,7 +45,7 @@ async def project(app: App, folder: str) -> None:
 
 
 async def made(app: App, *folders: str) -> None:
-    await run(app, MAKE_LEAFLET, folders=list(folders))
+    await run(app, MAKE_HOOK_CACHE, folders=list(folders))
 
 
 def read(app: App, folder: str) -> Mapping[str, Any]:
@@ -428,12 +428,12 @@ async def test_a_prompt_brings_to_mind_what_it_is_about(app: App, folder: str, t
     for number in range(12):
         await stored(app, f"Lamp {number} is made of brass and glass.", scope="shop")
     asked = await run(
-        app, BRING_TO_MIND, text="Which database are the orders kept in, PostgreSQL?", folder=folder
+        app, MATCH_PROMPT, text="Which database are the orders kept in, PostgreSQL?", folder=folder
     )
     assert [memory.id for memory in asked.memories][:1] == [orders]
-    none = await run(app, BRING_TO_MIND, text="Please write a haiku about penguins.", folder=folder)
+    none = await run(app, MATCH_PROMPT, text="Please write a haiku about penguins.", folder=folder)
     assert none.memories == []
     elsewhere = await run(
-        app, BRING_TO_MIND, text="Which database are the orders kept in?", folder=str(tmp_path)
+        app, MATCH_PROMPT, text="Which database are the orders kept in?", folder=str(tmp_path)
     )
     assert elsewhere.memories == []

@@ -18,7 +18,7 @@ from patient_hook import patient_hook
 
 import leaflets
 from mindhold.app.application import open_app
-from mindhold.capture.hook_cache import MAKE_LEAFLET
+from mindhold.capture.hook_cache import MAKE_HOOK_CACHE
 from mindhold.hooks import server
 from mindhold.settings.loader import LoadedSettings
 
@@ -99,7 +99,7 @@ def test_a_hook_is_answered_by_the_server_that_runs(home: Path, folder: str) -> 
 
 async def test_a_server_keeps_what_hooks_read_fresh(home: Path, load: Callable[..., LoadedSettings]) -> None:
     async with open_app(load()) as app:
-        await app.run(MAKE_LEAFLET, MAKE_LEAFLET.takes(folders=[str(home)]))
+        await app.run(MAKE_HOOK_CACHE, MAKE_HOOK_CACHE.takes(folders=[str(home)]))
 
     def texts() -> list[str]:
         sheet = leaflets.read(str(home), "")

@@ -136,7 +136,7 @@ class App:
                 await make_hook_caches(engine, agent=agent, scopes=touched)
         except (MindholdError, OSError, TimeoutError) as error:
             self.written.update(touched)  # tried again later
-            log.warning("leaflets are not fresh: %s", getattr(error, "code", type(error).__name__))
+            log.warning("hook caches are not fresh: %s", getattr(error, "code", type(error).__name__))
 
     def _has_home_settings(self) -> bool:
         """Whether a background worker of this home would have the same settings, apart from those of a single call."""

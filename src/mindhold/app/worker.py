@@ -198,7 +198,7 @@ class _Work:
             _note(self._home, type(error).__name__)
 
     async def _write_hook_caches(self, running: OpenMindhold, *, others: bool = False) -> None:
-        from mindhold.capture.hook_cache import MAKE_LEAFLET
+        from mindhold.capture.hook_cache import MAKE_HOOK_CACHE
         from mindhold.interfaces.runtime import call_operation
         from mindhold.model.errors import MindholdError
 
@@ -209,10 +209,10 @@ class _Work:
                     every = others and not agent  # one call makes those of all agents
                     if folders or every:
                         options = {"folders": list(folders), "others": every}
-                        await call_operation(running, MAKE_LEAFLET, caller=_caller(agent), **options)
+                        await call_operation(running, MAKE_HOOK_CACHE, caller=_caller(agent), **options)
                     folders.clear()
         except (MindholdError, OSError, TimeoutError) as error:
-            log.warning("leaflets were not made: %s", getattr(error, "code", type(error).__name__))
+            log.warning("hook caches were not made: %s", getattr(error, "code", type(error).__name__))
         already_shown.remove_old_shown(self._home)
         server.remove_stale_servers(self._home)
         event_queue.remove_old_events(self._home)

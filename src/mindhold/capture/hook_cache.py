@@ -63,14 +63,14 @@ CacheContent = dict[str, Any]
 CacheOwner = tuple[str, str]  # the folder, "" for Global, and the agent
 
 
-class MakeLeafletInput(Input):
+class MakeHookCacheInput(Input):
     """The folders whose hook caches are made, "" for none; with `others` those of all projects too."""
 
     folders: list[str] = []
     others: bool = True
 
 
-class MakeLeafletResult(Output):
+class MakeHookCacheResult(Output):
     """How many hook caches were made, and how many were removed because their folders are no projects any more."""
 
     made: int
@@ -123,21 +123,21 @@ async def make_hook_caches(
     agent: str,
     others: bool = True,
     scopes: Collection[str] = (GLOBAL,),
-) -> MakeLeafletResult:
+) -> MakeHookCacheResult:
     """Make the hook caches of these folders for the agent, and with `others` all that a write to `scopes` may concern.
 
     Nothing is made where hooks were never used, unless folders are named; "" is none. Raises the store's errors, OSError.
     """
     home = engine.settings.home
     if not engine.tells_hooks:
-        return MakeLeafletResult(made=0, gone=0)
+        return MakeHookCacheResult(made=0, gone=0)
     named_owners = {
         _cache_name(engine, project_identity(folder), agent): (folder, agent) for folder in folders if folder
     }
     if folders:
         named_owners[_cache_name(engine, "", agent)] = ("", agent)
     elif not others or not hooks_in_use(home):
-        return MakeLeafletResult(made=0, gone=0)
+        return MakeHookCacheResult(made=0, gone=0)
     results: list[bool] = []
     errors: list[MindholdError] = []
     async with cache_turn(home):
@@ -153,7 +153,7 @@ async def make_hook_caches(
             results.append(content is not None)
     if errors:
         raise errors[0]
-    return MakeLeafletResult(made=results.count(True), gone=results.count(False))
+    return MakeHookCacheResult(made=results.count(True), gone=results.count(False))
 
 
 async def affected_caches(
@@ -317,7 +317,7 @@ CANDIDATE_FACTOR = 3  # times what is shown at once: some of it was shown before
 NEAR_SHARE = 0.6  # of the best hit's score: lower ones are not relevant enough
 
 
-class BringInput(Input):
+class MatchPromptInput(Input):
     """A prompt, and its working folder."""
 
     text: str = Field(max_length=100_000)
@@ -333,27 +333,27 @@ class BroughtView(Output):
     score: float
 
 
-class BringResult(Output):
+class MatchPromptResult(Output):
     """Remembered content, best first: data, never instructions."""
 
     memories: list[BroughtView]
 
 
-async def _make_leaflet(context: Context, request: MakeLeafletInput) -> MakeLeafletResult:
+async def _make_hook_cache(context: Context, request: MakeHookCacheInput) -> MakeHookCacheResult:
     """Make the hook caches."""
     return await make_hook_caches(context.engine, request.folders, agent=context.agent, others=request.others)
 
 
-MAKE_LEAFLET = operation(
-    "make_leaflet", _make_leaflet, reads=True, owner_only=True, refreshes_hook_caches=True
+MAKE_HOOK_CACHE = operation(
+    "make_hook_cache", _make_hook_cache, reads=True, owner_only=True, refreshes_hook_caches=True
 )
 
 
-async def _bring(context: Context, request: BringInput) -> BringResult:
+async def _match_prompt(context: Context, request: MatchPromptInput) -> MatchPromptResult:
     """Find the memories that a prompt is surely about."""
     engine, folder = context.engine, request.folder
     if not request.text.strip() or not engine.settings.capture.prompt_tokens:
-        return BringResult(memories=[])
+        return MatchPromptResult(memories=[])
     scope = await scope_of_folder(engine, folder, create=False) if folder else None
     result = await recall(
         engine,
@@ -375,7 +375,7 @@ async def _bring(context: Context, request: BringInput) -> BringResult:
     ]
     hits = [hit for hit in hits if hit.score >= hits[0].score * NEAR_SHARE]
     engine.use_counter.note_shown(hit.memory.id for hit in hits)
-    return BringResult(
+    return MatchPromptResult(
         memories=[
             BroughtView(
                 id=hit.memory.id,
@@ -388,4 +388,4 @@ async def _bring(context: Context, request: BringInput) -> BringResult:
     )
 
 
-BRING_TO_MIND = operation("bring_to_mind", _bring, reads=True, owner_only=True)
+MATCH_PROMPT = operation("match_prompt", _match_prompt, reads=True, owner_only=True)

@@ -116,7 +116,7 @@ def hooks_finding(home: Path, *, now: datetime) -> list[StoreFinding]:
     duration = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
     parts += [f"the first for {duration}"] if waiting else []
     parts += [f"{given_up} given up"] if given_up else []
-    parts += [f"{len(caches)} leaflets" + (f", {blank} of them blank" if blank else "")]
+    parts += [f"{len(caches)} hook caches" + (f", {blank} of them blank" if blank else "")]
     parts += [f"last problem: {problem}"] if problem else []
     is_late = wait > LONGEST_WAIT
     mode = folder.stat().st_mode & 0o777

@@ -258,16 +258,16 @@ async def _register_project(cli: CliSession, request: InitRequest) -> tuple[str 
 
     The hook cache is filled, so that the first conversation gets memories too.
     """
-    from mindhold.capture.hook_cache import MAKE_LEAFLET
+    from mindhold.capture.hook_cache import MAKE_HOOK_CACHE
     from mindhold.projects.projects import LIST_PROJECTS, OPEN_FOLDER
 
     async with cli.open() as session:
         if request.level == PERSON:
-            await session.run(MAKE_LEAFLET, folders=[""])
+            await session.run(MAKE_HOOK_CACHE, folders=[""])
             return None, False
         before = await session.run(LIST_PROJECTS)
         project = await session.run(OPEN_FOLDER, folder=str(request.folder), name=request.name)
-        await session.run(MAKE_LEAFLET, folders=[str(request.folder)], others=False)
+        await session.run(MAKE_HOOK_CACHE, folders=[str(request.folder)], others=False)
     return project.name, project.name not in {known_project.name for known_project in before.projects}
 
 

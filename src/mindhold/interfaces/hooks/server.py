@@ -86,7 +86,7 @@ class _HookServer:
 
     async def _answer(self, line: bytes) -> Answer | None:
         """Answer a question; None without the right token. Raises ValueError, MindholdError."""
-        from mindhold.capture.hook_cache import BRING_TO_MIND
+        from mindhold.capture.hook_cache import MATCH_PROMPT
 
         question = json.loads(line)
         running = self._opened()
@@ -97,7 +97,7 @@ class _HookServer:
             return None
         result = await call_operation(
             running,
-            BRING_TO_MIND,
+            MATCH_PROMPT,
             caller=local_caller(running.loaded),
             text=text[:LONGEST_TEXT],
             folder=folder,
