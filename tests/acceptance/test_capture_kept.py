@@ -233,8 +233,8 @@ async def test_nothing_of_a_deleted_project_is_left_and_its_state_follows_its_na
     assert [one.key for one in await app.engine.store.entries(CONDENSED, now=now)] == ["store"]
     await pend(app, file, scope="store")
     await run(app, DELETE_SCOPE, name="store")
-    for drawer in (PENDING_NAMESPACE, STATE, CONDENSED):
-        assert await app.engine.store.entries(drawer, now=now) == [], drawer
+    for namespace in (PENDING_NAMESPACE, STATE, CONDENSED):
+        assert await app.engine.store.entries(namespace, now=now) == [], namespace
 
 
 async def test_who_erases_erases_what_is_still_to_be_stored(app: App, file: Path, folder: Path) -> None:

@@ -83,8 +83,8 @@ async def doubted(app: App) -> tuple[str, str]:
 async def lines(app: App, kind: str) -> list[PairRecord]:
     return [
         line
-        for drawer in await pair_namespaces(app.engine, kind)
-        for line in await pair_records(app.engine, drawer)
+        for namespace in await pair_namespaces(app.engine, kind)
+        for line in await pair_records(app.engine, namespace)
     ]
 
 
@@ -436,8 +436,8 @@ class TestBounds:
             await stored(acting(app, name), NEW)
         await consolidate(app)
         own = await pair_namespaces(app.engine, FOUND)
-        assert {drawer.agent for drawer in own} == {"ann", "bob"}
-        assert len({drawer.name for drawer in own}) == 2
+        assert {namespace.agent for namespace in own} == {"ann", "bob"}
+        assert len({namespace.name for namespace in own}) == 2
 
 
 class TestABrokenModel:

@@ -340,10 +340,10 @@ class TestActivity:
                 touched=(ids[number % 2],), tools={"recall": 2}, answers={"recall": (ids[0],)}
             )
             await save_conversation_event(engine, "talk", event, agent="default")
-        drawer = 'conversation:["default", "talk"]'
+        namespace = 'conversation:["default", "talk"]'
 
         async def kept() -> int:
-            return len(await engine.store.entries(drawer, now=engine.clock(), limit=1000))
+            return len(await engine.store.entries(namespace, now=engine.clock(), limit=1000))
 
         before = await conversation_of(engine, "talk", agent="default")
         assert await kept() == 1
@@ -367,7 +367,7 @@ class TestActivity:
             def __getattr__(self, name: str) -> Any:
                 return getattr(engine.store, name)
 
-            async def drop_entry(self, drawer: str, key: str) -> bool:
+            async def drop_entry(self, namespace: str, key: str) -> bool:
                 raise Refused("The process dies here.")
 
         store: Any = Store()
@@ -385,7 +385,7 @@ class TestActivity:
                 return getattr(engine.store, name)
 
             async def put_entry(self, entry: Entry) -> None:
-                if '"a"' in entry.drawer + entry.key:
+                if '"a"' in entry.namespace + entry.key:
                     raise Refused("The scope is closed.")
                 await engine.store.put_entry(entry)
 

@@ -144,7 +144,7 @@ async def picture(world: World) -> dict[str, Any]:
         "scopes": await store.scopes(),
         "jobs": await store.jobs(),
         "cursor": await store.cursor("place"),
-        "entries": [await store.entries(drawer, now=START) for drawer in ("key", "conversation")],
+        "entries": [await store.entries(namespace, now=START) for namespace in ("key", "conversation")],
     }
 
 
@@ -478,8 +478,8 @@ async def attack_swap_cursor(world: World) -> list[Any]:
 
 
 async def attack_put_entry(world: World) -> list[Any]:
-    for drawer, key in (("key", "k"), ("conversation", "c"), ("key", "another")):
-        await world.fence.put_entry(Entry(drawer, key, {"forged": True}, START))
+    for namespace, key in (("key", "k"), ("conversation", "c"), ("key", "another")):
+        await world.fence.put_entry(Entry(namespace, key, {"forged": True}, START))
     assert await world.store.entry("key", "another", now=START) is None
     mine = await world.fence.entry("key", "k", now=START)
     assert mine == Entry("key", "k", {"forged": True}, START)

@@ -367,22 +367,22 @@ class ScopedStore:
         return await self._store.swap_cursor(self._named(name), old=old, new=new)
 
     async def put_entry(self, entry: Entry) -> None:
-        await self._store.put_entry(replace(entry, drawer=self._named(entry.drawer)))
+        await self._store.put_entry(replace(entry, namespace=self._named(entry.namespace)))
 
-    async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        entry = await self._store.entry(self._named(drawer), key, now=now)
-        return None if entry is None else replace(entry, drawer=drawer)
+    async def entry(self, namespace: str, key: str, *, now: datetime) -> Entry | None:
+        entry = await self._store.entry(self._named(namespace), key, now=now)
+        return None if entry is None else replace(entry, namespace=namespace)
 
-    async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        entry = await self._store.take_entry(self._named(drawer), key, now=now)
-        return None if entry is None else replace(entry, drawer=drawer)
+    async def take_entry(self, namespace: str, key: str, *, now: datetime) -> Entry | None:
+        entry = await self._store.take_entry(self._named(namespace), key, now=now)
+        return None if entry is None else replace(entry, namespace=namespace)
 
-    async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
-        entries = await self._store.entries(self._named(drawer), now=now, limit=limit)
-        return [replace(entry, drawer=drawer) for entry in entries]
+    async def entries(self, namespace: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
+        entries = await self._store.entries(self._named(namespace), now=now, limit=limit)
+        return [replace(entry, namespace=namespace) for entry in entries]
 
-    async def drop_entry(self, drawer: str, key: str) -> bool:
-        return await self._store.drop_entry(self._named(drawer), key)
+    async def drop_entry(self, namespace: str, key: str) -> bool:
+        return await self._store.drop_entry(self._named(namespace), key)
 
     async def drop_expired(self, now: datetime) -> int:
         """The owner's sweep does it: `now` is the caller's word."""

@@ -196,6 +196,7 @@ def _nonce(number: int, *, last: bool) -> bytes:
 BATCH = 500
 COUNTS = ("memories", "vectors", "versions", "links", "scopes", "jobs", "entries", "cursors")  # of Totals
 _NUMBERS = "<f2"  # as precise as the stores
+_FILE_NAMES = {"namespace": "drawer"}  # fields that have another name in the file
 _TIMES = {"job": ("created", "due", "lease_until", "finished"), "entry": ("created", "expires")}
 
 
@@ -288,7 +289,8 @@ def _to_json(item: SnapshotItem) -> JsonObject:
     if isinstance(item, Cursor):
         return {"type": "cursor", "name": item.name, "value": item.value}
     kind = "job" if isinstance(item, Job) else "entry"
-    return {"type": kind, **{name: _plain(getattr(item, name)) for name in item.__dataclass_fields__}}
+    fields = {name: _plain(getattr(item, name)) for name in item.__dataclass_fields__}
+    return {"type": kind, **{_FILE_NAMES.get(name, name): value for name, value in fields.items()}}
 
 
 def _plain(value: Any) -> Any:
@@ -318,7 +320,7 @@ def _parse_row(line: JsonObject, *, now: datetime) -> SnapshotItem:
             line[name] = datetime.fromisoformat(line[name])
     if kind == "job":
         return Job(**{**line, "state": JobState(line["state"])})
-    return Entry(**line)
+    return Entry(namespace=line.pop(_FILE_NAMES["namespace"]), **line)
 
 
 def _parse_vector(text: str) -> Any:

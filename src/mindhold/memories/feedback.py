@@ -87,20 +87,22 @@ def _newest(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(text for text in texts if text.strip()))[:MOST_TOLD]
 
 
-async def _seen(engine: Engine, drawer: str, *, agent: str) -> list[Entry]:
+async def _seen(engine: Engine, namespace: str, *, agent: str) -> list[Entry]:
     """Return the newest entries that the agent may see.
 
     Each agent also has a namespace of its own, so that others can't push its entries out of its report.
     """
     now = engine.clock()
-    drawers = [drawer, *(_own(drawer, other) for other in sorted(visible_agents(agent) or ()))]
-    entries = [entry for name in drawers for entry in await engine.store.entries(name, now=now, limit=MOST)]
+    namespaces = [namespace, *(_own(namespace, other) for other in sorted(visible_agents(agent) or ()))]
+    entries = [
+        entry for name in namespaces for entry in await engine.store.entries(name, now=now, limit=MOST)
+    ]
     visible = {entry.key: entry for entry in entries if sees(agent, entry.value["agent"])}
     return sorted(visible.values(), key=lambda entry: (entry.created, entry.key), reverse=True)[:MOST]
 
 
-def _own(drawer: str, agent: str) -> str:
-    return f"{drawer} of {agent}"
+def _own(namespace: str, agent: str) -> str:
+    return f"{namespace} of {agent}"
 
 
 async def _rate_answer(engine: Engine, request: FeedbackInput, *, agent: str, held_in: str | None) -> int:
@@ -118,33 +120,33 @@ async def _rate_answer(engine: Engine, request: FeedbackInput, *, agent: str, he
         return 0
     now = engine.clock()
     # Without a known conversation a day counts as one: a name that the caller chooses would limit nothing.
-    drawer = RATED + json.dumps([agent, held_in] if held_in else [agent, None, f"{now:%Y-%m-%d}"])
+    namespace = RATED + json.dumps([agent, held_in] if held_in else [agent, None, f"{now:%Y-%m-%d}"])
     for _ in range(TRIES):
-        async with claim(engine, drawer, held=HELD) as acquired:
+        async with claim(engine, namespace, held=HELD) as acquired:
             if acquired:
-                return await _rate(engine, drawer, rateable, by=by)
+                return await _rate(engine, namespace, rateable, by=by)
         await asyncio.sleep(PAUSE)
     log.warning("a verdict moved nothing: too many others were given in its conversation at the same time")
     return 0
 
 
-async def _rate(engine: Engine, drawer: str, memory_ids: Sequence[str], *, by: float) -> int:
+async def _rate(engine: Engine, namespace: str, memory_ids: Sequence[str], *, by: float) -> int:
     """Rate those memories that this conversation hasn't rated yet; return how many."""
     now = engine.clock()
     rated = {
         memory_id
-        for entry in await engine.store.entries(drawer, now=now, limit=MOST)
+        for entry in await engine.store.entries(namespace, now=now, limit=MOST)
         for memory_id in entry.value.get("memories") or ()
     }
     fresh = [memory_id for memory_id in memory_ids if memory_id not in rated]
     if not fresh:
         return 0
-    mark = Entry(drawer, engine.new_id(), {"by": by, "memories": fresh}, now, now + RATED_KEPT)
+    mark = Entry(namespace, engine.new_id(), {"by": by, "memories": fresh}, now, now + RATED_KEPT)
     await engine.store.put_entry(mark)
     try:
         await engine.store.apply([Rate(memory_id, by, now) for memory_id in fresh])
     except MindholdError:
-        await engine.store.drop_entry(drawer, mark.key)  # so that the verdict can be given again
+        await engine.store.drop_entry(namespace, mark.key)  # so that the verdict can be given again
         raise
     return len(fresh)
 
@@ -163,11 +165,11 @@ async def _answered(engine: Engine, request: FeedbackInput, *, agent: str, held_
     return []
 
 
-async def _keep(engine: Engine, drawer: str, value: dict[str, object]) -> str:
+async def _keep(engine: Engine, namespace: str, value: dict[str, object]) -> str:
     now = engine.clock()
-    entry = Entry(drawer, engine.new_id(), value, now, now + KEPT)
-    for name in (drawer, _own(drawer, str(value["agent"]))):
-        await engine.store.put_entry(replace(entry, drawer=name))
+    entry = Entry(namespace, engine.new_id(), value, now, now + KEPT)
+    for name in (namespace, _own(namespace, str(value["agent"]))):
+        await engine.store.put_entry(replace(entry, namespace=name))
     return entry.key
 
 

@@ -47,9 +47,9 @@ def backoff_seconds(attempts: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value in a namespace (`drawer`); after `expires` it counts as deleted. repr() hides the value."""
+    """A value in a namespace; after `expires` it counts as deleted. repr() hides the value."""
 
-    drawer: str
+    namespace: str
     key: str
     value: Mapping[str, Any] = field(repr=False)
     created: datetime

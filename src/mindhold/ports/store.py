@@ -366,21 +366,21 @@ class Cursors(Protocol):
 
 
 class Entries(Protocol):
-    """Small keyed values in namespaces (`drawer`), which may expire. No method returns an expired one."""
+    """Small keyed values in namespaces, which may expire. No method returns an expired one."""
 
     async def put_entry(self, entry: Entry) -> None:
         """Insert an entry, or replace the one with the same namespace and key. Durable when it returns."""
 
-    async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
+    async def entry(self, namespace: str, key: str, *, now: datetime) -> Entry | None:
         """The entry with exactly that key; None if it is missing or expired. Sees every write acknowledged before the call."""
 
-    async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
+    async def take_entry(self, namespace: str, key: str, *, now: datetime) -> Entry | None:
         """Remove and return the entry atomically: only one of several callers gets it, in whatever processes they are."""
 
-    async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
+    async def entries(self, namespace: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
         """The entries of the namespace, newest first."""
 
-    async def drop_entry(self, drawer: str, key: str) -> bool:
+    async def drop_entry(self, namespace: str, key: str) -> bool:
         """Remove the entry. Returns whether there was one."""
 
     async def drop_expired(self, now: datetime) -> int:

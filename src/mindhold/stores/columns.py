@@ -323,7 +323,7 @@ JOB = (
 )
 
 ENTRY = (
-    Column("drawer"),
+    Column("namespace", sqlite="drawer", postgres="drawer", mongo="drawer"),
     Column("key"),
     Column("value", Type.JSON),
     Column("created", Type.MOMENT, postgres="created_at"),

@@ -369,21 +369,21 @@ class SqlEntries(SqlPart):
     async def put_entry(self, entry: Entry) -> None:
         await self._changed_rows(PUT_ENTRY, tuple(self._sql.columns.entry.values(entry)))
 
-    async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        return self._first(await self._rows(FIND_ENTRY, (drawer, key, self._sql.moment(now))))
+    async def entry(self, namespace: str, key: str, *, now: datetime) -> Entry | None:
+        return self._first(await self._rows(FIND_ENTRY, (namespace, key, self._sql.moment(now))))
 
-    async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        query, values = self._sql.sql(TAKE_ENTRY), (drawer, key, self._sql.moment(now))
+    async def take_entry(self, namespace: str, key: str, *, now: datetime) -> Entry | None:
+        query, values = self._sql.sql(TAKE_ENTRY), (namespace, key, self._sql.moment(now))
         return self._first(
             await self._database.write(lambda connection: connection.execute(query, values).fetchall())
         )
 
-    async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
-        rows = await self._rows(LIST_ENTRIES, (drawer, self._sql.moment(now), limit))
+    async def entries(self, namespace: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
+        rows = await self._rows(LIST_ENTRIES, (namespace, self._sql.moment(now), limit))
         return [self._sql.columns.entry.record(row) for row in rows]
 
-    async def drop_entry(self, drawer: str, key: str) -> bool:
-        return await self._changed_rows(DROP_ENTRY, (drawer, key)) > 0
+    async def drop_entry(self, namespace: str, key: str) -> bool:
+        return await self._changed_rows(DROP_ENTRY, (namespace, key)) > 0
 
     async def drop_expired(self, now: datetime) -> int:
         values = (self._sql.moment(now),)

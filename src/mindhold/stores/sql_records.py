@@ -270,7 +270,7 @@ class Naming:
 
     memories: Sequence[Any]  # row, merged_from, metadata
     jobs: Sequence[Any]  # id, payload, result
-    entries: Sequence[Any]  # drawer, key, value
+    entries: Sequence[Any]  # namespace, key, value
 
 
 def drop_references(
@@ -303,11 +303,13 @@ def drop_references(
             update = "UPDATE job SET payload = ?, result = ? WHERE id = ?"
             execute(update, encoded(remainder.payload), outcome, job_id)
             references += 1
-    for drawer, key, value in naming.entries:
+    for namespace, key, value in naming.entries:
         if key in erased:  # an entry that lists it among others keeps its fields
-            references += execute("DELETE FROM entry WHERE drawer = ? AND key = ?", drawer, key)
+            references += execute("DELETE FROM entry WHERE drawer = ? AND key = ?", namespace, key)
         elif (fields := entry_without(decoded(value), erased)) is not None:
-            execute("UPDATE entry SET value = ? WHERE drawer = ? AND key = ?", encoded(fields), drawer, key)
+            execute(
+                "UPDATE entry SET value = ? WHERE drawer = ? AND key = ?", encoded(fields), namespace, key
+            )
             references += 1
     return jobs, references
 

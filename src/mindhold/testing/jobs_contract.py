@@ -222,8 +222,8 @@ MOMENT = timedelta(microseconds=1)
 HOUR = timedelta(hours=1)
 
 
-def entry(key: str = "a", drawer: str = "things", **value: object) -> Entry:
-    return Entry(drawer, key, value, created=START)
+def entry(key: str = "a", namespace: str = "things", **value: object) -> Entry:
+    return Entry(namespace, key, value, created=START)
 
 
 class EntriesContract:
@@ -244,7 +244,7 @@ class EntriesContract:
 
     async def test_drawers_and_keys_are_exact(self, store: Store) -> None:
         await store.put_entry(entry("a"))
-        for drawer, key in (
+        for namespace, key in (
             ("things", "A"),
             ("Things", "a"),
             ("things", "a "),
@@ -252,10 +252,10 @@ class EntriesContract:
             ("", ""),
             ("%", "%"),
         ):
-            assert await store.entry(drawer, key, now=START) is None
-            assert await store.take_entry(drawer, key, now=START) is None
-            assert not await store.drop_entry(drawer, key)
-        await store.put_entry(entry("a", drawer="others", n=2))
+            assert await store.entry(namespace, key, now=START) is None
+            assert await store.take_entry(namespace, key, now=START) is None
+            assert not await store.drop_entry(namespace, key)
+        await store.put_entry(entry("a", namespace="others", n=2))
         assert await store.entries("things", now=START) == [entry("a")]
 
     async def test_an_expired_entry_is_not_found(self, store: Store) -> None:
@@ -272,7 +272,7 @@ class EntriesContract:
         await store.put_entry(entry("stays"))
         await store.put_entry(replace(entry("later"), expires=START + 2 * HOUR))
         for key in "abc":
-            await store.put_entry(replace(entry(key, drawer=key), expires=START + HOUR))
+            await store.put_entry(replace(entry(key, namespace=key), expires=START + HOUR))
         assert await store.drop_expired(START + HOUR - MOMENT) == 0
         assert await store.drop_expired(START + HOUR) == 3
         assert await store.drop_expired(START + HOUR) == 0
@@ -314,7 +314,7 @@ class EntriesContract:
         assert await store.entries("things", now=START) == []
 
     async def test_no_drawer_or_key_is_part_of_a_query(self, store: Store) -> None:
-        hostile = entry("x'); DROP TABLE entry; --", drawer="y' OR '1'='1")
+        hostile = entry("x'); DROP TABLE entry; --", namespace="y' OR '1'='1")
         await store.put_entry(hostile)
         assert await store.entries("y' OR '1'='1", now=START) == [hostile]
         assert await store.entries("y", now=START) == []

@@ -139,28 +139,28 @@ class MongoEntries(MongoPart):
             lambda: self._database.entries.update_one(key, {"$set": fields}, upsert=True)
         )
 
-    async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        where = {"drawer": drawer, "key": key, **_alive(now)}
+    async def entry(self, namespace: str, key: str, *, now: datetime) -> Entry | None:
+        where = {"drawer": namespace, "key": key, **_alive(now)}
         document = await self._database.ask(lambda: self._database.entries.find_one(where))
         return None if document is None else COLUMNS.entry.record_of(document)
 
-    async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        where = {"drawer": drawer, "key": key, **_alive(now)}
+    async def take_entry(self, namespace: str, key: str, *, now: datetime) -> Entry | None:
+        where = {"drawer": namespace, "key": key, **_alive(now)}
         document = await self._database.ask(lambda: self._database.entries.find_one_and_delete(where))
         return None if document is None else COLUMNS.entry.record_of(document)
 
-    async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
+    async def entries(self, namespace: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
         if limit <= 0:
             return []
         newest = [("created", -1), ("_id", -1)]
-        where = {"drawer": drawer, **_alive(now)}
+        where = {"drawer": namespace, **_alive(now)}
         documents = await self._database.ask(
             lambda: self._database.entries.find(where).sort(newest).limit(limit).to_list()
         )
         return [COLUMNS.entry.record_of(document) for document in documents]
 
-    async def drop_entry(self, drawer: str, key: str) -> bool:
-        where = {"drawer": drawer, "key": key}
+    async def drop_entry(self, namespace: str, key: str) -> bool:
+        where = {"drawer": namespace, "key": key}
         dropped = await self._database.ask(lambda: self._database.entries.delete_one(where))
         return dropped.deleted_count > 0
 
