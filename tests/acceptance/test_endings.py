@@ -425,7 +425,9 @@ class TestActivity:
                 "remember_many", stored=tuple(f"m{number}" for number in range(start, start + 100))
             )
             note_call(app.engine, "talk", done, agent="default")
-        [(_, gathered)] = app.engine.activity.take()
+        [conversation] = app.engine.activity.places()
+        gathered = app.engine.activity.take(conversation)
+        assert gathered is not None
         assert (len(gathered.stored), list(gathered.stored)[-1]) == (500, "m1999")
 
 
