@@ -13,7 +13,7 @@ from front_door import Open, acting, at, everything, found, remember, run, said,
 from mindhold.app.application import App
 from mindhold.conversations import sessions
 from mindhold.conversations.endings import END_CONVERSATION, EndConversationResult
-from mindhold.memories import write as reflecting
+from mindhold.memories import reflect as reflecting
 from mindhold.memories.ask import ASK
 from mindhold.memories.context import CONTEXT, ContextResult
 from mindhold.memories.forget import FORGET
