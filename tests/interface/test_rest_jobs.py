@@ -9,7 +9,7 @@ import pytest
 from ears import Ear
 from rest_api import Api, Key, keys_of, served
 
-from mindhold.contracts.rest import upkeep
+from mindhold.contracts.rest import resources
 
 KEYS = {
     "ada": Key(agent="ada"),
@@ -119,5 +119,5 @@ def test_what_is_due_is_run_and_waited_for(api: Api) -> None:
 
 
 def test_every_row_is_named_once() -> None:
-    assert len({row.name for row in upkeep.JOB_RESOURCES}) == len(upkeep.JOB_RESOURCES)
-    assert {row.section for row in upkeep.JOB_RESOURCES} == {"Project memory", "Jobs", "Events"}
+    assert len({row.name for row in resources.JOB_RESOURCES}) == len(resources.JOB_RESOURCES)
+    assert {row.section for row in resources.JOB_RESOURCES} == {"Project memory", "Jobs", "Events"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, Key, keys_of, served
 
-from mindhold.contracts.rest import knowledge, memories, upkeep
+from mindhold.contracts.rest import resources
 from mindhold.operation_index import operation
 
 NOBODY = "01m7gv42a3fzcy3gb19vmek4q7"
@@ -159,7 +159,7 @@ def test_outside_its_scopes_nothing_is_there(api: Api, keys: dict[str, Any], hid
 def test_what_concerns_everybody_is_the_owners(api: Api, keys: dict[str, Any]) -> None:
     every = [
         row
-        for table in (memories.RESOURCES, knowledge.KNOWLEDGE_RESOURCES, upkeep.UPKEEP_RESOURCES)
+        for table in (resources.MEMORY_RESOURCES, resources.KNOWLEDGE_RESOURCES, resources.UPKEEP_RESOURCES)
         for row in table
     ]
     owners = [row for row in every if operation(row.operation).owner_only]
@@ -174,7 +174,7 @@ def test_what_concerns_everybody_is_the_owners(api: Api, keys: dict[str, Any]) -
 
 def test_a_reader_writes_nothing(api: Api, keys: dict[str, Any]) -> None:
     reader = api.by(keys["reader"])
-    for table in (memories.RESOURCES, knowledge.KNOWLEDGE_RESOURCES, upkeep.UPKEEP_RESOURCES):
+    for table in (resources.MEMORY_RESOURCES, resources.KNOWLEDGE_RESOURCES, resources.UPKEEP_RESOURCES):
         for row in table:
             if not row.writes:
                 continue

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, keys_of, served
 
-from mindhold.contracts.rest import knowledge, memories, upkeep
+from mindhold.contracts.rest import resources
 
 NOBODY = "01m7gv42a3fzcy3gb19vmek4q7"
 MANY = [f"tag-{number}" for number in range(600)]
@@ -36,7 +36,7 @@ def test_every_row_of_memories(api: Api) -> None:
     _forgotten(api, first, second)
     _ordered(api)
     _filed(api)
-    assert api.called == rows(memories.RESOURCES)
+    assert api.called == rows(resources.MEMORY_RESOURCES)
 
 
 def _kept_and_found(api: Api) -> tuple[str, str]:
@@ -137,7 +137,7 @@ def test_every_row_of_knowledge(api: Api) -> None:
     assert api.get("search_history", query={"query": "plain words"})["results"]
     assert api.get("history_timeline", query={"days": 3})["total_sessions"] >= 0
     assert api.get("history_projects")["total_projects"] == 0
-    assert api.called - {"remember"} == rows(knowledge.KNOWLEDGE_RESOURCES)
+    assert api.called - {"remember"} == rows(resources.KNOWLEDGE_RESOURCES)
 
 
 def test_every_row_of_upkeep(api: Api) -> None:
@@ -152,7 +152,7 @@ def test_every_row_of_upkeep(api: Api) -> None:
     _contradicted(api)
     _audited(api)
     _backed_up(api)
-    assert api.called - {"remember"} == rows(upkeep.UPKEEP_RESOURCES)
+    assert api.called - {"remember"} == rows(resources.UPKEEP_RESOURCES)
 
 
 def _audited(api: Api) -> None:

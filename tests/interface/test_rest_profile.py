@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from rest_api import Api, Key, keys_of, served
 
-from mindhold.contracts.rest import knowledge
+from mindhold.contracts.rest import resources
 
 KEYS = {
     "reader": Key(access="read"),
@@ -60,7 +60,7 @@ def test_every_row(api: Api) -> None:
     assert [one["value"] for one in told["editions"]] == ["blue", "green"]
     assert told["editions"][-1]["until"] is None
     assert "- name: Jane" in api.get("context")["text"]
-    assert api.called - {"context"} == {row.name for row in knowledge.PROFILE_RESOURCES}
+    assert api.called - {"context"} == {row.name for row in resources.PROFILE_RESOURCES}
 
 
 def test_what_cannot_be_changes_nothing(api: Api) -> None:

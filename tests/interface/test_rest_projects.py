@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, Key, keys_of, served
 
-from mindhold.contracts.rest import projects
+from mindhold.contracts.rest import resources
 from mindhold.operation_index import operation
 from mindhold.testing.servers.mongo import MongoServer
 from mindhold.testing.servers.postgres import PostgresServer
@@ -40,7 +40,7 @@ def test_every_row_of_projects(api: Api, tmp_path: Path) -> None:
     stays = api.get("migrate_project", {"to": home}, project_id="shop")
     assert (stays["moved"], stays["target"]) == (False, home)
     _deleted(api)
-    assert api.called - {"remember", "recall"} == {row.name for row in projects.RESOURCES}
+    assert api.called - {"remember", "recall"} == {row.name for row in resources.PROJECT_RESOURCES}
 
 
 def _made_and_changed(api: Api, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_projects_are_made_changed_and_deleted_by_the_owner_alone(
 ) -> None:
     api.get("create_project", {"name": "owned", "path": str(tmp_path)})
     before = sorted((api.home / "export").iterdir())
-    owners = [row for row in projects.RESOURCES if operation(row.operation).owner_only]
+    owners = [row for row in resources.PROJECT_RESOURCES if operation(row.operation).owner_only]
     assert {row.name for row in owners} == {
         "create_project",
         "change_project",

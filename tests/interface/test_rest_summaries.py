@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, Key, keys_of, served
 
-from mindhold.contracts.rest import projects
+from mindhold.contracts.rest import resources
 
 KEYS = {"ada": Key(agent="ada"), "guest": Key(scopes=("garden",)), "reader": Key(access="read")}
 _numbers = count()
@@ -79,7 +79,7 @@ def test_every_row_of_summaries(api: Api, project: str) -> None:
     assert (back["version"], back["restored_version"]) == (3, 1)
     assert back["summary"] == told["summary"]
     assert api.get("project_summary", project_id=project)["summary"] == told["summary"]
-    assert api.called - {"save_message"} == {row.name for row in projects.SUMMARY_RESOURCES}
+    assert api.called - {"save_message"} == {row.name for row in resources.SUMMARY_RESOURCES}
 
 
 def test_what_cannot_be(api: Api, project: str) -> None:

@@ -20,9 +20,8 @@ from mindhold.model.errors import ModelMissing, ModelPullFailed
 from mindhold.providers.embedding import conversion
 from mindhold.providers.embedding.conversion import read_safetensors
 from mindhold.providers.embedding.onnx import OnnxEmbedder
-from mindhold.providers.model_download import fetch_package
 from mindhold.providers.model_folders import MODEL_FOLDERS
-from mindhold.providers.model_pull import PullOptions, file_lock, pull
+from mindhold.providers.model_pull import PullOptions, fetch_package, file_lock, pull
 from mindhold.providers.model_registry import KNOWN_MODELS, NpmSource, WheelSource, find_known_model
 from mindhold.testing.models import HIDDEN, POSITIONS, write_tiny_model
 

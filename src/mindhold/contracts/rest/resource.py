@@ -289,20 +289,9 @@ def _refuse_unknown(word: str, known: Collection[str]) -> None:
 @cache
 def resources() -> tuple[Resource, ...]:
     """All resources, in the order of the document."""
-    from mindhold.contracts.rest import knowledge, memories, projects, upkeep
+    from mindhold.contracts.rest.resources import RESOURCES
 
-    return (
-        *projects.MESSAGE_RESOURCES,
-        *projects.SUMMARY_RESOURCES,
-        *projects.BULK_RESOURCES,
-        *projects.RESOURCES,
-        *memories.RESOURCES,
-        *knowledge.KNOWLEDGE_RESOURCES,
-        *knowledge.CONVERSATION_RESOURCES,
-        *knowledge.PROFILE_RESOURCES,
-        *upkeep.UPKEEP_RESOURCES,
-        *upkeep.JOB_RESOURCES,
-    )
+    return RESOURCES
 
 
 @cache

@@ -14,7 +14,7 @@ from mindhold.model.scope import DEFAULT_AGENT, PRIVILEGED_AGENTS
 
 if TYPE_CHECKING:
     from mindhold.access.keys import KeyView
-    from mindhold.access.oauth_grants import GrantView
+    from mindhold.access.oauth import GrantView
 
 
 OPEN = "Keys restrict nobody on this machine until MINDHOLD_ACCESS_KEY is set: who sends none is let in as the owner."
@@ -67,7 +67,7 @@ async def create_key(session: OpenSession, /, *, read_only: bool, **fields: Any)
 async def list_keys(session: OpenSession) -> None:
     """List the valid keys and the admitted clients."""
     from mindhold.access.keys import LIST_KEYS
-    from mindhold.access.oauth_grants import LIST_GRANTS
+    from mindhold.access.oauth import LIST_GRANTS
 
     result = await session.run(LIST_KEYS)
     clients = await session.run(LIST_GRANTS)
@@ -87,7 +87,7 @@ async def list_keys(session: OpenSession) -> None:
 async def revoke_key(session: OpenSession, /, *, id: str) -> None:
     """Revoke a key by its name or id, or a client's grant by its id. A prefix of a key's id is enough."""
     from mindhold.access.keys import REVOKE_KEY
-    from mindhold.access.oauth_grants import REVOKE_GRANT
+    from mindhold.access.oauth import REVOKE_GRANT
 
     try:
         key = await session.run(REVOKE_KEY, id=id)

@@ -63,7 +63,7 @@ from mindhold.model.host import is_registered_redirect
 from mindhold.model.scope import DEFAULT_AGENT, PRIVILEGED_AGENTS, Caller
 
 if TYPE_CHECKING:
-    from mindhold.access.oauth_grants import TokenPair
+    from mindhold.access.oauth import TokenPair
     from mindhold.operations import Operation
 
 
@@ -143,7 +143,7 @@ class CredentialLookup:
         return AuthenticatedClient(caller, f"key:{key.id}")
 
     async def _by_token(self, secret: str, scope: Scope) -> AuthenticatedClient | None:
-        from mindhold.access.oauth_grants import CHECK_TOKEN
+        from mindhold.access.oauth import CHECK_TOKEN
 
         token = await self._door.ask(CHECK_TOKEN, token=secret)
         if not token.found or not self._door.place.is_ours(token.resource or "", server=scope["server"]):
@@ -394,7 +394,7 @@ class ConsentPage:
         status: int = 200,
         ticked: Sequence[str] = USUAL,
     ) -> Response:
-        from mindhold.access.oauth_grants import FIND_CONSENT
+        from mindhold.access.oauth import FIND_CONSENT
 
         consent = await self._door.ask(FIND_CONSENT, ticket=ticket)
         if not consent.found:
@@ -429,7 +429,7 @@ class ConsentPage:
     async def _decide(
         self, request: Request, ticket: str, *, allow: bool, scopes: Sequence[str] = ()
     ) -> Response:
-        from mindhold.access.oauth_grants import GRANT_CODE
+        from mindhold.access.oauth import GRANT_CODE
 
         try:
             grant = await self._door.ask(GRANT_CODE, ticket=ticket, allow=allow, scopes=list(scopes))
@@ -522,14 +522,14 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
         self._request = request
 
     async def get_client(self, client_id: str) -> RegisteredClient | None:
-        from mindhold.access.oauth_clients import FIND_CLIENT
+        from mindhold.access.oauth import FIND_CLIENT
 
         result = await self._door.ask(FIND_CLIENT, id=client_id)
         return RegisteredClient.model_validate(result.client) if result.found else None
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         """Register a client without a secret, whatever authentication method it asked for."""
-        from mindhold.access.oauth_clients import SAVE_CLIENT
+        from mindhold.access.oauth import SAVE_CLIENT
 
         client_info.token_endpoint_auth_method = "none"
         client_info.client_secret = client_info.client_secret_expires_at = None
@@ -544,7 +544,7 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         """Open a consent request and return the address of its page."""
-        from mindhold.access.oauth_grants import OPEN_CONSENT
+        from mindhold.access.oauth import OPEN_CONSENT
 
         place, scope = self._door.place, self._request.scope
         resource = params.resource or f"{place.base_of(scope)}/mcp"
@@ -560,7 +560,7 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
     async def load_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: str
     ) -> AuthorizationCode | None:
-        from mindhold.access.oauth_grants import FIND_CODE
+        from mindhold.access.oauth import FIND_CODE
 
         grant = await self._door.ask(FIND_CODE, code=authorization_code, client_id=client.client_id)
         if not grant.found:
@@ -570,14 +570,14 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
     async def exchange_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
     ) -> OAuthToken:
-        from mindhold.access.oauth_grants import REDEEM_CODE
+        from mindhold.access.oauth import REDEEM_CODE
 
         return await self._tokens(REDEEM_CODE, code=authorization_code.code, client_id=client.client_id)
 
     async def load_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: str
     ) -> RefreshToken | None:
-        from mindhold.access.oauth_grants import FIND_REFRESH
+        from mindhold.access.oauth import FIND_REFRESH
 
         grant = await self._door.ask(FIND_REFRESH, token=refresh_token, client_id=client.client_id)
         return RefreshToken(token=refresh_token, **_known(grant)) if grant.found else None
@@ -585,20 +585,20 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
-        from mindhold.access.oauth_grants import REFRESH_GRANT
+        from mindhold.access.oauth import REFRESH_GRANT
 
         return await self._tokens(
             REFRESH_GRANT, token=refresh_token.token, client_id=client.client_id, scopes=scopes
         )
 
     async def load_access_token(self, token: str) -> AccessToken | None:
-        from mindhold.access.oauth_grants import CHECK_TOKEN
+        from mindhold.access.oauth import CHECK_TOKEN
 
         grant = await self._door.ask(CHECK_TOKEN, token=token)
         return AccessToken(token=token, **_known(grant)) if grant.found else None
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
-        from mindhold.access.oauth_grants import REVOKE_GRANT
+        from mindhold.access.oauth import REVOKE_GRANT
 
         await self._door.ask(REVOKE_GRANT, token=token.token)
 
