@@ -27,6 +27,7 @@ from mindhold.settings.loader import LoadedSettings, home_agent, is_hosted, load
 
 log = logging.getLogger("mindhold.doors")
 FIRST_OPEN_SECONDS = 20.0
+CANCEL_SECONDS = 10.0  # then background work is cancelled again
 FIRST_UPKEEP_SECONDS = 5.0
 UPKEEP_SECONDS = 30.0
 SOON_SECONDS = 5.0  # the shortest time between two runs of jobs
@@ -287,6 +288,9 @@ async def _background(
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
+        # A cancellation that meets the end of a timeout can get lost (Python 3.11), so it is repeated.
+        while running := [task for task in tasks if not task.done()]:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running, timeout=CANCEL_SECONDS)
         await asyncio.gather(*tasks, return_exceptions=True)
