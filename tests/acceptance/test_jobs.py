@@ -145,6 +145,31 @@ async def test_a_runner_that_lost_its_lease_does_not_overwrite(opened: Open) -> 
         assert (await app.engine.store.job(job.id)).result == {"did": "it"}
 
 
+async def test_whoever_is_cancelled_ends_though_the_lease_was_just_lost(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that stops must not miss its cancellation because another runner has taken the job."""
+    await queue(app)
+    monkeypatch.setattr("mindhold.jobs.runner.RENEW_EVERY", 0)
+
+    async def lost(*_words: object, **_named: object) -> bool:
+        return False
+
+    monkeypatch.setattr(app.engine.store, "renew", lost)
+
+    async def endless(_engine: Engine, _job: Job) -> Mapping[str, Any]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            running.cancel()
+        return {}
+
+    running = asyncio.create_task(runner(at(app, NOON), chore=endless).run_next())
+    async with asyncio.timeout(30):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
 async def test_a_dead_job_is_shown_by_status_and_doctor_and_tried_again_by_hand(app: App) -> None:
     job = await queue(app, most_attempts=1)
     await runner(at(app, NOON), chore=bad).run_all()

@@ -8,7 +8,7 @@ from math import isclose, log
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindhold.memories.prepare import TURN
@@ -358,17 +358,20 @@ class TestWorth:
 class TestSweeping:
     """All of it together."""
 
+    @settings(max_examples=settings.default.max_examples * 3 // 2)
     @given(memories(), moments, lives)
     def test_twice_is_once(self, one: Memory, now: datetime, life: LifecycleRules) -> None:
         once = swept(one, now, life)
         assert same_but_for_rounding(swept(once, now, life), once)
 
+    @settings(max_examples=settings.default.max_examples * 3 // 2)
     @given(memories(), moments, lives)
     def test_the_next_review_is_in_the_future(self, one: Memory, now: datetime, life: LifecycleRules) -> None:
         review = swept(one, now, life).review
         assert review is not None
         assert now < review <= NEVER
 
+    @settings(max_examples=settings.default.max_examples * 3 // 2)
     @given(memories(status=Status.ACTIVE, last_used=None), lives)
     def test_nothing_is_missed_between_reviews(self, one: Memory, life: LifecycleRules) -> None:
         """Just before the next review nothing but a little fading would have changed."""
@@ -384,6 +387,7 @@ class TestSweeping:
             assert tier_at(one, before, life) is one.tier
             assert faded_importance(one, before, life) >= one.importance * 0.74
 
+    @settings(max_examples=settings.default.max_examples * 3 // 2)
     @given(memories(status=Status.ACTIVE), lives)
     def test_a_life_has_few_reviews(self, one: Memory, life: LifecycleRules) -> None:
         """However long nobody uses it: so the work doesn't grow with what is stored."""

@@ -288,7 +288,7 @@ async def _background(
     try:
         yield
     finally:
-        # A cancellation that meets the end of a timeout can get lost (Python 3.11), so it is repeated.
+        # Repeated, since one part that swallows a cancellation must not keep the process from ending.
         while running := [task for task in tasks if not task.done()]:
             for task in running:
                 task.cancel()

@@ -54,7 +54,8 @@ class Runner:
         try:
             outcome = await work
         except asyncio.CancelledError:
-            if not renewal.done():
+            caller = asyncio.current_task()
+            if not renewal.done() or (caller is not None and caller.cancelling()):
                 raise
             return JobRun(job, kept=False)
         finally:

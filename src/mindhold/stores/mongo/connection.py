@@ -281,7 +281,8 @@ class MongoDatabase:
     async def _alone(self, work: Work[T], *, patience: int = 1) -> T:
         deadline = time.monotonic() + patience * self.timeout
         try:
-            await asyncio.wait_for(self._turn.acquire(), patience * self.timeout)
+            async with asyncio.timeout(patience * self.timeout):
+                await self._turn.acquire()
         except TimeoutError as error:
             raise StoreBusy("Other changes take too long.", advice="Try again.") from error
         try:

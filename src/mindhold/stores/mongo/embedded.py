@@ -37,6 +37,8 @@ _ROLES = ("readWriteAnyDatabase", "dbAdminAnyDatabase", "clusterMonitor")
 _PAUSE_SECONDS = 0.02
 _SPAWN_EVERY = 1.0
 _AUTHENTICATION_FAILED = 18
+_PROTOCOL_ERROR = 17  # a login that began before another process created the user
+_LOGINS = 3
 
 
 class EmbeddedMongo:
@@ -254,16 +256,19 @@ def _log_in(port: int, password: str, secret: Path) -> None:
             client.admin.command(command)
 
     user = {"createUser": USER, "pwd": password, "roles": list(_ROLES), "writeConcern": {"w": 1, "j": True}}
-    for make in (None, user, None):
+    for _ in range(_LOGINS):
         try:
-            if make is None:
-                ask({"ping": 1}, username=USER, password=password)
-                return
-            with suppress(OperationFailure):  # another process was faster, or there are users
-                ask(make)
+            ask({"ping": 1}, username=USER, password=password)
+            return
         except OperationFailure as error:
-            if error.code != _AUTHENTICATION_FAILED:
+            if error.code not in (_AUTHENTICATION_FAILED, _PROTOCOL_ERROR):
                 raise store_error(error, f"127.0.0.1:{port}") from error
+        except PyMongoError as error:
+            raise store_error(error, f"127.0.0.1:{port}") from error
+        try:
+            ask(user)
+        except OperationFailure:
+            pass  # another process was faster, or there are users
         except PyMongoError as error:
             raise store_error(error, f"127.0.0.1:{port}") from error
     raise StoreDenied(
