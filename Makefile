@@ -55,7 +55,7 @@ run: $(VENV)/runtime ## Install if necessary, then start the guided tour.
 	@$(BIN)/mindhold models pull || echo "Continuing without a model: recall uses full text alone."
 	$(BIN)/mindhold demo
 
-check: lint types unit ## Check format, lint and types; run architecture and unit tests without servers: under a minute.
+check: lint types unit ## Check format, lint and types; run architecture and unit tests without servers: 45 seconds.
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --quiet $(if $(CI),--check --diff,) .
@@ -64,9 +64,13 @@ lint: $(VENV)/dev
 types: $(VENV)/dev
 	$(BIN)/mypy
 
-# Only `make test` runs these, and property tests with all their examples: some open a store for each of some hundred
-# sentences, others copy the whole source and start servers on it.
-SLOWER = --ignore-glob 'tests/unit/test_rules_*.py' --ignore tests/architecture/test_recipes.py
+# Only `make test` runs these, and property tests with all their examples: they talk to servers, open a store for each
+# of some hundred sentences, copy the whole source, or try every character and megabytes of text.
+SLOWER = --ignore-glob 'tests/unit/test_rules_*.py' --ignore tests/architecture/test_recipes.py \
+	$(addprefix --ignore tests/unit/test_,$(addsuffix .py,embedding_services llm_services embedding_pull fence nli)) \
+	$(addprefix --deselect tests/unit/test_,openapi.py::test_is_valid lexemes.py::TestSurvivesTheIndex::test_every_character_of_unicode \
+	text_split.py::test_a_megabyte_of_fences_that_are_never_closed_is_split_too resident.py::TestNearest \
+	summary_fit.py::test_three_hundred_updates_stay_bounded_and_keep_what_matters)
 unit: $(VENV)/dev
 	$(PY) -m pytest -n 2 --hypothesis-profile quick tests/architecture tests/unit $(SLOWER)
 

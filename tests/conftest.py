@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -24,6 +25,9 @@ pytest_plugins = ("left_out", "servers", "everywhere")
 MODEL = "all-MiniLM-L6-v2"
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # speed is measured by benchmarks
+gc.set_threshold(
+    100_000, 50, 100
+)  # thousands of tests keep much in memory; a tenth of their time was collecting
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)  # for `make check`
 hypothesis.settings.load_profile("untimed")
 
