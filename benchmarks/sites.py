@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import psutil
 from benchmarks.environment import CACHE
+from tests.support.server_program import NoServer
 
 from mindhold.model.errors import MindholdError
 from mindhold.settings.loader import variable_of
-from mindhold.testing.servers.programs import NoServer
 
 LOCAL, POSTGRES, MONGODB, REDIS = "local", "postgres", "mongodb", "redis"
 STORES = (LOCAL, POSTGRES, MONGODB)
@@ -66,17 +66,17 @@ class Sites:
             self._servers[name].command({"setParameter": 1, "wiredTigerEngineRuntimeConfig": _CACHE})
 
     def _postgres(self) -> Any:
-        from mindhold.testing.servers.postgres import PostgresServer
+        from tests.support.postgres_server import PostgresServer
 
         return PostgresServer(self._folder / POSTGRES, durable=True)
 
     def _mongodb(self) -> Any:
-        from mindhold.testing.servers.mongo import MongoServer
+        from tests.support.mongo_server import MongoServer
 
         return MongoServer(self._folder / MONGODB, replica=True)
 
     def _redis(self) -> Any:
-        from mindhold.testing.servers.redis import RedisServer
+        from tests.support.redis_server import RedisServer
 
         return RedisServer(self._folder / REDIS)
 

@@ -9,7 +9,7 @@ from typing import Any
 from mindhold.model.query import Filter
 from mindhold.ports.store import Store
 from mindhold.stores.redis.sidecar import RedisAddress, RedisSidecar, open_sidecar
-from mindhold.testing.servers.redis import RedisSentinels, RedisServer
+from support.redis_server import RedisSentinels, RedisServer
 
 TIMEOUT = 2.0  # a busy machine is no dead server
 

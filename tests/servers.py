@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from left_out import leave_out
-from mindhold.testing.servers.mongo import MongoServer
-from mindhold.testing.servers.postgres import PostgresServer
-from mindhold.testing.servers.redis import RedisSentinels, RedisServer
+from support.mongo_server import MongoServer
+from support.postgres_server import PostgresServer
+from support.redis_server import RedisSentinels, RedisServer
 
 _SHARED = Path("/dev/shm")
 _MUCH_ROOM = 4 * 1024**3

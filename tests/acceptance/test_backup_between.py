@@ -29,7 +29,7 @@ from mindhold.ports.backend import Record
 from mindhold.projects.projects import CREATE_PROJECT, LIST_PROJECTS
 from mindhold.projects.scope_operations import CREATE_SCOPE
 from mindhold.settings.loader import LoadedSettings, load_settings
-from mindhold.testing.servers.mongo import MongoServer
+from support.mongo_server import MongoServer
 
 MODES = ("local", "postgres", "mongodb")
 Loaded = Callable[..., LoadedSettings]

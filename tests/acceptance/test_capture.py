@@ -23,7 +23,7 @@ from mindhold.model.errors import StoreAway
 from mindhold.ports.store import Store
 from mindhold.projects.projects import SHOW_PROJECT
 from mindhold.projects.scope_operations import CHANGE_SCOPE
-from mindhold.testing.servers.services import LanguageServer
+from support.paid_services import LanguageServer
 
 DECIDED = "We decided to use PostgreSQL 16 for the order database instead of MySQL."
 TABS = "Always use tabs for indentation, never spaces."

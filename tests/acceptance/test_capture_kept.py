@@ -28,7 +28,7 @@ from mindhold.capture.status import read_state, record_capture
 from mindhold.memories.forget import FORGET
 from mindhold.model.job import Entry
 from mindhold.projects.scope_operations import DELETE_SCOPE, RENAME_SCOPE
-from mindhold.testing.servers.services import LanguageServer
+from support.paid_services import LanguageServer
 
 DECIDED = "We decided to use PostgreSQL 16 for the order database instead of MySQL."
 INVOICES = "We decided to keep the invoices in the archive folder for the audit team."

@@ -26,7 +26,7 @@ from mindhold.memories.write import RememberInput, write
 from mindhold.model.errors import ScopeNotFound, StoreError
 from mindhold.model.memory import Kind
 from mindhold.ports.llm import LanguageModel
-from mindhold.testing.servers.services import LanguageServer, failing
+from support.paid_services import LanguageServer, failing
 
 SHORT = "We use pnpm for packages."
 LONGER = "We use pnpm for packages because npm was slow."

@@ -48,7 +48,7 @@ from mindhold.model.scope import Caller
 from mindhold.operations import Operation
 from mindhold.ports.llm import Judgement
 from mindhold.projects.scope_operations import CREATE_SCOPE
-from mindhold.testing.servers.services import LanguageServer, failing
+from support.paid_services import LanguageServer, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 OLD = "The request timeout of the billing gateway is 30 seconds."

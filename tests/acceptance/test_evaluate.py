@@ -20,7 +20,7 @@ from mindhold.memories.evaluation import AT_ONCE, evaluate, read_verdicts
 from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.memories.stats import STATS
 from mindhold.model.memory import Kind
-from mindhold.testing.servers.services import HANG, LanguageServer, TruncatedAnswer, failing
+from support.paid_services import HANG, LanguageServer, TruncatedAnswer, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 CRANE = "The quay crane lifts 40 tonnes."

@@ -34,7 +34,7 @@ from mindhold.model.errors import ModelAway, ModelBroken, ModelError, ModelSpent
 from mindhold.model.job import Entry
 from mindhold.model.memory import Kind
 from mindhold.model.tokens import count_tokens
-from mindhold.testing.servers.services import DROP, HANG, LanguageServer, TruncatedAnswer, failing
+from support.paid_services import DROP, HANG, LanguageServer, TruncatedAnswer, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 FIRST, SECOND = "anthropic:claude-haiku-4-5", "compatible:qwen3"

@@ -17,7 +17,7 @@ from mindhold.history.llm_reader import read_by_model
 from mindhold.history.search import SEARCH_HISTORY
 from mindhold.memories.model_budget import SPEND
 from mindhold.model.errors import InvalidInput
-from mindhold.testing.servers.services import LanguageServer, failing
+from support.paid_services import LanguageServer, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 QUESTION = "how did we stop webpack from running out of memory"

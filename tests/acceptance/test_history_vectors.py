@@ -29,7 +29,7 @@ from mindhold.ports.embedder import Matrix
 from mindhold.ports.history import IndexedConversation, IndexedStep, NoHistory, Passage
 from mindhold.ports.transcripts import Role
 from mindhold.providers.embedding.base import HashingEmbedder
-from mindhold.testing.servers.services import EmbeddingServer
+from support.paid_services import EmbeddingServer
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
 KEY = "sk-a-key-that-nobody-must-see"

@@ -39,7 +39,7 @@ from mindhold.operation_index import operation
 from mindhold.projects.context import PROJECT_CONTEXT, PROJECT_STATS, ProjectStatsResult, fit_context
 from mindhold.projects.summary_update import REPLACE_SUMMARY
 from mindhold.providers.embedding.base import HashingEmbedder
-from mindhold.testing.servers.services import EmbeddingServer, failing
+from support.paid_services import EmbeddingServer, failing
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)
 LONG = "\n\n".join(f"Paragraph {number} about the checkout, which is long." for number in range(400))

@@ -29,7 +29,7 @@ from mindhold.ports.store import Change, Put, Receipt
 from mindhold.projects.migrate import MIGRATE_PROJECT, MigrateProjectResult
 from mindhold.projects.projects import CREATE_PROJECT, LIST_PROJECTS, SHOW_PROJECT
 from mindhold.projects.scope_operations import CHANGE_SCOPE, CREATE_SCOPE, DELETE_SCOPE, RENAME_SCOPE
-from mindhold.testing.servers.mongo import MongoServer
+from support.mongo_server import MongoServer
 
 MODES = ("local", "postgres", "mongodb")
 DIRECTIONS = [(source, target) for source in MODES for target in MODES if source != target]

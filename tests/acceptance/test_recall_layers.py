@@ -26,8 +26,8 @@ from mindhold.ports.store import Connect, Rate
 from mindhold.projects.scope_operations import CREATE_SCOPE
 from mindhold.settings.loader import load_settings
 from mindhold.testing.builders import Builder
-from mindhold.testing.servers.redis import RedisServer
 from redis_beside import eventually, settings_of
+from support.redis_server import RedisServer
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SAID = {

@@ -31,7 +31,7 @@ from mindhold.memories.forget import FORGET, UNFORGET
 from mindhold.memories.model_budget import SPEND
 from mindhold.model.errors import InvalidInput, SessionNotFound
 from mindhold.model.tokens import count_tokens
-from mindhold.testing.servers.services import HANG, LanguageServer
+from support.paid_services import HANG, LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 DECISION = "We decided to use PostgreSQL 16 for the orders of the shop."

@@ -25,9 +25,9 @@ from mindhold.projects.projects import CREATE_PROJECT
 from mindhold.projects.scope_operations import CREATE_SCOPE
 from mindhold.providers.embedding.base import HashingEmbedder
 from mindhold.settings.loader import load_settings
-from mindhold.testing.servers.redis import RedisServer
-from mindhold.testing.servers.services import EmbeddingServer
 from redis_beside import eventually, settings_of
+from support.paid_services import EmbeddingServer
+from support.redis_server import RedisServer
 
 SETS = "keyword sets"  # the rung of a recall that they answered
 

@@ -26,7 +26,7 @@ from mindhold.operation_index import operation
 from mindhold.ports.store import Enqueue
 from mindhold.projects.reindex import ReindexProjectResult, ReindexStatusResult
 from mindhold.providers.embedding.base import HashingEmbedder
-from mindhold.testing.servers.services import EmbeddingServer
+from support.paid_services import EmbeddingServer
 
 NONE: dict[str, Any] = {"embedding.provider": "none"}
 ADA = Caller("ada", bound=True, owner=False)

@@ -25,7 +25,7 @@ from mindhold.projects.projects import CREATE_PROJECT
 from mindhold.providers.embedding.base import HashingEmbedder
 from mindhold.settings.loader import LoadedSettings, load_settings
 from mindhold.stores.registry import OpenStoreRegistry, opened_store
-from mindhold.testing.servers.services import HANG, EmbeddingServer, ServiceFault, failing
+from support.paid_services import HANG, EmbeddingServer, ServiceFault, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 SMALL = "openai:text-embedding-3-small/1536"

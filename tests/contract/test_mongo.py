@@ -10,8 +10,8 @@ import pytest
 from mindhold.ports.store import Capability, Store
 from mindhold.stores.mongo.store import MongoStore
 from mindhold.testing.builders import START
-from mindhold.testing.servers.mongo import MongoServer
 from mindhold.testing.store_contract import Reopen, StoreContract
+from support.mongo_server import MongoServer
 
 DATABASE = "contract"
 

@@ -8,8 +8,8 @@ import pytest
 from test_mongo import handles
 
 from mindhold.ports.store import Capability
-from mindhold.testing.servers.mongo import MongoServer, VectorSearchProxy
 from mindhold.testing.store_contract import Reopen, StoreContract
+from support.mongo_server import MongoServer, VectorSearchProxy
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from mindhold.ports.store import Capability, Store
 from mindhold.stores.redis.sidecar import RedisSidecar
 from mindhold.stores.sqlite.store import SqliteStore
 from mindhold.testing.builders import START
-from mindhold.testing.servers.redis import RedisServer
 from mindhold.testing.store_contract import Reopen, StoreContract
 from redis_beside import address, beside
+from support.redis_server import RedisServer
 
 
 class TestFollowed(StoreContract):

@@ -14,8 +14,8 @@ from mindhold.stores.mongo.store import MongoSite, MongoStore
 from mindhold.stores.postgres.store import PostgresSite, PostgresStore
 from mindhold.stores.sqlite.store import SqliteSite, SqliteStore
 from mindhold.testing.builders import START
-from mindhold.testing.servers.mongo import MongoServer
 from mindhold.testing.store_contract import SiteContract, SnapshotContract
+from support.mongo_server import MongoServer
 
 _numbers = count(1)
 

@@ -17,8 +17,8 @@ from mindhold.memories.recall import RECALL
 from mindhold.memories.remember import REMEMBER
 from mindhold.model.errors import MindholdError
 from mindhold.settings.loader import load_settings
-from mindhold.testing.servers.mongo import MongoServer
-from mindhold.testing.servers.postgres import PostgresServer
+from support.mongo_server import MongoServer
+from support.postgres_server import PostgresServer
 
 # How long one call may take: what the settings of a Site say, and room for a busy machine.
 TIMEOUT_MS = 2_000

@@ -24,7 +24,7 @@ from mindhold.memories.remember import REMEMBER
 from mindhold.model.errors import StoreFull
 from mindhold.model.query import Filter
 from mindhold.settings.loader import load_settings
-from mindhold.testing.servers.mongo import MongoServer
+from support.mongo_server import MongoServer
 
 CHILD = Path(__file__).with_name("backup_child.py")
 BEFORE, AFTER = "The harbour has nine cranes.", "The harbour has no cranes any more."

@@ -39,7 +39,7 @@ from mindhold.capture.capture import CAPTURE
 from mindhold.hooks.event_queue import put_event
 from mindhold.hooks.lease import Lease
 from mindhold.model.query import Filter
-from mindhold.testing.servers.services import HANG, LanguageServer
+from support.paid_services import HANG, LanguageServer
 
 MOST_WORKERS = 6
 THINGS = ("Spruce", "Basalt", "Copper", "Linen", "Quartz", "Walnut", "Cobalt", "Amber", "Slate", "Hemp")

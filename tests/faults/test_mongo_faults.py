@@ -30,8 +30,8 @@ from mindhold.app.application import App
 from mindhold.model.errors import StoreError
 from mindhold.model.query import Filter
 from mindhold.testing.builders import Builder
-from mindhold.testing.servers.mongo import MongoServer
 from servers import server_folder
+from support.mongo_server import MongoServer
 
 pytestmark = [pytest.mark.needs("mongodb"), SOCKETS_LEFT]
 

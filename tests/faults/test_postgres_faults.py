@@ -28,7 +28,7 @@ from mindhold.app.application import App
 from mindhold.model.errors import StoreError
 from mindhold.model.query import Filter
 from mindhold.testing.builders import Builder
-from mindhold.testing.servers.postgres import PostgresServer
+from support.postgres_server import PostgresServer
 
 pytestmark = [
     pytest.mark.needs("postgres"),

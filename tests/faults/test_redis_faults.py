@@ -14,8 +14,8 @@ from mindhold.app.application import App
 from mindhold.lifecycle.status import STATUS
 from mindhold.memories.recall import RECALL
 from mindhold.memories.remember import REMEMBER
-from mindhold.testing.servers.redis import RedisServer
 from servers import server_folder
+from support.redis_server import RedisServer
 
 pytestmark = pytest.mark.needs("redis")
 

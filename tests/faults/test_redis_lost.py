@@ -13,8 +13,8 @@ from mindhold.lifecycle.status import STATUS
 from mindhold.memories.forget import FORGET
 from mindhold.memories.recall import RECALL, RecallResult
 from mindhold.memories.remember import REMEMBER, REMEMBER_MANY
-from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 from redis_beside import TIMEOUT, eventually, settings_of
+from support.redis_server import RedisSentinels, RedisServer
 
 Open = Callable[..., AbstractAsyncContextManager[App]]
 SETS = "keyword sets"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cli_shell import Shell
 
-from mindhold.testing.models import write_tiny_nli
+from support.tiny_models import write_tiny_nli
 
 OLD = "The request timeout of the billing gateway is 30 seconds."
 NEW = "The request timeout of the billing gateway is 60 seconds."

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from cli_shell import Shell
 
-from mindhold.testing.servers.services import LanguageServer
+from support.paid_services import LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 NAME = "anthropic:claude-haiku-4-5"

@@ -12,7 +12,7 @@ from cli_shell import Shell
 from mcp_clients import HttpServer, command, surroundings
 
 from everywhere import as_environment
-from mindhold.testing.servers.redis import RedisServer
+from support.redis_server import RedisServer
 
 NOWHERE = "postgresql://nobody:x@127.0.0.1:1/x"
 LONGEST = 60.0

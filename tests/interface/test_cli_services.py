@@ -9,7 +9,7 @@ from cli_shell import Shell
 
 from mindhold.ports.embedder import Matrix
 from mindhold.providers.embedding.base import HashingEmbedder
-from mindhold.testing.servers.services import EmbeddingServer
+from support.paid_services import EmbeddingServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 

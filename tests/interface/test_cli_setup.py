@@ -17,7 +17,7 @@ import pytest
 from cli_shell import Shell
 
 from mindhold.contracts.mcp.tools import tools_of
-from mindhold.testing.models import write_tiny_model
+from support.tiny_models import write_tiny_model
 
 SETTINGS = '{\r\n\t"model": "opus",\r\n\t"hooks": {\r\n\t\t"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]\r\n\t}\r\n}'
 

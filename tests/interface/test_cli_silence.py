@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mindhold.testing.models import write_tiny_model
+from support.tiny_models import write_tiny_model
 
 # Without those that a build server sets: there ONNX Runtime is silent whatever we do.
 KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP")

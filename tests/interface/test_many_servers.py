@@ -30,9 +30,9 @@ from mindhold.jobs.handlers import TIDY
 from mindhold.jobs.runner import LEASE, Runner, ScheduledJob, enqueue_due
 from mindhold.model.job import Job, JobState
 from mindhold.settings.loader import load_settings
-from mindhold.testing.servers.postgres import PostgresServer
-from mindhold.testing.servers.programs import free_port
-from mindhold.testing.servers.redis import RedisServer
+from support.postgres_server import PostgresServer
+from support.redis_server import RedisServer
+from support.server_program import free_port
 
 _numbers = count(1)
 

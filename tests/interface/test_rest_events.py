@@ -289,7 +289,9 @@ async def test_who_is_far_behind_is_told_so_each_time(
     locked: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listening_, "MOST_PAGES", 1)
-    monkeypatch.setattr("mindhold.memories.write.BATCH", 500)  # one write, of which a reader sees all or nothing
+    monkeypatch.setattr(
+        "mindhold.memories.write.BATCH", 500
+    )  # one write, of which a reader sees all or nothing
     async with locked.client(KEY) as client, heard_by(client, topics="memories") as heard:
         await anext(heard)
         for what in ("Crate", "Sack"):

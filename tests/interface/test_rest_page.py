@@ -20,8 +20,8 @@ import httpx2
 import pytest
 from mcp_clients import WAIT, HttpServer
 
-from mindhold.testing.servers.mongo import MongoServer
-from mindhold.testing.servers.postgres import PostgresServer
+from support.mongo_server import MongoServer
+from support.postgres_server import PostgresServer
 
 PROJECT = "proj_123"
 MEMORY = f"/api/projects/{PROJECT}/memory"

@@ -12,8 +12,8 @@ from rest_api import Api, Json, Key, keys_of, served
 
 from mindhold.contracts.rest import resources
 from mindhold.operation_index import operation
-from mindhold.testing.servers.mongo import MongoServer
-from mindhold.testing.servers.postgres import PostgresServer
+from support.mongo_server import MongoServer
+from support.postgres_server import PostgresServer
 
 TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
 KEYS = {"ada": Key(agent="ada"), "guest": Key(scopes=("garden",)), "reader": Key(access="read")}

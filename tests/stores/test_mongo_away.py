@@ -13,8 +13,8 @@ from mindhold.model.query import Filter
 from mindhold.stores.mongo.connection import MongoDatabase
 from mindhold.stores.mongo.store import MongoStore
 from mindhold.testing.builders import START, Builder
-from mindhold.testing.servers.mongo import MongoServer
-from mindhold.testing.servers.programs import free_port
+from support.mongo_server import MongoServer
+from support.server_program import free_port
 
 pytestmark = [
     pytest.mark.needs("mongodb"),

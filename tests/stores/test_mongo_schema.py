@@ -20,7 +20,7 @@ from mindhold.stores.mongo.rows import matching
 from mindhold.stores.mongo.schema import INDEXES, SCHEMA
 from mindhold.stores.mongo.store import MongoStore
 from mindhold.testing.builders import START, Builder, unit
-from mindhold.testing.servers.mongo import MongoServer
+from support.mongo_server import MongoServer
 
 _numbers = count(1)
 

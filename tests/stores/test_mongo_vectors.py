@@ -12,7 +12,7 @@ from mindhold.model.query import Filter, Search
 from mindhold.stores.mongo.search import INDEX
 from mindhold.stores.mongo.store import MongoStore
 from mindhold.testing.builders import MODEL, START, Builder, clustered, unit
-from mindhold.testing.servers.mongo import MongoServer, VectorSearchProxy
+from support.mongo_server import MongoServer, VectorSearchProxy
 
 NAME = "vector_search"
 VECTORS = clustered(1_200, seed=8)

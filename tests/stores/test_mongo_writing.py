@@ -23,7 +23,7 @@ from mindhold.ports.store import Connect, Disconnect, Enqueue, Inherit, Mark, Pu
 from mindhold.stores.mongo import transactions
 from mindhold.stores.mongo.store import MongoStore
 from mindhold.testing.builders import MODEL, START, Builder, unit
-from mindhold.testing.servers.mongo import MongoServer
+from support.mongo_server import MongoServer
 
 CHILD = Path(__file__).with_name("mongo_child.py")
 _numbers = count(1)

@@ -28,7 +28,7 @@ from mindhold.ports.store import Enqueue, Put, Revise
 from mindhold.stores.postgres.driver import Connection
 from mindhold.stores.postgres.store import PostgresStore
 from mindhold.testing.builders import START, Builder
-from mindhold.testing.servers.postgres import PostgresServer
+from support.postgres_server import PostgresServer
 
 
 def made(url: str, **limits: int) -> PostgresStore:

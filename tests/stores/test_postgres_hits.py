@@ -15,7 +15,7 @@ from mindhold.ports.store import Put
 from mindhold.stores.postgres.store import PostgresStore
 from mindhold.stores.sqlite.store import SqliteStore
 from mindhold.testing.builders import START, Builder, clustered, unit
-from mindhold.testing.servers.postgres import PostgresServer
+from support.postgres_server import PostgresServer
 
 FEW = 100  # records that a filter may admit for all of them to be looked at
 ADA = Filter(viewer="ada", agents=("ada",))

@@ -20,7 +20,7 @@ from mindhold.stores.postgres.records import listing
 from mindhold.stores.postgres.rows import matching
 from mindhold.stores.postgres.store import PostgresStore
 from mindhold.testing.builders import MODEL, START, Builder, clustered, unit
-from mindhold.testing.servers.postgres import PostgresServer
+from support.postgres_server import PostgresServer
 
 Explain = Callable[[str, Any], str]
 

@@ -18,7 +18,7 @@ from mindhold.stores.postgres.driver import array_text, escaped, unescaped, vect
 from mindhold.stores.postgres.schema import latest
 from mindhold.stores.postgres.store import PostgresStore
 from mindhold.testing.builders import MODEL, START, Builder, unit
-from mindhold.testing.servers.postgres import PostgresServer
+from support.postgres_server import PostgresServer
 
 
 @pytest.fixture

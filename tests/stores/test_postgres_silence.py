@@ -17,7 +17,7 @@ from mindhold.model.query import Filter
 from mindhold.stores.postgres.driver import Connection
 from mindhold.stores.postgres.store import PostgresStore
 from mindhold.testing.builders import START, Builder
-from mindhold.testing.servers.postgres import PostgresServer
+from support.postgres_server import PostgresServer
 
 LIMITS = {"connection_timeout_ms": 1_000, "query_timeout_ms": 1_000}  # a busy machine is not silent
 

@@ -18,8 +18,8 @@ from mindhold.stores.redis.sidecar import RedisSidecar
 from mindhold.stores.registry import KeywordSetInvalidator
 from mindhold.stores.sqlite.store import SqliteStore
 from mindhold.testing.builders import START, Builder
-from mindhold.testing.servers.redis import RedisServer
 from redis_beside import address, beside, whole
+from support.redis_server import RedisServer
 
 Open = Callable[..., Awaitable[RedisSidecar]]
 HERE = Filter(scopes=("Global",))

@@ -11,9 +11,9 @@ import pytest
 
 from mindhold.model.errors import StoreAway, StoreDenied, StoreError, StoreReadOnly
 from mindhold.stores.redis.sidecar import RedisAddress, RedisConnection
-from mindhold.testing.servers.programs import free_port
-from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 from redis_beside import address, eventually, watched
+from support.redis_server import RedisSentinels, RedisServer
+from support.server_program import free_port
 
 Open = Callable[[RedisAddress], Awaitable[RedisConnection]]
 WRONG = "not the password"

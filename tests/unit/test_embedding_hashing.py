@@ -9,7 +9,7 @@ import pytest
 
 from mindhold.ports.embedder import Matrix
 from mindhold.providers.embedding.base import CachedEmbedder, HashingEmbedder
-from mindhold.testing.models import EmbedderContract
+from mindhold.testing.providers_contract import EmbedderContract
 
 
 class TestHashing(EmbedderContract):

@@ -14,11 +14,11 @@ from mindhold.model.errors import ModelBroken, ModelMissing
 from mindhold.providers.embedding.onnx import OnnxEmbedder, execution_providers
 from mindhold.providers.model_folders import MODEL_FOLDERS
 from mindhold.providers.model_pull import PullOptions, pull
-from mindhold.testing.models import (
+from mindhold.testing.providers_contract import EmbedderContract
+from support.tiny_models import (
     HEADS,
     HIDDEN,
     LAYERS,
-    EmbedderContract,
     Tensors,
     tiny_vocabulary,
     write_tiny_model,

@@ -23,7 +23,7 @@ from mindhold.providers.embedding.onnx import OnnxEmbedder
 from mindhold.providers.model_folders import MODEL_FOLDERS
 from mindhold.providers.model_pull import PullOptions, fetch_package, file_lock, pull
 from mindhold.providers.model_registry import KNOWN_MODELS, NpmSource, WheelSource, find_known_model
-from mindhold.testing.models import HIDDEN, POSITIONS, write_tiny_model
+from support.tiny_models import HIDDEN, POSITIONS, write_tiny_model
 
 
 @pytest.fixture

@@ -41,8 +41,8 @@ from mindhold.providers.embedding.services import (
     split_text,
 )
 from mindhold.providers.remote_service import Timing, endpoint, retry_after
-from mindhold.testing.models import EmbedderContract
-from mindhold.testing.servers.services import DROP, HANG, EmbeddingServer, ServiceFault, failing, limited
+from mindhold.testing.providers_contract import EmbedderContract
+from support.paid_services import DROP, HANG, EmbeddingServer, ServiceFault, failing, limited
 
 KEY = "sk-a-key-that-nobody-must-see"
 NO_ONE = "http://127.0.0.1:9/v1"

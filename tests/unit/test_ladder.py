@@ -13,7 +13,7 @@ from mindhold.ports.llm import FREE, FallbackModel, ModelLevel, ModelPrice, leve
 from mindhold.providers.llm.services import list_price
 from mindhold.settings.loader import load_settings
 from mindhold.settings.schema import Settings
-from mindhold.testing.servers.services import LanguageServer
+from support.paid_services import LanguageServer
 
 
 class Model:

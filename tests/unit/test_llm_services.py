@@ -17,7 +17,7 @@ from mindhold.model.errors import ModelAway, ModelBroken, ModelDenied, ModelErro
 from mindhold.providers.llm.services import PROVIDERS, RetryModel, ServiceTransport
 from mindhold.providers.remote_service import Timing, endpoint
 from mindhold.settings.loader import load_settings
-from mindhold.testing.servers.services import (
+from support.paid_services import (
     CHAT,
     DROP,
     HANG,

@@ -18,7 +18,8 @@ from mindhold.ports.embedder import ModelCard
 from mindhold.providers.model_registry import MDEBERTA, LocalModelRegistry
 from mindhold.providers.nli import OnnxClassifier
 from mindhold.settings.loader import load_settings
-from mindhold.testing.models import ClassifierContract, write_tiny_model, write_tiny_nli
+from mindhold.testing.providers_contract import ClassifierContract
+from support.tiny_models import write_tiny_model, write_tiny_nli
 
 
 def _silent(_stage: str, _done: int, _total: int | None) -> None:

@@ -15,7 +15,7 @@ Matrix = npt.NDArray[np.float32]
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors. Contract: mindhold.testing.models.
+    """Turns texts into unit vectors. Contract: mindhold.testing.providers_contract.
 
     A local model raises ModelMissing and ModelBroken; a service also raises ModelAway, ModelDenied and ModelMismatch.
     """

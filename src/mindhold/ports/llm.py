@@ -159,7 +159,7 @@ class Judgement:
 
 
 class Classifier(Protocol):
-    """Judges whether texts contradict each other, by rules or by a model. Contract: mindhold.testing.models."""
+    """Judges whether texts contradict each other, by rules or by a model. Contract: mindhold.testing.providers_contract."""
 
     @property
     def name(self) -> str:

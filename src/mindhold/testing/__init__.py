@@ -1,1 +1,1 @@
-"""Contract suites, builders and real servers for tests, shipped so that a backend's author can run them."""
+"""Contract suites and builders of records, shipped so that the author of a store or provider can run them."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mindhold.model.errors import StoreError
-from mindhold.testing.servers.programs import NoServer, ServerProgram, free_port, wait_until
+
+from .server_program import NoServer, ServerProgram, free_port, wait_until
 
 MASTER = "mindhold"
 

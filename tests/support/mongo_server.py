@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from mindhold.testing.servers.programs import ServerProgram, free_port, is_listening, wait_until, wheel_folder
+from .server_program import ServerProgram, free_port, is_listening, wait_until, wheel_folder
 
 USER = "mindhold"
 _SET = "mindhold"

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mindhold.testing.servers.programs import (
+from .server_program import (
     PATIENCE,
     NoServer,
     ServerProgram,

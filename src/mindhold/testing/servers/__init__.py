@@ -1,1 +1,0 @@
-"""Real servers for tests and benchmarks, from wheels: no Docker, nothing outside this machine."""
