@@ -7,8 +7,7 @@ from typing import Any
 import jsonschema
 
 from mindhold.app.application import App
-from mindhold.contracts.mcp.reference import output_schema
-from mindhold.contracts.mcp.tools import tools_of
+from mindhold.contracts.mcp.tools import output_schema, tools_of
 
 TOOLS = {tool.name: tool for tool in tools_of(["all"])}
 

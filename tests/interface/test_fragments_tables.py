@@ -11,8 +11,7 @@ import pytest
 from fragment_rows import GIVES, ROSES, ROWS, Row, Seen, fields, remembered
 from mcp_talk import talking
 
-from mindhold.contracts.mcp.reference import input_schema, output_schema
-from mindhold.contracts.mcp.tools import contract
+from mindhold.contracts.mcp.tools import contract, input_schema, output_schema
 from mindhold.settings.loader import LoadedSettings
 
 Load = Callable[..., LoadedSettings]

@@ -13,8 +13,7 @@ from dialect_contracts import ASSISTANT, BEYOND, CAPTURE, CONTRACTS, FRAGMENTS, 
 from dialect_contracts import PROFILE as OF_THE_PERSON
 from dialect_documents import SPECS, document
 
-from mindhold.contracts.mcp.reference import input_schema, output_schema
-from mindhold.contracts.mcp.tools import tools_of
+from mindhold.contracts.mcp.tools import input_schema, output_schema, tools_of
 
 TOOLS = {tool.name: tool for tool in tools_of(["all"])}
 SCHEMAS = [

@@ -13,9 +13,17 @@ import pytest
 from dialect_contracts import CONTRACTS, Contract
 from pydantic import BaseModel
 
-from mindhold.contracts.mcp.reference import input_schema, output_schema, reference
+from mindhold.contracts.mcp.reference import reference
 from mindhold.contracts.mcp.tools import CONTRACTS as DIALECTS
-from mindhold.contracts.mcp.tools import CORE_TOOLS, KNOWN, RememberedAnswer, contract, tools_of
+from mindhold.contracts.mcp.tools import (
+    CORE_TOOLS,
+    KNOWN,
+    RememberedAnswer,
+    contract,
+    input_schema,
+    output_schema,
+    tools_of,
+)
 from mindhold.contracts.mcp.tools import contract_of as home_of
 from mindhold.interfaces.mcp.server import Toolbox
 from mindhold.model.errors import InvalidInput

@@ -1,4 +1,4 @@
-"""Tools and contracts, the translation between a tool's arguments and its operation, and the tools of each toolset."""
+"""Tools and contracts: the translation between a tool's arguments and its operation, their schemas, and the tools of each toolset."""
 
 from __future__ import annotations
 
@@ -295,6 +295,58 @@ def _inner(annotation: Any, kind: type[BaseModel]) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, kind):
         return annotation
     return next((model for part in get_args(annotation) if (model := _inner(part, kind))), None)
+
+
+_OMITTED_KEYS = frozenset({"title", "$defs"})
+
+
+def input_schema(tool: Tool) -> dict[str, Any]:
+    """The schema of the tool's arguments; no others are allowed."""
+    return _compact_schema(tool.takes, "validation")
+
+
+def output_schema(tool: Tool) -> dict[str, Any]:
+    """The schema of the tool's answer."""
+    return _compact_schema(tool.gives, "serialization")
+
+
+@cache
+def _compact_schema(model: type[BaseModel], mode: Any) -> dict[str, Any]:
+    whole = model.model_json_schema(mode=mode)
+    shared = {name: _undescribed(model_schema) for name, model_schema in whole.get("$defs", {}).items()}
+    compact: dict[str, Any] = _compact(_undescribed(whole), shared, defaults=mode == "validation")
+    return compact
+
+
+def _undescribed(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema without the class docstring: the descriptions are on the properties."""
+    return {key: value for key, value in model.items() if key != "description"}
+
+
+def _compact(node: Any, shared: Mapping[str, Any], *, defaults: bool) -> Any:
+    """The schema without titles, references and unions with null; an optional value is just not required."""
+    if isinstance(node, list):
+        return [_compact(part, shared, defaults=defaults) for part in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        rest = {key: value for key, value in node.items() if key != "$ref"}
+        return _compact({**shared[node["$ref"].rpartition("/")[2]], **rest}, shared, defaults=defaults)
+    if "anyOf" in node:
+        options = [part for part in node["anyOf"] if part.get("type") != "null"]
+        rest = {key: value for key, value in node.items() if key != "anyOf"}
+        if len(options) == 1:
+            return _compact({**options[0], **rest}, shared, defaults=defaults)
+    compact: dict[str, Any] = {}
+    for key, value in node.items():
+        if key == "properties":
+            compact[key] = {name: _compact(part, shared, defaults=defaults) for name, part in value.items()}
+        elif key == "default":
+            if defaults and value is not None:
+                compact[key] = value
+        elif key not in _OMITTED_KEYS:
+            compact[key] = _compact(value, shared, defaults=defaults)
+    return compact
 
 
 CONTRACTS = ("capture", "history", "assistant", "project", "fragments")

@@ -88,7 +88,7 @@ ALWAYS_LOADED = frozenset({"context", "recall", "remember"})
 
 
 def _definition(tool: Tool) -> types.Tool:
-    from mindhold.contracts.mcp.reference import input_schema, output_schema
+    from mindhold.contracts.mcp.tools import input_schema, output_schema
     from mindhold.operations import Effect
 
     reads = tool.effect is Effect.READS
