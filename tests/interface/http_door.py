@@ -15,9 +15,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from mindhold.app.application import open_app
-from mindhold.interfaces.http.app import http_app
 from mindhold.interfaces.http.health import Metrics
-from mindhold.interfaces.http.server import ConnectionCounts, HttpServer, bind, http_server, shown_address
+from mindhold.interfaces.http.server import (
+    ConnectionCounts,
+    HttpServer,
+    bind,
+    http_app,
+    http_server,
+    shown_address,
+)
 from mindhold.interfaces.http.shutdown import Shutdown
 from mindhold.interfaces.logs import logging_to
 from mindhold.interfaces.mcp.http import McpHttp

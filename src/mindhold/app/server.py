@@ -68,9 +68,8 @@ async def _serve_stdio(
 
 async def run_http(loaded: LoadedSettings, *, start: StartObserver) -> None:
     """Serve everything on one port until a signal to stop. Raises SettingsError, and StoreError for faults that waiting won't mend."""
-    from mindhold.interfaces.http.app import http_app
     from mindhold.interfaces.http.health import Metrics
-    from mindhold.interfaces.http.server import bind, http_server, shown_address
+    from mindhold.interfaces.http.server import bind, http_app, http_server, shown_address
     from mindhold.interfaces.http.shutdown import Shutdown
     from mindhold.interfaces.mcp.http import McpHttp
 
