@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mindhold.lifecycle.contradiction_detection import LayeredClassifier, RuleClassifier
 from mindhold.memories.embedding import EMBEDDER_CURSOR, EmbeddingServiceLog, VectorSource, adoption
 from mindhold.model.errors import ModelDenied, ModelError, ModelMissing, SettingsError
+from mindhold.model.host import is_service_here
 from mindhold.ports.cache import Cache
 from mindhold.ports.embedder import ServiceTerms
 from mindhold.ports.llm import FREE, Classifier, FallbackModel, ModelLevel, ModelPrice, OwnModel, RlmServer
@@ -28,7 +29,7 @@ from mindhold.providers.embedding.services import (
     requested_size,
 )
 from mindhold.providers.model_registry import LocalModelRegistry
-from mindhold.providers.remote_service import endpoint, host_of, is_loopback
+from mindhold.providers.remote_service import endpoint, host_of
 from mindhold.providers.transcripts.claude import ClaudeTranscripts, CombinedTranscripts
 from mindhold.providers.transcripts.codex import CodexTranscripts
 from mindhold.providers.transcripts.cursor import CursorTranscripts
@@ -103,7 +104,7 @@ def _missing(chosen: EmbeddingSettings) -> str:
         return "embedding.base_url is empty: it says where the service is, such as http://localhost:11434/v1."
     if chosen.model == "auto" and not provider.usual:
         return "embedding.model is auto: name the model of the service."
-    elsewhere = not is_loopback(host_of(chosen.base_url or provider.address))
+    elsewhere = not is_service_here(host_of(chosen.base_url or provider.address))
     if provider.address and elsewhere and not _key(chosen, "embedding"):
         return f"embedding.{chosen.provider}_key is empty: {provider.title} wants a key."
     return ""
@@ -228,7 +229,7 @@ def _known_price(chosen: LlmSettings, model: str) -> ModelPrice | None:
         return FREE
     from mindhold.providers.llm.services import list_price
 
-    if chosen.base_url and is_loopback(host_of(chosen.base_url.strip())):
+    if chosen.base_url and is_service_here(host_of(chosen.base_url.strip())):
         return FREE
     return list_price(chosen.provider, model)
 
@@ -268,7 +269,7 @@ def _by_service(chosen: LlmSettings) -> tuple[str, ModelTransport]:
         base_url = base_url.strip().rstrip("/").removesuffix(path).removesuffix("/v1")
     address = endpoint(base_url, plain_http=chosen.plain_http, path=path, section="llm")
     key = _key(chosen, "llm")
-    if provider.address and not key and not is_loopback(host_of(address)):
+    if provider.address and not key and not is_service_here(host_of(address)):
         setting = f"llm.{chosen.provider}_key"
         if origin_of(address) != origin_of(provider.address):
             raise ModelDenied(

@@ -21,6 +21,11 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
+def is_service_here(host: str) -> bool:
+    """Whether a service that we call is on this machine. Names below `localhost` count too, as systems resolve them (RFC 6761)."""
+    return is_loopback(host) or host.endswith(".localhost")
+
+
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 UNSAFE_SCHEMES = frozenset(
     ["", *"about blob data file filesystem ftp javascript vbscript view-source ws wss".split()]

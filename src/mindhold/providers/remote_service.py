@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from mindhold.model.errors import ModelAway, ModelBroken, ModelDenied, ModelError, ModelMissing, SettingsError
+from mindhold.model.host import is_service_here
 
 if TYPE_CHECKING:
     import httpx2
@@ -147,7 +147,7 @@ def endpoint(base_url: str, *, plain_http: bool, path: str, section: str) -> str
             "holds more than a place",
             advice=f"Give the address alone; a key has a setting of its own, such as {section}.openai_key.",
         )
-    if parts.scheme == "http" and not is_loopback(host) and not plain_http:
+    if parts.scheme == "http" and not is_service_here(host) and not plain_http:
         raise _setting_error(
             setting,
             f"leads to {host} by plain http, where others can read every text and the key",
@@ -159,16 +159,6 @@ def endpoint(base_url: str, *, plain_http: bool, path: str, section: str) -> str
 def host_of(address: str) -> str:
     """Return the host of a URL, for messages."""
     return urlsplit(address).hostname or address
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine, by name or by number."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _setting_error(setting: str, what: str, *, advice: str = "Correct it.") -> SettingsError:
@@ -271,7 +261,7 @@ class ServiceConnection:
                 try:
                     self._client = httpx2.AsyncClient(
                         # A proxy of the environment is not used for this machine.
-                        trust_env=not is_loopback(host_of(address)),
+                        trust_env=not is_service_here(host_of(address)),
                         # No certificates are loaded for plain HTTP. Redirects are not followed.
                         verify=address.startswith("https:"),
                     )

@@ -9,19 +9,17 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 from mindhold.model.errors import SettingsError
-from mindhold.model.host import ClientFolders
+from mindhold.model.host import LOOPBACK_HOSTS, ClientFolders, is_service_here
 from mindhold.settings.schema import Settings
 from mindhold.settings.sections import PASSPHRASE, LlmSettings, fallbacks, origin_of
 
 ANTHROPIC_KEY = "llm.anthropic_key"
 ANTHROPIC = "https://api.anthropic.com"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")  # a program that listens there could read the key's file anyway
 KEY_FILES = (".config/anthropic/api_key", ".anthropic/api_key")  # in the user's home folder; the first wins
 _LONGEST_KEY = 10_000  # bytes
 
@@ -39,7 +37,8 @@ class StoredKey(NamedTuple):
 def wants_anthropic(chosen: LlmSettings) -> bool:
     """Whether Anthropic's key is needed: otherwise its file is not read, and it is never read for another server."""
     if chosen.provider == "anthropic":
-        return _is_anthropic(chosen.base_url) or origin_of(chosen.base_url)[1] in LOOPBACK
+        # A program that listens on this machine could read the key's file anyway.
+        return _is_anthropic(chosen.base_url) or origin_of(chosen.base_url)[1] in LOOPBACK_HOSTS
     return any(
         choice.provider == "anthropic" and _is_anthropic(choice.address)
         for choice in fallbacks(chosen.fallback)
@@ -378,14 +377,14 @@ def _filled(settings: Settings, values: Mapping[str, Any]) -> Settings:
 
 _BLANK = Settings(home=Path())
 
-SECTIONS = {"llm.base_url": "llm", "embedding.base_url": "embedding"}
+ADDRESSES = ("llm.base_url", "embedding.base_url")
 
 
 def check_address(settings: Settings, key: str, value: str) -> None:
     """Check the address of a service, if the key is one and the value isn't empty. Raises SettingsError."""
-    if key not in SECTIONS or not value.strip():
+    if key not in ADDRESSES or not value.strip():
         return
-    section = SECTIONS[key]
+    section = key.partition(".")[0]
     try:
         parts = urlsplit(value.strip())
         host, _ = parts.hostname or "", parts.port
@@ -394,7 +393,7 @@ def check_address(settings: Settings, key: str, value: str) -> None:
     if parts.scheme not in ("http", "https") or not host or any(map(str.isspace, value.strip())):
         raise _wrong(key, value)
     plain_http: bool = getattr(settings, section).plain_http
-    if parts.scheme == "http" and not _is_loopback(host) and not plain_http:
+    if parts.scheme == "http" and not is_service_here(host) and not plain_http:
         raise SettingsError(
             f"{key} would lead to {host} by plain http, where others can read every text and the key.",
             advice=f"Use https://, or for a network that you trust `mindhold config set {section}.plain_http true` first.",
@@ -406,15 +405,6 @@ def _wrong(key: str, value: str) -> SettingsError:
         f"{key} can't be {value[:80]!r}, which is no address.",
         advice="Give one with http:// or https://, such as http://localhost:11434/v1.",
     )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def client_places(

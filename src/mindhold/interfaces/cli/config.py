@@ -22,8 +22,8 @@ from mindhold.model.errors import InvalidInput, SettingsError, StoreReadOnly
 from mindhold.model.scope import GLOBAL, LOCAL
 from mindhold.settings.assistant_file import AssistantSettings, IgnoredSetting, TranslatedSetting, translate
 from mindhold.settings.loader import (
+    ADDRESSES,
     HIDDEN,
-    SECTIONS,
     LoadedSettings,
     SettingInfo,
     check_address,
@@ -395,7 +395,7 @@ def _value(session: CliSession, key: str, value: str | None) -> str:
 def write_setting(session: CliSession, key: str, value: str) -> Path:
     """Check, then write atomically. Raises SettingsError, StoreReadOnly."""
     parsed = parsed_value(key, value)
-    if key in SECTIONS:
+    if key in ADDRESSES:
         check_address(session.loaded().settings, key, value)
     path = settings_file(session)
     put_values(path, {key: parsed})
