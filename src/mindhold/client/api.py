@@ -93,7 +93,6 @@ class Body:
         self._pieces.append(piece)
 
     def whole(self) -> bytes:
-        """Return the whole body."""
         return b"".join(self._pieces)
 
 
@@ -182,8 +181,7 @@ class BaseClient(MemoryMethods, ProjectMethods, ABC, Generic[C]):
 
     @staticmethod
     @abstractmethod
-    def _kind() -> Callable[..., C]:
-        """Return the class of the HTTP client."""
+    def _kind() -> Callable[..., C]: ...
 
 
 T = TypeVar("T")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import random
@@ -18,7 +17,7 @@ from collections.abc import (
     Mapping,
 )
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 from urllib.parse import urlencode, urlsplit
 
@@ -501,10 +500,10 @@ class _PlannedMethod(Generic[P, R]):
 
     def __init__(self, plan: Callable[Concatenate[Any, P], R]) -> None:
         self._plan = plan
-        functools.update_wrapper(self, plan)  # type: ignore[arg-type]
+        update_wrapper(self, plan)  # type: ignore[arg-type]
 
     def _bound(self, client: Any, carry_out: Callable[[R], Any]) -> Callable[P, Any]:
-        @functools.wraps(self._plan)
+        @wraps(self._plan)
         def call(*args: P.args, **kwargs: P.kwargs) -> Any:
             return carry_out(self._plan(client, *args, **kwargs))
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mindhold.model.job import Job
-from mindhold.model.lexemes import lexemes
 from mindhold.model.memory import Kind, Link, Memory, Provenance, Relation, Version
 from mindhold.model.query import Candidates, Filter, Search, Vector
 from mindhold.model.scope import GLOBAL, Scope
@@ -123,17 +122,12 @@ def leave_out(contract: type, *, expects: frozenset[Capability]) -> None:
             setattr(contract, name, None)
 
 
-def clustered(count: int, *, seed: int, clusters: int = 40) -> list[Vector]:
-    """Vectors in clusters, like those of sentences."""
+def clustered(count: int, *, seed: int) -> list[Vector]:
+    """Vectors in 40 clusters, like those of sentences."""
     random = np.random.default_rng(seed)
-    centres = random.normal(size=(clusters, DIMENSIONS))
-    vectors = centres[random.integers(0, clusters, count)] + 0.5 * random.normal(size=(count, DIMENSIONS))
+    centres = random.normal(size=(40, DIMENSIONS))
+    vectors = centres[random.integers(0, len(centres), count)] + 0.5 * random.normal(size=(count, DIMENSIONS))
     return [np.asarray(vector / np.linalg.norm(vector), dtype=np.float32) for vector in vectors]
-
-
-def indexed(build: Builder, content: str, **fields: Any) -> Put:
-    """A Put with real lexemes."""
-    return replace(build.put(content, **fields), lexemes=lexemes(content))
 
 
 async def by_text(store: Store, *words: str, **where: Any) -> Candidates:

@@ -17,15 +17,17 @@ MINUTE = timedelta(minutes=1)
 LATER = START + timedelta(days=1)
 
 
-async def lease(store: Store, owner: str = "runner", *, names: tuple[str, ...] = ()) -> Job | None:
-    return await store.lease(owner, now=LATER, duration=MINUTE, names=names)
+async def lease(
+    store: Store, owner: str = "runner", *, now: datetime = LATER, names: tuple[str, ...] = ()
+) -> Job | None:
+    return await store.lease(owner, now=now, duration=MINUTE, names=names)
 
 
 async def leased(
     store: Store, owner: str = "runner", *, now: datetime = LATER, names: tuple[str, ...] = ()
 ) -> Job:
     """The next job, which there must be."""
-    job = await store.lease(owner, now=now, duration=MINUTE, names=names)
+    job = await lease(store, owner, now=now, names=names)
     assert job is not None
     return job
 
@@ -95,7 +97,7 @@ class JobsContract:
     async def test_a_silent_runner_loses_its_job(self, store: Store, build: Builder) -> None:
         await store.apply([Enqueue(build.job())])
         first = await leased(store, "first")
-        assert await store.lease("second", now=LATER + MINUTE / 2, duration=MINUTE) is None
+        assert await lease(store, "second", now=LATER + MINUTE / 2) is None
         second = await leased(store, "second", now=LATER + MINUTE)
         assert (second.id, second.attempts, second.lease_owner) == (first.id, 2, "second")
         assert not await store.renew(first.id, "first", until=LATER + 5 * MINUTE)
@@ -107,7 +109,7 @@ class JobsContract:
         job = await leased(store, "first")
         assert await store.renew(job.id, "first", until=LATER + 5 * MINUTE)
         assert not await store.renew(job.id, "second", until=LATER + 9 * MINUTE)
-        assert await store.lease("second", now=LATER + 2 * MINUTE, duration=MINUTE) is None
+        assert await lease(store, "second", now=LATER + 2 * MINUTE) is None
         assert not await store.renew("missing", "first", until=LATER)
 
     async def test_finishing(self, store: Store, build: Builder) -> None:
@@ -141,8 +143,8 @@ class JobsContract:
         job = build.job(most_attempts=2)
         await store.apply([Enqueue(job)])
         for attempt in range(2):
-            assert await store.lease("r", now=LATER + attempt * MINUTE, duration=MINUTE) is not None
-        assert await store.lease("r", now=LATER + 2 * MINUTE, duration=MINUTE) is None
+            assert await lease(store, "r", now=LATER + attempt * MINUTE) is not None
+        assert await lease(store, "r", now=LATER + 2 * MINUTE) is None
         dead = await store.job(job.id)
         assert dead.state is JobState.DEAD
         assert dead.error

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mindhold.model.lexemes import query_lexemes
+from mindhold.model.lexemes import lexemes, query_lexemes
 from mindhold.model.memory import Provenance, Status
 from mindhold.model.query import Filter, Search
 from mindhold.ports.store import Capability, Put, Revise, Store
@@ -20,7 +20,6 @@ from mindhold.testing.builders import (
     by_text,
     by_vector,
     clustered,
-    indexed,
     needs,
     unit,
 )
@@ -85,7 +84,7 @@ class CandidatesContract:
         self, store: Store, build: Builder
     ) -> None:
         texts = ["昨天我在图书馆看书", "猫が好きです", "서울에서 김치를 먹었다", "東京タワー"]
-        puts = [indexed(build, text) for text in texts]
+        puts = [replace(build.put(text), lexemes=lexemes(text)) for text in texts]
         await store.apply(puts)
         for question, expected in (("书", 0), ("图书", 0), ("猫", 1), ("김치", 2), ("東京", 3)):
             assert puts[expected].memory.id in (await by_text(store, *query_lexemes(question))).ids, question

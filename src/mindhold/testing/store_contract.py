@@ -261,7 +261,7 @@ class SiteContract(_Building):
             stamp = STAMP.replace("00Z", f"0{second}Z")
             await site.prepare(stamp)
             async with site.beside(stamp) as staged:
-                await staged.apply([build.put()] * 1)
+                await staged.apply([build.put()])
             assert await site.swap(stamp, now=build.now) is not None
         assert len(await site.olds()) == 2
         await backend.open()
