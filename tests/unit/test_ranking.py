@@ -59,6 +59,7 @@ def candidates(
         usefulness=np.zeros(rows),
         occurred=np.zeros(rows),
         conversations=[conversation] * rows,
+        openings=[""] * rows,
         positions=np.arange(rows, dtype=np.int64),
         total=total,
         average_length=12.0,

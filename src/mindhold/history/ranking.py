@@ -261,6 +261,7 @@ def _fused(
         usefulness=nothing,
         occurred=nothing,
         conversations=[None] * len(heard),
+        openings=[""] * len(heard),
         positions=np.full(len(heard), -1, dtype=np.int64),
         total=yardstick.passages,
         average_length=AVERAGE_LENGTH,

@@ -15,7 +15,8 @@ from mindhold.engine import Engine
 from mindhold.model.lexemes import query_lexemes
 from mindhold.model.memory import Memory
 from mindhold.model.query import Candidates, Filter, Numbers, Order
-from mindhold.model.ranking import FLOOR, apply_boost, boost, composite, fuse, usefulness_nudge
+from mindhold.model.ranking import apply_boost, boost, composite, usefulness_nudge
+from mindhold.model.relevance import FLOOR, relevance
 from mindhold.text.timeframe import Timeframe
 
 DAY = 86_400.0
@@ -62,7 +63,7 @@ class Ranking:
         self._text = text
         unrelated = engine.vector_source.unrelated if found.embedded else None
         in_period = None if preferred is None else _within(found.occurred, preferred)
-        self._fused = fuse(found, lexemes, unrelated=unrelated, in_period=in_period)
+        self._relevance = relevance(found, lexemes, unrelated=unrelated, in_period=in_period)
 
     def best(
         self,
@@ -76,7 +77,7 @@ class Ranking:
 
         Those with a vector also need that cosine, unless they contain one of the keywords or are in `spared`.
         """
-        candidates, scores = self._found, self._fused.score
+        candidates, scores = self._found, self._relevance.confidence
         recall = self._engine.settings.recall
         configured = recall.floor if recall.floor >= 0 else FLOOR
         least = configured if floor is None else floor
@@ -111,14 +112,14 @@ class Ranking:
         return Evidence(reasons, L2 if by_words else L3, None if np.isnan(cosine) else cosine)
 
     def _reasons(self, row: int, said: Sequence[str], cosine: float) -> tuple[str, ...]:
-        fused = self._fused
+        relevant = self._relevance
         reasons: list[str] = []
         words = list(dict.fromkeys(match for word in self._written for match in _matched(word, said)))
         if words:
             reasons.append("words: " + ", ".join(words))
-        elif fused.words[row] > 0:
+        elif relevant.words[row] > 0:
             reasons.append("words: nearby in the conversation")
-        if not np.isnan(cosine) and fused.meaning[row] > 0:
+        if not np.isnan(cosine) and relevant.meaning[row] > 0:
             reasons.append(f"meaning: {self._engine.vector_source.similarity(cosine):.2f}")
         return tuple(reasons)
 

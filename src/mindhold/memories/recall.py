@@ -51,6 +51,7 @@ from mindhold.memories.views import HitView, Notice, ScopeName
 from mindhold.model.lexemes import keyword_forms, query_lexemes
 from mindhold.model.memory import DEFAULT_FOLLOWED, Kind, Memory, Relation, Status
 from mindhold.model.query import Candidates, Filter, Order, Search
+from mindhold.model.relevance import named_speakers, without_names
 from mindhold.model.tokens import count_tokens, truncate_to_tokens
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.cache import NO_SIDECAR
@@ -411,6 +412,10 @@ async def _answering(
     limit = request.limit or engine.settings.recall.limit
     lexemes = lexemes_of(request.keywords, text=request.words)
     candidates = await _search(engine, where, lexemes, matrix, limit=limit)
+    names = frozenset() if matrix is None else named_speakers(candidates, lexemes)
+    if names:  # which only the first search can tell
+        matrix = await _embedded(engine, without_names(request.asked, names))
+        candidates = await _search(engine, where, lexemes, matrix, limit=limit)
     preferred = None
     if not dated:
         preferred = find_timeframe(

@@ -112,6 +112,7 @@ class Candidates:
     usefulness: Numbers
     occurred: Numbers  # seconds since the epoch
     conversations: list[str | None]
+    openings: list[str]  # the first lexeme of each: the speaker, if it is kept as "name: what was said"
     positions: npt.NDArray[np.int64]  # -1 if there is none
     total: int  # records that match the filter
     average_length: float

@@ -93,7 +93,7 @@ def fuse(
         meaning = cosine_evidence(
             candidates.cosines, usual=usual, records=candidates.embedded, unrelated=unrelated, weights=weights
         )
-        meaning = meaning + weights.neighbour_share * sum(_take_rows(meaning, rows) for _, rows in around)
+        meaning = meaning + weights.neighbour_share * sum(take_rows(meaning, rows) for _, rows in around)
         chance = math.log(candidates.total + weights.background)
         answer_meaning = weights.answer_meaning * chance
         room = _shrink_room(room + weights.room * chance, words, meaning, answer_meaning=answer_meaning)
@@ -237,11 +237,12 @@ def count_nearby(
     best = counts
     for step, rows in around:
         share = weights.before**-step if step < 0 else weights.after**step
-        best = np.maximum(best, share * _take_rows(counts, rows))
+        best = np.maximum(best, share * take_rows(counts, rows))
     return best
 
 
-def _take_rows(values: Numbers, rows: Rows) -> Numbers:
+def take_rows(values: Numbers, rows: Rows) -> Numbers:
+    """The values of these rows, 0 for row -1."""
     nothing = np.zeros((1, *values.shape[1:]))
     return np.concatenate([values, nothing])[rows]
 

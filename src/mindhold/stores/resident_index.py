@@ -604,6 +604,7 @@ class ResidentSearch:
             "cosines": cosines,
             **dict(zip(_NUMBERS, numbers, strict=True)),
             "conversations": list(columns[8]),
+            "openings": [words.partition(" ")[0] for words in columns[10]],
             "positions": np.array(columns[9], dtype=np.int64),
         }
 

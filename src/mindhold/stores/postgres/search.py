@@ -225,6 +225,7 @@ class PostgresSearch:
             **{name: getattr(details, name) for name in search_queries.PLAIN_DETAILS},
             counts=np.concatenate([choice.counts, self._counts(details.lexemes[len(choice.details) :])]),
             conversations=[None if name is None else unescaped(name) for name in details.conversations],
+            openings=[words.partition(" ")[0] for words in details.lexemes],
             **choice.statistics,
         )
 

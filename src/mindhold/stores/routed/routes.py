@@ -289,6 +289,7 @@ def merged_candidates(answers: Sequence[Candidates], search: Search) -> Candidat
         ids=[memory_id for answer in answers for memory_id in answer.ids],
         counts=np.concatenate([answer.counts for answer in answers]),
         conversations=[name for answer in answers for name in answer.conversations],
+        openings=[opening for answer in answers for opening in answer.openings],
         positions=np.concatenate([answer.positions for answer in answers]),
         **{name: np.concatenate([getattr(answer, name) for answer in answers]) for name in _NUMBERS},
         total=total,
@@ -350,5 +351,6 @@ def _only(candidates: Candidates, rows: Rows) -> Candidates:
         candidates,
         ids=[candidates.ids[row] for row in places],
         conversations=[candidates.conversations[row] for row in places],
+        openings=[candidates.openings[row] for row in places],
         **{name: getattr(candidates, name)[rows] for name in (*_NUMBERS, "counts", "positions")},
     )

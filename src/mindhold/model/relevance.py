@@ -1,0 +1,196 @@
+"""How probably each candidate answers a question: what is known of the pair, weighed as learned from answered questions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+from mindhold.model.lexemes import query_lexemes
+from mindhold.model.query import Candidates, Numbers
+from mindhold.model.ranking import (
+    DEFAULT,
+    Cosines,
+    Rows,
+    count_nearby,
+    neighbours,
+    rarity,
+    saturate_counts,
+    take_rows,
+)
+
+TURN, ALONE = "turn", "alone"  # a message of a conversation, and a memory that stands alone
+BOTH, WORDS = "both", "words"  # compared by words and meaning, and by words only
+DEVIATIONS = 10.0  # of unrelated texts, between a meaning of 0 and of 1
+BACKGROUND_MEANING = 0.25  # of the nearest of a hundred unrelated texts
+LONG = 60  # lexemes; longer messages say much beside the answer
+MOST_LEAD = 4.0
+FLOOR = 0.02  # of 100 right answers among the first ten, 97 have a higher confidence
+DOUBT = 0.2  # below it an answer is doubtful
+COMPLETE = 0.75  # share of the words that is nearly the whole question
+FEWEST_TURNS = 3  # that a name opens, before it counts as a speaker's
+ROLES = frozenset({"ai", "assist", "human", "system", "user"})  # the lexemes of speakers that nobody asks about
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How one kind of candidates is judged: weights by feature, and from their sum the probability of an answer."""
+
+    weights: Mapping[str, float]
+    slope: float
+    lead: float  # weight of how far it is ahead of the next, or behind the first
+    offset: float
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """One row per candidate."""
+
+    words: Numbers  # share of the question's words, by rarity, that it or a neighbour says
+    meaning: Numbers  # above that of unrelated texts; 0 without a vector
+    confidence: Numbers  # probability that it answers the question
+
+
+def relevance(
+    candidates: Candidates,
+    lexemes: Sequence[str],
+    *,
+    unrelated: Cosines | None,
+    in_period: npt.NDArray[np.bool_] | None = None,
+) -> Relevance:
+    """Compute the confidence in each candidate: by words and meaning, or by words alone if there is no vector.
+
+    A candidate that says nearly the whole question is judged by both ways, and the higher counts: the meaning of a name
+    or a number may be opaque.
+
+    `unrelated` is None if there is no model: then only words count. `in_period` marks the candidates that happened
+    in the period of the question, which counts like one more word.
+    """
+    known = features(candidates, lexemes, unrelated=unrelated, in_period=in_period)
+    turns = is_turn(candidates)
+    compared = ~np.isnan(known["meaning"])
+    confidence = np.zeros(len(candidates.ids))
+    for kind, rows in ((TURN, turns), (ALONE, ~turns)):
+        for by, judged in ((BOTH, rows & compared), (WORDS, rows & (~compared | (known["own"] >= COMPLETE)))):
+            if judged.any():
+                chosen = {name: values[judged] for name, values in known.items()}
+                probability = confidence_of(chosen, judgements()[kind][by])
+                confidence[judged] = np.maximum(confidence[judged], probability)
+    confidence[(known["words"] <= 0) & ~(known["meaning"] > 0)] = 0.0
+    return Relevance(known["words"], np.nan_to_num(known["meaning"], nan=0.0), confidence)
+
+
+def features(
+    candidates: Candidates,
+    lexemes: Sequence[str],
+    *,
+    unrelated: Cosines | None,
+    in_period: npt.NDArray[np.bool_] | None = None,
+) -> dict[str, Numbers]:
+    """What is known of each candidate and the question, by name. `meaning` is NaN without a vector."""
+    around = neighbours(candidates.conversations, candidates.positions, reach=DEFAULT.reach)
+    frequencies = np.array([candidates.frequencies.get(lexeme, 0) for lexeme in lexemes], dtype=np.float64)
+    rare = rarity(frequencies, total=candidates.total)
+    counts = saturate_counts(candidates.counts, candidates.lengths, average_length=candidates.average_length)
+    room = float(rare.sum())
+    own, nearby = counts @ rare, count_nearby(counts, around) @ rare
+    if in_period is not None and in_period.any():
+        # The share among the candidates approximates the share in the store, which isn't counted.
+        frequency = np.array([in_period.mean() * candidates.total])
+        worth = DEFAULT.period * float(rarity(frequency, total=candidates.total)[0])
+        own, nearby, room = own + worth * in_period, nearby + worth * in_period, room + worth
+    own, nearby = own / max(room, 1e-9), nearby / max(room, 1e-9)
+    meaning = np.full(len(candidates.ids), np.nan)
+    if unrelated is not None:
+        meaning = (candidates.cosines - unrelated.mean) / (DEVIATIONS * max(unrelated.deviation, 1e-6))
+    said = frozenset(lexemes) - ROLES
+    return {
+        "words": nearby,
+        "own": own,
+        "complete": own**2,  # so that a single word of many counts little, and all of them much
+        "meaning": meaning,
+        "nearby": _nearby_meaning(np.nan_to_num(meaning, nan=0.0), around),
+        "said": np.array([opening in said for opening in candidates.openings], dtype=np.float64),
+        "length": np.log1p(candidates.lengths) / 5,
+        "long": np.log(np.maximum(candidates.lengths / LONG, 1.0)),
+    }
+
+
+def named_speakers(candidates: Candidates, lexemes: Sequence[str]) -> frozenset[str]:
+    """The lexemes of the question that are speakers of candidates."""
+    turns = is_turn(candidates)
+    openings = Counter(opening for opening, turn in zip(candidates.openings, turns, strict=True) if turn)
+    return frozenset(
+        lexeme for lexeme in lexemes if openings[lexeme] >= FEWEST_TURNS and lexeme not in ROLES
+    )
+
+
+def without_names(text: str, names: Collection[str]) -> str:
+    """The question without the words that are only names: a speaker's name resembles every message of that speaker."""
+    kept = [word for word in text.split() if not names or not set(query_lexemes(word)) & set(names)]
+    return " ".join(kept) or text
+
+
+def is_turn(candidates: Candidates) -> npt.NDArray[np.bool_]:
+    """Which candidates are messages of a conversation."""
+    spoken = np.array([name is not None for name in candidates.conversations], dtype=np.bool_)
+    return np.asarray(spoken & (candidates.positions >= 0), dtype=np.bool_)
+
+
+def confidence_of(known: Mapping[str, Numbers], judgement: Judgement) -> Numbers:
+    """The probability that each of these candidates, all of one kind, answers the question."""
+    evidence = weigh(known, judgement.weights)
+    ahead = judgement.slope * evidence + judgement.lead * lead(evidence, background(known, judgement.weights))
+    return 1.0 / (1.0 + np.exp(-(ahead + judgement.offset)))
+
+
+def weigh(known: Mapping[str, Numbers], weights: Mapping[str, float]) -> Numbers:
+    """The weighted sum of the features."""
+    total: Numbers = sum((weight * known[name] for name, weight in weights.items()), start=np.zeros(()))
+    return total
+
+
+def background(known: Mapping[str, Numbers], weights: Mapping[str, float]) -> float:
+    """The evidence of an imagined record of the same length that has nothing to do with the question.
+
+    It gives a store with few records something to be compared with.
+    """
+    imagined = {"meaning": BACKGROUND_MEANING, "nearby": BACKGROUND_MEANING / 2}
+    imagined["length"] = float(np.median(known["length"]))
+    imagined["long"] = float(np.median(known["long"]))
+    return sum(weight * imagined.get(name, 0.0) for name, weight in weights.items())
+
+
+def lead(evidence: Numbers, imagined: float) -> Numbers:
+    """How far the first is ahead of the second, and all others behind the first."""
+    first = int(evidence.argmax())
+    others = np.delete(evidence, first)
+    second = max(imagined, float(others.max())) if len(others) else imagined
+    ahead = evidence - max(imagined, float(evidence[first]))
+    ahead[first] = evidence[first] - second
+    return np.clip(ahead, -MOST_LEAD, MOST_LEAD)
+
+
+@cache
+def judgements() -> Mapping[str, Mapping[str, Judgement]]:
+    """What `benchmarks/learn_relevance.py` learned, by kind of candidate and by what they are compared by."""
+    content = json.loads(files("mindhold.model").joinpath("relevance.json").read_text("utf-8"))
+    return {
+        kind: {by: Judgement(**judgement) for by, judgement in learned.items()}
+        for kind, learned in content.items()
+    }
+
+
+def _nearby_meaning(meaning: Numbers, around: Sequence[tuple[int, Rows]]) -> Numbers:
+    """The higher meaning of the turns just before and after."""
+    best = np.zeros(len(meaning))
+    for step, rows in around:
+        if abs(step) == 1:
+            best = np.maximum(best, take_rows(meaning, rows))
+    return best
