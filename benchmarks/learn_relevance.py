@@ -12,8 +12,9 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -40,16 +41,18 @@ from mindhold.model.relevance import (
     without_names,
 )
 from mindhold.providers.embedding.onnx import OnnxEmbedder
+from mindhold.text.timeframe import find_timeframe
 
 USED = {
     TURN: {
-        BOTH: ("words", "meaning", "nearby", "said", "length", "long"),
-        WORDS: ("words", "said", "length", "long"),
+        BOTH: ("words", "meaning", "nearby", "said", "period", "length", "long"),
+        WORDS: ("words", "said", "period", "length", "long"),
     },
     ALONE: {BOTH: ("complete", "meaning", "length"), WORDS: ("own", "complete", "length")},
 }
 TARGET = Path(__file__).resolve().parents[1] / "src" / "mindhold" / "model" / "relevance.json"
 PENALTY = 1e-3
+PERIOD = 3.5  # weight of a period for facts, which have no dates to learn it from: as for messages
 SHOWN = 10
 KEPT = 150  # candidates of a question that the order is learned from: the best by each feature
 _Known = Mapping[str, Numbers]
@@ -136,6 +139,15 @@ def cases_of(pool: Pool, vectors: KnownVectors, unrelated: Cosines) -> list[Case
             embedded=len(stored),
         )
 
+    def in_period(asked: str) -> npt.NDArray[np.bool_] | None:
+        if not pool.occurred:
+            return None
+        frame = find_timeframe(asked, now=max(pool.occurred), zone=ZoneInfo("UTC"))
+        if frame is None:
+            return None
+        start, end = frame.start or min(pool.occurred), frame.end or max(pool.occurred)
+        return np.array([start <= one < end for one in pool.occurred], dtype=np.bool_)
+
     def case(question: Question) -> Case:
         words = tuple(dict.fromkeys(query_lexemes(question.text)))
         found = candidates(question.text, words)
@@ -144,7 +156,8 @@ def cases_of(pool: Pool, vectors: KnownVectors, unrelated: Cosines) -> list[Case
             found = candidates(without_names(question.text, names), words)
         right = np.zeros(len(stored), dtype=np.bool_)
         right[list(question.answers)] = True
-        return Case(pool.of, pool.name, question.category, features(found, words, unrelated=unrelated), right)
+        known = features(found, words, unrelated=unrelated, in_period=in_period(question.text))
+        return Case(pool.of, pool.name, question.category, known, right)
 
     return [case(question) for question in pool.questions]
 
@@ -332,6 +345,8 @@ def main() -> None:
             "\n" + text(table(f"{kind}: each pool judged by the others", held_out(cases, kind))), flush=True
         )
         learned[kind] = learn(cases, kind)
+    for by, judgement in learned[ALONE].items():
+        learned[ALONE][by] = replace(judgement, weights={**judgement.weights, "period": PERIOD})
     content = {
         kind: {by: _rounded(judgement) for by, judgement in group.items()} for kind, group in learned.items()
     }

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from benchmarks.contestants import ENTRIES, Contestant
 from benchmarks.environment import RESULTS, PeerMissing, machine
 from benchmarks.peers.door import OWN_HOME, door_options, place_models, uncached_embedder
 from benchmarks.peers.known import KnownTexts
+from benchmarks.questions import moment
 from benchmarks.report import Aim, Table, aims_table, text, write
 from benchmarks.sites import LOCAL, NAMES, STORES, Sites, site_folder
 
@@ -69,13 +69,6 @@ class Method:
 def conversations(path: Path) -> list[dict[str, Any]]:
     documents: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     return documents
-
-
-def moment(when: str) -> datetime:
-    """ "1:56 pm on 8 May, 2023"."""
-    return datetime.strptime(re.sub(r"\s+", " ", when).strip().upper(), "%I:%M %p ON %d %B, %Y").replace(
-        tzinfo=UTC
-    )
 
 
 def scores(asked: Sequence[Asked]) -> dict[str, float]:

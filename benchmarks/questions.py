@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ class Pool:
     conversations: Sequence[str | None]
     positions: Sequence[int]
     questions: Sequence[Question]
+    occurred: Sequence[datetime] = ()  # if known
 
 
 def locomo(path: Path) -> Iterator[Pool]:
@@ -47,6 +49,7 @@ def locomo(path: Path) -> Iterator[Pool]:
             texts=[f"{turn['speaker']}: {turn['text']}" for turn in turns],
             conversations=sessions,
             positions=_positions(sessions),
+            occurred=[moment(turn["when"]) for turn in turns],
             questions=[
                 Question(
                     one["question"], frozenset(places[turn] for turn in one["evidence"]), one["category"]
@@ -106,6 +109,13 @@ def facts(folder: Path = FACTS, *, languages: Sequence[str] = ("en",)) -> Iterat
                 for one in document["questions"]
             ],
         )
+
+
+def moment(when: str) -> datetime:
+    """ "1:56 pm on 8 May, 2023"."""
+    return datetime.strptime(re.sub(r"\s+", " ", when).strip().upper(), "%I:%M %p ON %d %B, %Y").replace(
+        tzinfo=UTC
+    )
 
 
 def _read(path: Path) -> Any:

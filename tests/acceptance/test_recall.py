@@ -270,7 +270,7 @@ async def test_a_second_process_finds_what_the_first_has_stored(opened: Open) ->
 async def test_of_a_name_in_one_word_only_the_part_that_is_said_is_told(app: App) -> None:
     whole = await stored(app, "The importer raises UnicodeDecodeError on empty lines.")
     part = await stored(app, "The scheduler raises ImportError at midnight.")
-    why = {hit.id: hit.why[0] for hit in (await recall(app, "UnicodeDecodeError")).hits}
+    why = {hit.id: hit.why[0] for hit in (await recall(app, "UnicodeDecodeError", minimum_score=0)).hits}
     assert (why[whole], why[part]) == ("words: UnicodeDecodeError", "words: Error")
 
 

@@ -379,7 +379,7 @@ async def test_the_best_of_many_equals_are_found_wherever_they_stand(app: App) -
 
 
 async def test_what_was_found_useful_comes_first_among_equals(opened: Open) -> None:
-    async with opened(**{"recall.composite_from": 2}) as app:
+    async with opened(**{"recall.composite_from": 2, "embedding.provider": "none"}) as app:
         common: dict[str, Any] = {"topic": "tools", "keywords": ["tool"], "importance": 0.5, "occurred": NOW}
         texts = ("The hammer is red.", "The saw is blue.", "The drill is loud.")
         first, second, third = [await stored(app, text, **common) for text in texts]

@@ -180,7 +180,7 @@ async def test_what_was_imported_is_found_shown_and_brought_back(
     await furnish(app)
     await export(app, tmp_path / "one.jsonl")
     await run(acting(empty, "system"), IMPORT, path=str(tmp_path / "one.jsonl"))
-    [port] = await found(empty, "port")
+    port = (await found(empty, "port"))[0]
     shown = await show(empty, port)
     assert [version.content for version in shown.versions] == ["The port is 8080.", "The port is 8081."]
     assert [one.link.relation for one in shown.links] == ["caused_by"]

@@ -51,7 +51,7 @@ from mindhold.memories.views import HitView, Notice, ScopeName
 from mindhold.model.lexemes import keyword_forms, query_lexemes
 from mindhold.model.memory import DEFAULT_FOLLOWED, Kind, Memory, Relation, Status
 from mindhold.model.query import Candidates, Filter, Order, Search
-from mindhold.model.relevance import named_speakers, without_names
+from mindhold.model.relevance import DOUBT, named_speakers, without_names
 from mindhold.model.tokens import count_tokens, truncate_to_tokens
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.cache import NO_SIDECAR
@@ -89,6 +89,7 @@ async def _from_sets(engine: Engine, forms: Sequence[str], where: Filter) -> lis
 
 
 POOL = 100
+NEAREST = "Nothing that is stored clearly answers this; these are the nearest."
 ALL_OF_THEM = 1.0  # the score of a memory with every keyword
 SHARE = 0.9  # with only some of them: times their share
 
@@ -439,12 +440,16 @@ async def _answering(
         every = forms and forms.issubset(keyword_forms(memory.keywords))
         return replace(found_by, layer=L1) if every else found_by
 
+    chosen = await read_chosen(engine, ranked, evidence, limit=limit, viewer=where.viewer)
+    notices = [await _notice(engine, where, matrix is not None, candidates)]
+    if chosen and chosen[0].score < DOUBT:
+        notices.insert(0, NEAREST)
     return _Found(
-        chosen=await read_chosen(engine, ranked, evidence, limit=limit, viewer=where.viewer),
+        chosen=chosen,
         layers=(*([L1] if forms else []), L2, *([] if matrix is None else [L3])),
         rung=_rung(engine),
         considered=candidates.total,
-        notice=await _notice(engine, where, matrix is not None, candidates),
+        notice=" ".join(filter(None, notices)),
         preferred=preferred,
     )
 

@@ -30,12 +30,14 @@ BOTH, WORDS = "both", "words"  # compared by words and meaning, and by words onl
 DEVIATIONS = 10.0  # of unrelated texts, between a meaning of 0 and of 1
 BACKGROUND_MEANING = 0.25  # of the nearest of a hundred unrelated texts
 LONG = 60  # lexemes; longer messages say much beside the answer
-MOST_LEAD = 4.0
-FLOOR = 0.02  # of 100 right answers among the first ten, 97 have a higher confidence
+MOST_AHEAD, MOST_BEHIND = 4.0, 3.0  # behind less: an echo of the question must not drown its answers
+FLOOR = 0.02  # of 100 right answers among the first ten, 94 to 100 have a higher confidence
 DOUBT = 0.2  # below it an answer is doubtful
 COMPLETE = 0.75  # share of the words that is nearly the whole question
 FEWEST_TURNS = 3  # that a name opens, before it counts as a speaker's
-ROLES = frozenset({"ai", "assist", "human", "system", "user"})  # the lexemes of speakers that nobody asks about
+ROLES = frozenset(
+    {"ai", "assist", "human", "system", "user"}
+)  # the lexemes of speakers that nobody asks about
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def relevance(
     or a number may be opaque.
 
     `unrelated` is None if there is no model: then only words count. `in_period` marks the candidates that happened
-    in the period of the question, which counts like one more word.
+    in the period of the question.
     """
     known = features(candidates, lexemes, unrelated=unrelated, in_period=in_period)
     turns = is_turn(candidates)
@@ -99,13 +101,7 @@ def features(
     rare = rarity(frequencies, total=candidates.total)
     counts = saturate_counts(candidates.counts, candidates.lengths, average_length=candidates.average_length)
     room = float(rare.sum())
-    own, nearby = counts @ rare, count_nearby(counts, around) @ rare
-    if in_period is not None and in_period.any():
-        # The share among the candidates approximates the share in the store, which isn't counted.
-        frequency = np.array([in_period.mean() * candidates.total])
-        worth = DEFAULT.period * float(rarity(frequency, total=candidates.total)[0])
-        own, nearby, room = own + worth * in_period, nearby + worth * in_period, room + worth
-    own, nearby = own / max(room, 1e-9), nearby / max(room, 1e-9)
+    own, nearby = counts @ rare / max(room, 1e-9), count_nearby(counts, around) @ rare / max(room, 1e-9)
     meaning = np.full(len(candidates.ids), np.nan)
     if unrelated is not None:
         meaning = (candidates.cosines - unrelated.mean) / (DEVIATIONS * max(unrelated.deviation, 1e-6))
@@ -117,6 +113,7 @@ def features(
         "meaning": meaning,
         "nearby": _nearby_meaning(np.nan_to_num(meaning, nan=0.0), around),
         "said": np.array([opening in said for opening in candidates.openings], dtype=np.float64),
+        "period": np.zeros(len(candidates.ids)) if in_period is None else in_period.astype(np.float64),
         "length": np.log1p(candidates.lengths) / 5,
         "long": np.log(np.maximum(candidates.lengths / LONG, 1.0)),
     }
@@ -126,9 +123,7 @@ def named_speakers(candidates: Candidates, lexemes: Sequence[str]) -> frozenset[
     """The lexemes of the question that are speakers of candidates."""
     turns = is_turn(candidates)
     openings = Counter(opening for opening, turn in zip(candidates.openings, turns, strict=True) if turn)
-    return frozenset(
-        lexeme for lexeme in lexemes if openings[lexeme] >= FEWEST_TURNS and lexeme not in ROLES
-    )
+    return frozenset(lexeme for lexeme in lexemes if openings[lexeme] >= FEWEST_TURNS and lexeme not in ROLES)
 
 
 def without_names(text: str, names: Collection[str]) -> str:
@@ -174,7 +169,7 @@ def lead(evidence: Numbers, imagined: float) -> Numbers:
     second = max(imagined, float(others.max())) if len(others) else imagined
     ahead = evidence - max(imagined, float(evidence[first]))
     ahead[first] = evidence[first] - second
-    return np.clip(ahead, -MOST_LEAD, MOST_LEAD)
+    return np.clip(ahead, -MOST_BEHIND, MOST_AHEAD)
 
 
 @cache
