@@ -29,6 +29,7 @@ from mindhold.model.relevance import (
     ALONE,
     BOTH,
     COMPLETE,
+    FOREIGN,
     TURN,
     WORDS,
     Judgement,
@@ -49,6 +50,7 @@ USED = {
         WORDS: ("words", "said", "period", "length", "long"),
     },
     ALONE: {BOTH: ("complete", "meaning", "length"), WORDS: ("own", "complete", "length")},
+    FOREIGN: {BOTH: ("own", "complete", "meaning", "length"), WORDS: ("own", "complete", "length")},
 }
 TARGET = Path(__file__).resolve().parents[1] / "src" / "mindhold" / "model" / "relevance.json"
 PENALTY = 1e-3
@@ -336,6 +338,7 @@ def main() -> None:
     pools = {
         TURN: [*locomo(chosen.locomo), *beam(chosen.beam, range(1, 11))],  # 11 to 20 are for scoring
         ALONE: list(facts()),
+        FOREIGN: list(facts(languages=("ja", "ko", "zh"))),
     }
     learned = {}
     for kind, group in pools.items():
@@ -345,8 +348,9 @@ def main() -> None:
             "\n" + text(table(f"{kind}: each pool judged by the others", held_out(cases, kind))), flush=True
         )
         learned[kind] = learn(cases, kind)
-    for by, judgement in learned[ALONE].items():
-        learned[ALONE][by] = replace(judgement, weights={**judgement.weights, "period": PERIOD})
+    for kind in (ALONE, FOREIGN):
+        for by, judgement in learned[kind].items():
+            learned[kind][by] = replace(judgement, weights={**judgement.weights, "period": PERIOD})
     content = {
         kind: {by: _rounded(judgement) for by, judgement in group.items()} for kind, group in learned.items()
     }

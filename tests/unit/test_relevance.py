@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mindhold.model.lexemes import query_lexemes
 from mindhold.model.query import Candidates
 from mindhold.model.ranking import Cosines
 from mindhold.model.relevance import (
@@ -17,9 +18,11 @@ from mindhold.model.relevance import (
     BOTH,
     DOUBT,
     FLOOR,
+    FOREIGN,
     TURN,
     WORDS,
     features,
+    is_foreign,
     judgements,
     lead,
     named_speakers,
@@ -176,6 +179,14 @@ class TestTurns:
         assert not named_speakers(facts, ["postgr"])
 
 
+@pytest.mark.parametrize(
+    ("question", "foreign"),
+    [("배포는 언제 하나요", True), ("wann liefern wir aus", False), ("Redis 포트는 뭐야", True), ("", False)],
+)
+def test_questions_in_another_script_are_foreign(question: str, *, foreign: bool) -> None:
+    assert is_foreign(query_lexemes(question)) is foreign
+
+
 class TestLead:
     @given(st.lists(st.floats(-10, 10), min_size=1, max_size=8), st.floats(-10, 10))
     def test_the_order_stays(self, evidence: list[float], imagined: float) -> None:
@@ -190,7 +201,7 @@ class TestLead:
 def test_every_judgement_is_there_and_uses_known_features() -> None:
     found = candidates([[1]], cosines=[0.4])
     known = features(found, ["w0"], unrelated=MINILM)
-    for kind in (TURN, ALONE):
+    for kind in (TURN, ALONE, FOREIGN):
         for by in (BOTH, WORDS):
             judgement = judgements()[kind][by]
             assert judgement.weights.keys() <= known.keys()

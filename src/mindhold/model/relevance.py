@@ -26,6 +26,7 @@ from mindhold.model.ranking import (
 )
 
 TURN, ALONE = "turn", "alone"  # a message of a conversation, and a memory that stands alone
+FOREIGN = "foreign"  # one that stands alone, for a question in a script that English models hardly know
 BOTH, WORDS = "both", "words"  # compared by words and meaning, and by words only
 DEVIATIONS = 10.0  # of unrelated texts, between a meaning of 0 and of 1
 BACKGROUND_MEANING = 0.25  # of the nearest of a hundred unrelated texts
@@ -34,10 +35,9 @@ MOST_AHEAD, MOST_BEHIND = 4.0, 3.0  # behind less: an echo of the question must 
 FLOOR = 0.02  # of 100 right answers among the first ten, 94 to 100 have a higher confidence
 DOUBT = 0.2  # below it an answer is doubtful
 COMPLETE = 0.75  # share of the words that is nearly the whole question
+LAST_LATIN = "\u024f"
 FEWEST_TURNS = 3  # that a name opens, before it counts as a speaker's
-ROLES = frozenset(
-    {"ai", "assist", "human", "system", "user"}
-)  # the lexemes of speakers that nobody asks about
+ROLES = frozenset({"ai", "assist", "human", "system", "user"})  # lexemes of speakers whom nobody asks about
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def relevance(
     turns = is_turn(candidates)
     compared = ~np.isnan(known["meaning"])
     confidence = np.zeros(len(candidates.ids))
-    for kind, rows in ((TURN, turns), (ALONE, ~turns)):
+    for kind, rows in ((TURN, turns), (FOREIGN if is_foreign(lexemes) else ALONE, ~turns)):
         for by, judged in ((BOTH, rows & compared), (WORDS, rows & (~compared | (known["own"] >= COMPLETE)))):
             if judged.any():
                 chosen = {name: values[judged] for name, values in known.items()}
@@ -117,6 +117,12 @@ def features(
         "length": np.log1p(candidates.lengths) / 5,
         "long": np.log(np.maximum(candidates.lengths / LONG, 1.0)),
     }
+
+
+def is_foreign(lexemes: Sequence[str]) -> bool:
+    """Whether the question is mostly in another script than Latin."""
+    other = sum(any(character > LAST_LATIN for character in lexeme) for lexeme in lexemes)
+    return 2 * other > len(lexemes)
 
 
 def named_speakers(candidates: Candidates, lexemes: Sequence[str]) -> frozenset[str]:
