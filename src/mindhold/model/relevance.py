@@ -85,7 +85,7 @@ def relevance(
                 probability = confidence_of(chosen, judgements()[kind][by])
                 confidence[judged] = np.maximum(confidence[judged], probability)
     confidence[(known["words"] <= 0) & ~(known["meaning"] > 0)] = 0.0
-    return Relevance(known["words"], np.nan_to_num(known["meaning"], nan=0.0), confidence)
+    return Relevance(known["words"], np.where(compared, known["meaning"], 0.0), confidence)
 
 
 def features(
@@ -111,7 +111,7 @@ def features(
         "own": own,
         "complete": own**2,  # so that a single word of many counts little, and all of them much
         "meaning": meaning,
-        "nearby": _nearby_meaning(np.nan_to_num(meaning, nan=0.0), around),
+        "nearby": _nearby_meaning(meaning, around),
         "said": np.array([opening in said for opening in candidates.openings], dtype=np.float64),
         "period": np.zeros(len(candidates.ids)) if in_period is None else in_period.astype(np.float64),
         "length": np.log1p(candidates.lengths) / 5,
@@ -163,18 +163,18 @@ def background(known: Mapping[str, Numbers], weights: Mapping[str, float]) -> fl
     It gives a store with few records something to be compared with.
     """
     imagined = {"meaning": BACKGROUND_MEANING, "nearby": BACKGROUND_MEANING / 2}
-    imagined["length"] = float(np.median(known["length"]))
-    imagined["long"] = float(np.median(known["long"]))
+    imagined["length"] = float(known["length"].mean())
+    imagined["long"] = float(known["long"].mean())
     return sum(weight * imagined.get(name, 0.0) for name, weight in weights.items())
 
 
 def lead(evidence: Numbers, imagined: float) -> Numbers:
     """How far the first is ahead of the second, and all others behind the first."""
     first = int(evidence.argmax())
-    others = np.delete(evidence, first)
-    second = max(imagined, float(others.max())) if len(others) else imagined
-    ahead = evidence - max(imagined, float(evidence[first]))
-    ahead[first] = evidence[first] - second
+    best = float(evidence[first])
+    second = max([imagined, *evidence[:first].tolist(), *evidence[first + 1 :].tolist()])
+    ahead = evidence - max(imagined, best)
+    ahead[first] = best - second
     return np.clip(ahead, -MOST_BEHIND, MOST_AHEAD)
 
 
@@ -189,8 +189,9 @@ def judgements() -> Mapping[str, Mapping[str, Judgement]]:
 
 
 def _nearby_meaning(meaning: Numbers, around: Sequence[tuple[int, Rows]]) -> Numbers:
-    """The higher meaning of the turns just before and after."""
+    """The higher meaning of the turns just before and after; 0 if there are none."""
     best = np.zeros(len(meaning))
+    meaning = np.where(np.isnan(meaning), 0.0, meaning)
     for step, rows in around:
         if abs(step) == 1:
             best = np.maximum(best, take_rows(meaning, rows))
