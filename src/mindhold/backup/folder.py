@@ -226,9 +226,19 @@ def _sweep(folder: Path) -> None:
 
 
 def _claim_name(partial: Path, path: Path) -> bool:
-    """Whether the file has that name now. Of several processes, one gets it."""
-    if is_taken(path):
+    """Whether the file has that name now. Of several processes, one gets it, in whatever case they write it."""
+    marker = path.with_name(f".{_stem(path.name).casefold()}.claim.partial")  # swept if its process dies
+    try:
+        marker.open("xb").close()
+    except FileExistsError:
         return False
+    try:
+        return not is_taken(path) and _rename_to_new(partial, path)
+    finally:
+        marker.unlink(missing_ok=True)
+
+
+def _rename_to_new(partial: Path, path: Path) -> bool:
     try:
         os.link(partial, path)
     except FileExistsError:
