@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 import time
-from contextlib import suppress
 
 from mindhold.hooks.environment import home_folder, worker_environment
 from mindhold.hooks.event_queue import put_event
@@ -21,8 +18,10 @@ def detach() -> str:
     """Leave the session and the folder of the starting process, and return the home to work for. Raises OSError."""
     folder = home_folder()
     if hasattr(os, "setsid"):
-        with suppress(OSError):  # it already leads one
+        try:
             os.setsid()
+        except OSError:
+            pass  # it already leads one
     os.makedirs(folder, mode=0o700, exist_ok=True)
     os.chdir(folder)
     return folder
@@ -31,12 +30,17 @@ def detach() -> str:
 def lower_priority() -> None:
     """Let the user's own programs go first."""
     if hasattr(os, "nice"):
-        with suppress(OSError):
+        try:
             os.nice(max(0, NICENESS - os.nice(0)))
+        except OSError:
+            pass
 
 
 def set_deadline(moment: float) -> None:
     """End the process at that time even if it hangs: by a thread, and by an alarm where the system has them."""
+    import signal  # these only where a worker runs: every hook imports this module
+    import threading
+
     threading.Thread(target=_end, args=(moment,), daemon=True).start()
     if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
