@@ -21,7 +21,6 @@ from mindhold.memories.links import EXPLORE, LINK
 from mindhold.memories.reflect import REFLECT, ReflectResult
 from mindhold.memories.stats import STATS
 from mindhold.model.errors import InvalidInput, MemoryNotFound, MindholdError, ModelError, ScopeNotFound
-from mindhold.model.query import Filter
 from mindhold.model.scope import Caller
 from mindhold.model.tokens import count_tokens
 from mindhold.projects.scope_operations import CREATE_SCOPE
@@ -241,12 +240,21 @@ class TestReflect:
         assert [memory.id for memory in await everything(app)] == [old]
         assert await found(app, "PostgreSQL store") == [old]
 
-    async def test_one_who_gives_up_leaves_no_half(self, app: App) -> None:
+    async def test_one_who_gives_up_leaves_no_half(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
         await said(app, "talk", "We chose PostgreSQL for the archive.")
         points = [f"Crane number {number} lifts {number * 7} tons of steel." for number in range(30)]
+        first_batch_stored = asyncio.Event()
+        write_many = reflecting.write_many
+
+        async def write_and_tell(*args: Any, **kwargs: Any) -> Any:
+            results = await write_many(*args, **kwargs)
+            first_batch_stored.set()
+            return results
+
+        monkeypatch.setattr(reflecting, "BATCH", 2)
+        monkeypatch.setattr(reflecting, "write_many", write_and_tell)
         under_way = asyncio.create_task(self.reflected(app, conversation="talk", decisions=points))
-        while await app.engine.store.count(Filter(statuses=())) == 1:  # noqa: ASYNC110 - it is about this very moment
-            await asyncio.sleep(0)
+        await first_batch_stored.wait()
         under_way.cancel()
         with pytest.raises(asyncio.CancelledError):
             await under_way
