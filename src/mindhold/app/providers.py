@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 from mindhold.lifecycle.contradiction_detection import LayeredClassifier, RuleClassifier
 from mindhold.memories.embedding import EMBEDDER_CURSOR, EmbeddingServiceLog, VectorSource, adoption
+from mindhold.memories.language import LANGUAGE_CURSOR, OTHER
 from mindhold.model.errors import ModelDenied, ModelError, ModelMissing, SettingsError
 from mindhold.model.host import is_service_here
 from mindhold.ports.cache import Cache
-from mindhold.ports.embedder import ServiceTerms
+from mindhold.ports.embedder import BETWEEN_MODELS, MULTILINGUAL, ServiceTerms, models_in
 from mindhold.ports.llm import FREE, Classifier, FallbackModel, ModelLevel, ModelPrice, OwnModel, RlmServer
 from mindhold.ports.store import Clock, NewId, Store
 from mindhold.providers.embedding.base import HashingEmbedder, with_cache, with_shared_cache
-from mindhold.providers.embedding.onnx import OnnxEmbedder
+from mindhold.providers.embedding.paired import local_embedder
 from mindhold.providers.embedding.services import (
     PROVIDERS,
     BatchLimits,
@@ -28,7 +29,12 @@ from mindhold.providers.embedding.services import (
     ServiceEmbedder,
     requested_size,
 )
-from mindhold.providers.model_registry import LocalModelRegistry
+from mindhold.providers.model_registry import (
+    MINILM,
+    MULTILINGUAL_E5,
+    LocalModelRegistry,
+    find_known_model,
+)
 from mindhold.providers.remote_service import endpoint, host_of
 from mindhold.providers.transcripts.claude import ClaudeTranscripts, CombinedTranscripts
 from mindhold.providers.transcripts.codex import CodexTranscripts
@@ -37,7 +43,15 @@ from mindhold.providers.transcripts.gemini import GeminiTranscripts
 from mindhold.providers.transcripts.reader import TranscriptSource
 from mindhold.settings.loader import child_environment
 from mindhold.settings.schema import EmbeddingSettings, Settings
-from mindhold.settings.sections import LlmSettings, ModelChoice, RlmSettings, comma_list, fallbacks, origin_of
+from mindhold.settings.sections import (
+    CLAUDE_SDK,
+    LlmSettings,
+    ModelChoice,
+    RlmSettings,
+    comma_list,
+    fallbacks,
+    origin_of,
+)
 
 if TYPE_CHECKING:
     from mindhold.providers.llm.services import ModelTransport
@@ -282,6 +296,7 @@ def _by_service(chosen: LlmSettings) -> tuple[str, ModelTransport]:
 
 RLM_FOLDER = "rlm"  # in the home folder: the files that are handed to the server while it runs
 SCRIPTS = ("rlm-mcp-server", "rlm-server")  # the names of the script in its project
+MODEL_VARIABLE = "ANTHROPIC_MODEL"  # names Claude Code's model, which a server's SDK starts
 
 
 def rlm_server(settings: Settings) -> RlmServer | None:
@@ -298,10 +313,16 @@ def rlm_server(settings: Settings) -> RlmServer | None:
         start_seconds=chosen.start_seconds,
         call_seconds=chosen.timeout_seconds,
         tries=chosen.tries,
-        environ=child_environment(),
+        environ=child_environment() | _model_variable(chosen),
         work_dir=settings.home / RLM_FOLDER,
         advice=advice,
     )
+
+
+def _model_variable(chosen: RlmSettings) -> dict[str, str]:
+    """The variable that names the model: with `claude-sdk`, servers don't pass on the model that a call names."""
+    named = chosen.provider == CLAUDE_SDK and chosen.model
+    return {MODEL_VARIABLE: chosen.model} if named else {}
 
 
 def start_command(chosen: RlmSettings) -> tuple[list[str], Path | None, str]:
@@ -367,29 +388,44 @@ async def vector_source_of(
     if chosen.provider != "local":
         return await service_embedder(settings, store, clock=clock, new_id=new_id, cache=cache)
     before = await store.cursor(EMBEDDER_CURSOR) or ""
-    name = chosen.model if chosen.model != "auto" else _usual_model(models, before)
+    if chosen.model == "auto":
+        name = _usual_model(models, before, language=await store.cursor(LANGUAGE_CURSOR))
+    else:
+        known = find_known_model(chosen.model)
+        name = known.name if known else chosen.model
     if name is None:
         return VectorSource(None, reason="No model is here yet: `mindhold models pull` fetches one.")
     precision = chosen.precision if chosen.precision != "auto" else _usual_precision(models, name, before)
-    embedder = OnnxEmbedder(
+    if name == MULTILINGUAL_E5.name and precision in _precisions(models, MINILM.name):
+        name = f"{MINILM.name}{BETWEEN_MODELS}{name}"
+    embedder = local_embedder(
         settings.models_dir, name, threads=chosen.threads, device=chosen.device, precision=precision
     )
     return VectorSource(with_cache(embedder, chosen.cache_size))
 
 
-def _usual_model(models: LocalModelRegistry, before: str) -> str | None:
-    """The model that made the stored vectors if it is installed, else the best installed one."""
-    installed = [card.name for card in models.installed()]
-    name = before.rpartition("/")[0]
-    if name in installed:
-        return name
-    return installed[0] if installed else None
+def _usual_model(models: LocalModelRegistry, before: str, *, language: str | None) -> str | None:
+    """The model that made the stored vectors if it is installed, else the best installed one.
+
+    The multilingual one takes the place of an English one if most of what is stored isn't English. It stays then.
+    """
+    installed = {card.name: card for card in models.installed()}
+    name = models_in(before)[-1]
+    if name not in installed:
+        name = next(iter(installed), "")
+    multilingual = next((card.name for card in installed.values() if card.alias == MULTILINGUAL), None)
+    if multilingual and language == OTHER and installed[name].languages == "English":
+        return multilingual
+    return name or None
 
 
 def _usual_precision(models: LocalModelRegistry, name: str, before: str) -> str:
     """The precision of the stored vectors if it is installed, else int8, else the one that is."""
-    installed = next(
-        (card.precision.split(", ") for card in models.installed() if card.name == name), ["int8"]
-    )
-    used = before.rpartition("/")[2] if before.startswith(f"{name}/") else "int8"
+    installed = _precisions(models, name) or ["int8"]
+    used = before.rpartition("/")[2] if models_in(before)[-1] == name else "int8"
     return next(precision for precision in (used, "int8", installed[0]) if precision in installed)
+
+
+def _precisions(models: LocalModelRegistry, name: str) -> list[str]:
+    """The precisions in which the model is installed."""
+    return next((card.precision.split(", ") for card in models.installed() if card.name == name), [])

@@ -15,7 +15,9 @@ from typing import Protocol
 from pydantic import Field
 
 from mindhold.access.secrets import fingerprint
+from mindhold.aio import run_concurrently
 from mindhold.engine import Engine
+from mindhold.memories.language import note_language
 from mindhold.memories.model_budget import (
     EMBEDDING,
     KEPT,
@@ -30,9 +32,18 @@ from mindhold.model.job import Entry, Job
 from mindhold.model.memory import ANY_STATUS, Memory, Status
 from mindhold.model.query import Filter
 from mindhold.model.ranking import Cosines
+from mindhold.model.tokens import count_tokens
 from mindhold.operations import Context, Input, Output, operation
-from mindhold.ports.embedder import Embedder, Matrix, ModelCard, ServiceModelTraits, ServiceTerms, Usage
-from mindhold.ports.store import Clock, Cursors, Enqueue, Entries, NewId, Store
+from mindhold.ports.embedder import (
+    Embedder,
+    Matrix,
+    ModelCard,
+    ServiceModelTraits,
+    ServiceTerms,
+    Usage,
+    models_in,
+)
+from mindhold.ports.store import Capability, Clock, Cursors, Enqueue, Entries, NewId, Store
 
 PROBE = "memory"
 LOADING = "The embedding model is still loading."
@@ -59,7 +70,9 @@ class VectorSource:
         self._refused = ""
         self.terms = terms
         self._warming: asyncio.Task[None] | None = None
-        self._patient = True
+        self._wait_seconds: float | None = None
+        self._waited_until: float | None = None
+        self.is_followed = False  # whether the stored vectors were made to follow this model
         self._asked = -math.inf  # time of the last question
 
     @property
@@ -87,12 +100,18 @@ class VectorSource:
         unrelated = self.unrelated.mean
         return max(0.0, (cosine - unrelated) / (1.0 - unrelated))
 
-    def warm(self, *, patient: bool = True) -> None:
+    @property
+    def loading(self) -> bool:
+        """Whether the model is being loaded in the background."""
+        return self._warming is not None and not self._warming.done()
+
+    def warm(self, *, wait_seconds: float | None = None) -> None:
         """Start to load the model in the background; errors appear at the first use.
 
-        Unless `patient`, questions don't wait for the model: until it is loaded they are answered by full text, with a notice.
+        From the first question on, questions wait for it so many seconds, None: as long as it takes. Later ones are answered
+        by full text, with a notice, until it is loaded.
         """
-        self._patient = patient
+        self._wait_seconds = wait_seconds
         if self._embedder is not None and self._warming is None:
             self._warming = asyncio.create_task(self._load(self._embedder))
 
@@ -127,6 +146,14 @@ class VectorSource:
             return await asyncio.to_thread(lambda embedder: embedder.dimensions, self._embedder)
         return None
 
+    async def words(self, most: int) -> Sequence[str]:
+        """The most common words of the model's vocabulary; none for a service or without a model. May load the model."""
+        if self._embedder is None:
+            return ()
+        with suppress(ModelError):
+            return await asyncio.to_thread(self._embedder.words, most)
+        return ()
+
     async def probe(self) -> None:
         """Embed one word, whatever the gate says. Raises ModelError."""
         if self._embedder is not None:
@@ -147,10 +174,18 @@ class VectorSource:
         self._asked = time.monotonic()
         if self._embedder is None or await self.refusal() is not None:
             return None
-        if not self._patient and self._warming is not None and not self._warming.done():
+        if self.loading and not await self._loaded_in_time():
             self._reason = LOADING
             return None
         return await self._result(self._embedder.embed_query(self._sendable(text)))
+
+    async def _loaded_in_time(self) -> bool:
+        if self._wait_seconds is None or self._warming is None:
+            return True  # embedding waits for it
+        if self._waited_until is None:
+            self._waited_until = time.monotonic() + self._wait_seconds
+        await asyncio.wait({self._warming}, timeout=max(0.0, self._waited_until - time.monotonic()))
+        return self._warming.done()
 
     async def _result(self, embedding: Awaitable[Matrix]) -> Matrix | None:
         """Return the vectors; None if the model fails, with `reason` set."""
@@ -171,6 +206,15 @@ class VectorSource:
         return redact(question).text
 
 
+async def prepare_questions(engine: Engine) -> None:
+    """Load what the first question would wait for, beside the model: the store's index of vectors, and what counts tokens."""
+    model = engine.vector_source.model
+    async with run_concurrently(asyncio.to_thread(count_tokens, "")):
+        if model is not None and Capability.VECTORS in engine.store.capabilities:
+            with suppress(StoreError):  # the question will raise it
+                await engine.store.nearest([], model=model, where=_ALIVE, limit=1)
+
+
 EMBED = "embed"
 EMBEDDER_CURSOR = "embedder"
 ADOPTED = "embedder.adopted:"  # followed by a service's model: when the user adopted it
@@ -189,9 +233,12 @@ async def embed_missing(
 ) -> int:
     """Embed memories that lack a vector of the present model until none is left, or `enough()`, or the model fails.
 
-    A service is sent the memories that were counted when it was adopted and those that were stored here since.
+    A service is sent the memories that were counted when it was adopted and those that were stored here since. A process
+    whose model isn't the present one any more leaves the vectors to those that were started later.
     """
     model = engine.vector_source.model
+    if engine.vector_source.is_followed and await engine.store.cursor(EMBEDDER_CURSOR) != model:
+        return 0
     embedded = 0
     while model is not None and not enough():
         memories = await _missing(engine, model)
@@ -258,9 +305,11 @@ async def follow_model(engine: Engine) -> bool:
     if model is None or await engine.vector_source.refusal() is not None:
         return False
     before = await engine.store.cursor(EMBEDDER_CURSOR)
+    if before != model:
+        await engine.store.set_cursor(EMBEDDER_CURSOR, model)
+    engine.vector_source.is_followed = True
     if before == model:
         return False
-    await engine.store.set_cursor(EMBEDDER_CURSOR, model)
     if await engine.store.unembedded(model, limit=1):
         await queue_embedding(engine)
     return before is not None
@@ -461,6 +510,7 @@ class EmbedResult(Output):
 
 async def _embed(context: Context, _given: EmbedInput) -> EmbedResult:
     """Make the vectors that are missing."""
+    await note_language(context.engine)
     await follow_model(context.engine)
     embedded = await embed_missing(
         context.engine, progress=lambda count: context.progress("embed", count, None)
@@ -478,7 +528,11 @@ EMBED_MISSING = operation("embed_missing", _embed, writes=True, owner_only=True)
 
 
 class ModelView(Output):
-    """One model; those that tell contradictions have no dimensions."""
+    """One model; those that tell contradictions have no dimensions.
+
+    `bytes_used` is what it takes on disk, or would take. `relative_time` is the time for a text as a multiple of the default
+    model's; 0 if nobody measured it.
+    """
 
     name: str
     dimensions: int
@@ -488,6 +542,9 @@ class ModelView(Output):
     precision: str
     bytes_used: int
     source: str
+    alias: str = ""
+    languages: str = ""
+    relative_time: float = 0.0
 
 
 class ListModelsInput(Input):
@@ -552,6 +609,7 @@ async def _pull_model(context: Context, request: PullModelInput) -> PullModelRes
         force=request.force,
         progress=context.progress,
     )
+    await note_language(context.engine)  # the next session may choose this model by it
     return PullModelResult(model=_model(context, card))
 
 
@@ -568,9 +626,9 @@ REMOVE_MODEL = operation("remove_model", _remove_model, destroys=True, owner_onl
 
 
 def _model(context: Context, card: ModelCard) -> ModelView:
-    embedder = (context.engine.vector_source.model or "").rpartition("/")[0]
+    embedders = models_in(context.engine.vector_source.model or "")
     classifier = context.engine.classifier.name if context.engine.classifier else ""
-    active = card.installed and (card.name == embedder or classifier.endswith(card.name))
+    active = card.installed and (card.name in embedders or classifier.endswith(card.name))
     return ModelView(**asdict(card), active=active)
 
 

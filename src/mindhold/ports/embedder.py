@@ -12,6 +12,12 @@ import numpy.typing as npt
 from mindhold.model.ranking import Cosines
 
 Matrix = npt.NDArray[np.float32]
+BETWEEN_MODELS = "+"  # in the name of an embedder that uses two
+
+
+def models_in(name: str) -> list[str]:
+    """The local models in an embedder's name: "small/int8" or "small+other/int8"."""
+    return name.rpartition("/")[0].split(BETWEEN_MODELS)
 
 
 class Embedder(Protocol):
@@ -40,6 +46,9 @@ class Embedder(Protocol):
 
     async def close(self) -> None:
         """Release threads and connections. Idempotent."""
+
+    def words(self, most: int) -> Sequence[str]:
+        """The most common whole words of the model's vocabulary, at most so many; none for a service. Blocks. Raises ModelError."""
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         """One unit vector per text, in order. Covers the whole of a long text, not only its beginning.
@@ -97,12 +106,14 @@ class ServiceLedger(Protocol):
         """Replace the reservation by the actual use after a call, successful or not."""
 
 
+MULTILINGUAL = "multilingual"  # the short name of the model for texts that aren't English
+
 Progress = Callable[[str, int, int | None], None]  # current step, amount done, total amount (None: unknown)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """A model that is installed or can be pulled."""
+    """A model that is installed or can be pulled. `bytes_used` is what it takes on disk, or will take."""
 
     name: str
     dimensions: int
@@ -111,6 +122,9 @@ class ModelCard:
     precision: str = ""
     bytes_used: int = 0
     source: str = ""
+    alias: str = ""  # a short name
+    languages: str = ""
+    relative_time: float = 0.0  # for one text, as a multiple of the default model's; 0: unknown
 
 
 class ModelRegistry(Protocol):

@@ -155,16 +155,25 @@ class InstalledModel(Manifest):
     unrelated: Cosines
     query_prefix: str = ""
     text_prefix: str = ""
+    centre: tuple[
+        float, ...
+    ] = ()  # what all texts have in common, taken off every vector; empty for most models
 
 
 def model_file(precision: str) -> str:
     return f"model.{precision}.onnx"
 
 
+def words_file(precision: str) -> str:
+    """The name of the file with the embeddings of words, if they are many and not in the model's file."""
+    return f"model.{precision}.words"
+
+
 def _parse_model(files: Mapping[str, ModelFile], content: dict[str, Any]) -> InstalledModel:
     precisions = tuple(content.pop("precisions"))
     unrelated = Cosines(**content.pop("unrelated"))
-    return InstalledModel(files=files, precisions=precisions, unrelated=unrelated, **content)
+    centre = tuple(content.pop("centre", ()))
+    return InstalledModel(files=files, precisions=precisions, unrelated=unrelated, centre=centre, **content)
 
 
 MODEL_FOLDERS = ModelFolders(

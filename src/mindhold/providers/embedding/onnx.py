@@ -18,7 +18,8 @@ from mindhold.hooks.environment import silence_runtime
 from mindhold.model.errors import ModelMissing
 from mindhold.model.ranking import Cosines
 from mindhold.ports.embedder import Matrix
-from mindhold.providers.embedding.base import combine_windows, windows
+from mindhold.providers.embedding.base import combine_windows, windows, without_centre
+from mindhold.providers.embedding.unigram import UnigramTokenizer, is_unigram
 from mindhold.providers.model_folders import (
     MODEL_FOLDERS,
     TOKENIZER_FILE,
@@ -37,6 +38,7 @@ GPU_PROVIDERS = (
     "CoreMLExecutionProvider",
 )
 CPU_PROVIDER = "CPUExecutionProvider"
+SHORTEST_WORD = 3  # letters
 _MAX_THREADS = 4
 _LOG_ERRORS_ONLY = 3
 
@@ -130,22 +132,49 @@ def open_tokenizer(tokenizer_json: str) -> tuple[Any, int]:
     return tokenizer, pad
 
 
-class TextEncoder:
-    """A tokenizer.json that splits long texts into windows."""
+def _is_word(piece: str) -> bool:
+    return len(piece) >= SHORTEST_WORD and piece.isalpha() and piece.isascii()
 
-    def __init__(self, tokenizer_json: str, *, limit: int) -> None:
+
+class _LibraryTokenizer:
+    """A published tokenizer.json, and the ids that it puts around a text."""
+
+    def __init__(self, tokenizer_json: str) -> None:
         self._tokenizer, self.pad = open_tokenizer(tokenizer_json)
         frame = self._tokenizer.encode("a")
         special = frame.special_tokens_mask
         first = special.index(0) if 0 in special else len(special)
         last = len(special) - special[::-1].index(0) if 0 in special else len(special)
-        self._prefix_ids, self._suffix_ids = list(frame.ids[:first]), list(frame.ids[last:])
+        self.prefix_ids, self.suffix_ids = tuple(frame.ids[:first]), tuple(frame.ids[last:])
+
+    def words(self) -> list[str]:
+        """The pieces that are whole words, the most common first, as vocabularies of this kind are sorted."""
+        vocabulary: dict[str, int] = self._tokenizer.get_vocab()
+        return sorted(filter(_is_word, vocabulary), key=vocabulary.__getitem__)
+
+    def encode(self, text: str) -> list[int]:
+        # encode_batch would start a thread pool that warns in forked children.
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+class TextEncoder:
+    """A tokenizer.json that splits long texts into windows."""
+
+    def __init__(self, tokenizer_json: str, *, limit: int) -> None:
+        tokenizer = (UnigramTokenizer if is_unigram(tokenizer_json) else _LibraryTokenizer)(tokenizer_json)
+        self._tokenizer = tokenizer
+        self._encode_ids, self.pad = tokenizer.encode, tokenizer.pad
+        self._prefix_ids, self._suffix_ids = tokenizer.prefix_ids, tokenizer.suffix_ids
         self._window_size = max(1, limit - len(self._prefix_ids) - len(self._suffix_ids))
+
+    def words(self, most: int) -> list[str]:
+        """The most common whole words that are one piece."""
+        return self._tokenizer.words()[:most]
 
     def encode(self, text: str) -> list[list[int]]:
         """Return the ids of the text's windows, each framed by the model's special tokens; one window if it is short."""
-        # encode_batch would start a thread pool that warns in forked children.
-        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        ids = self._encode_ids(text)
         return [[*self._prefix_ids, *window, *self._suffix_ids] for window in windows(ids, self._window_size)]
 
 
@@ -183,6 +212,7 @@ class _Loaded:
     inputs: frozenset[str]
     encoder: TextEncoder
     model: InstalledModel
+    centre: Matrix
 
 
 class OnnxEmbedder:
@@ -238,6 +268,9 @@ class OnnxEmbedder:
         """Load the model ahead of its first use. Raises ModelMissing, ModelBroken."""
         self._load_once()
 
+    def words(self, most: int) -> Sequence[str]:
+        return self._load_once().encoder.words(most)
+
     async def close(self) -> None:
         with self._lock:
             pool, self._pool = self._pool, None
@@ -279,6 +312,7 @@ class OnnxEmbedder:
             inputs=frozenset(entry.name for entry in session.get_inputs()),
             encoder=TextEncoder(tokenizer, limit=model.limit),
             model=model,
+            centre=np.asarray(model.centre, dtype=np.float32),
         )
 
     def _run(self, loaded: _Loaded, texts: Sequence[str]) -> Matrix:
@@ -304,7 +338,8 @@ class OnnxEmbedder:
             raise MODEL_FOLDERS.broken(self._model, "the runtime failed on it") from error
         if not np.isfinite(vectors).all():
             raise MODEL_FOLDERS.broken(self._model, "its vectors are not numbers")
-        return combine_windows(vectors, [[len(window) for window in parts] for parts in encoded])
+        combined = combine_windows(vectors, [[len(window) for window in parts] for parts in encoded])
+        return without_centre(combined, loaded.centre)
 
 
 def batches(lengths: Sequence[int], *, most_tokens: int) -> Iterator[list[int]]:

@@ -327,6 +327,9 @@ class ServiceEmbedder:
     async def close(self) -> None:
         await self._connection.close()
 
+    def words(self, most: int) -> Sequence[str]:
+        return ()
+
     async def load_traits(self) -> None:
         """Read what was measured before, so that it is available before the first text. Calls no service."""
         self._traits = self._traits or await self._ledger.traits()
