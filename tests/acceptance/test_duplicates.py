@@ -40,8 +40,8 @@ async def test_a_repetition_draws_the_links_it_asks_for_and_says_what_it_left(ap
 
 
 async def test_a_value_in_another_case_is_another_memory(app: App) -> None:
-    await stored(app, "The guest password of the wiki is swordfish.", kind="fact")
-    answer = await remember(app, "The guest password of the wiki is SwordFish.", kind="fact")
+    await stored(app, "The guest network of the office is called swordfish.", kind="fact")
+    answer = await remember(app, "The guest network of the office is called SwordFish.", kind="fact")
     assert (answer.outcome, answer.superseded) == ("stored", [])
 
 

@@ -387,7 +387,8 @@ async def test_what_was_found_useful_comes_first_among_equals(opened: Open) -> N
         await app.engine.store.apply(rates)
         assert await found(at(app, NOW), "", topic="tools") == [second, third, first]
         assert await found(at(app, NOW), "", keywords=["tool"], limit=3) == [second, third, first]
-        scores = {hit.id: hit.score for hit in (await recall(at(app, NOW), "hammer saw drill")).hits}
+        answer = await recall(at(app, NOW), "hammer saw drill", minimum_score=0.0)
+        scores = {hit.id: hit.score for hit in answer.hits}
         assert scores[second] > scores[third] > scores[first]
 
 

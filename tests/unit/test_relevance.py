@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,11 +16,12 @@ from mindhold.model.query import Candidates
 from mindhold.model.ranking import Cosines
 from mindhold.model.relevance import (
     ALONE,
-    BOTH,
     DOUBT,
     FLOOR,
     FOREIGN,
+    FOREIGN_TURN,
     TURN,
+    USUAL_MODEL,
     WORDS,
     features,
     is_foreign,
@@ -166,11 +168,24 @@ class TestTurns:
         found = candidates([[1], [1]], cosines=[0.4, 0.4], conversation="talk", lengths=[600.0, 50.0])
         assert int(np.argmax(confidences(found))) == 1
 
+    def test_a_message_of_a_conversation_about_the_thing_is_likelier(self) -> None:
+        found = replace(
+            candidates([[0]] * 4, cosines=[0.3, 0.3, 0.6, 0.1]),
+            conversations=["holiday", "work", "holiday", "work"],
+            positions=np.array([1, 1, 9, 9]),
+        )
+        beside, apart, *_ = confidences(found)
+        assert beside > apart
+
+    def test_what_the_person_says_comes_before_what_the_assistant_says(self) -> None:
+        found = candidates([[1], [1]], cosines=[0.4, 0.4], conversation="talk", openings=["assist", "user"])
+        assert int(np.argmax(confidences(found))) == 1
+
     def test_names_of_speakers_leave_the_question(self) -> None:
         spoken = candidates([[1]] * 4, conversation="talk", openings=["carolin"] * 3 + ["melani"])
         assert named_speakers(spoken, ["carolin", "melani", "ident"]) == {"carolin"}
-        assert without_names("What is Caroline's identity?", {"carolin"}) == "What is identity?"
-        assert without_names("Caroline?", {"carolin"}) == "Caroline?"
+        assert without_names("What is Caroline's identity?", frozenset({"carolin"})) == "What is identity?"
+        assert without_names("Caroline?", frozenset({"carolin"})) == "Caroline?"
 
     def test_roles_and_facts_have_no_speakers(self) -> None:
         roles = candidates([[1]] * 3, conversation="talk", openings=["user"] * 3)
@@ -187,6 +202,45 @@ def test_questions_in_another_script_are_foreign(question: str, *, foreign: bool
     assert is_foreign(query_lexemes(question)) is foreign
 
 
+def test_what_says_the_whole_question_is_compared_with_what_says_nearly_as_much() -> None:
+    """By words only, too: else it would be far ahead of nothing."""
+    apart = np.arange(4) * 10
+    whole, part, none = [1, 1, 1, 1], [1, 1, 1, 0], [0, 0, 0, 0]
+    alone, among = (
+        replace(candidates([whole, *[others] * 3], cosines=[0.1] * 4, conversation="talk"), positions=apart)
+        for others in (none, part)
+    )
+    assert confidences(among)[0] < confidences(alone)[0] - 0.1
+
+
+@pytest.mark.parametrize(("model", "first"), [("all-MiniLM-L6-v2", 0), ("multilingual-e5-small", 1)])
+def test_messages_in_another_script_are_judged_by_words_if_the_model_knows_only_english(
+    model: str, first: int
+) -> None:
+    found = candidates([[1, 0], [0, 0]], cosines=[0.05, 0.9], conversation="chat")
+    found = replace(found, frequencies={"배포": 1, "언제": 0})
+    confidence = relevance(found, ["배포", "언제"], unrelated=MINILM, model=model).confidence
+    assert int(confidence.argmax()) == first
+
+
+def test_a_question_for_an_overview_prefers_the_person_less() -> None:
+    found = candidates([[1], [1]], cosines=[0.3, 0.3], conversation="chat", openings=["user", "assist"])
+    person, assistant = relevance(found, ["w0"], unrelated=MINILM).confidence
+    found = replace(found, counts=np.hstack([found.counts, np.zeros((2, 1), dtype=np.int32)]))
+    broad_person, broad_assistant = relevance(
+        found, ["w0", *query_lexemes("overview")], unrelated=MINILM
+    ).confidence
+    assert person > assistant
+    assert broad_person <= broad_assistant
+
+
+def test_a_model_without_weights_of_its_own_gets_the_usual_ones() -> None:
+    found = candidates([[1], [0]], cosines=[0.5, 0.2])
+    usual = relevance(found, lexemes(found), unrelated=MINILM).confidence
+    unknown = relevance(found, lexemes(found), unrelated=MINILM, model="text-embedding-3-small").confidence
+    assert unknown.tolist() == usual.tolist()
+
+
 class TestLead:
     @given(st.lists(st.floats(-10, 10), min_size=1, max_size=8), st.floats(-10, 10))
     def test_the_order_stays(self, evidence: list[float], imagined: float) -> None:
@@ -201,9 +255,11 @@ class TestLead:
 def test_every_judgement_is_there_and_uses_known_features() -> None:
     found = candidates([[1]], cosines=[0.4])
     known = features(found, ["w0"], unrelated=MINILM)
-    for kind in (TURN, ALONE, FOREIGN):
-        for by in (BOTH, WORDS):
-            judgement = judgements()[kind][by]
+    assert judgements().keys() >= {USUAL_MODEL, WORDS}
+    for by, learned in judgements().items():
+        assert learned.keys() == {TURN, ALONE, FOREIGN} | ({FOREIGN_TURN} if by == WORDS else set())
+        for judgement in learned.values():
+            assert by != WORDS or "meaning" not in judgement.weights
             assert judgement.weights.keys() <= known.keys()
             assert judgement.slope > 0
             assert judgement.lead > 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.text.similarity import difference_kinds, replaces, same_statement
+from mindhold.text.similarity import difference_kinds, replaces, same_in_other_order, same_statement
 
 SAME = [
     ("We use PostgreSQL for storage", "For storage we use PostgreSQL"),
@@ -162,3 +162,54 @@ def test_sameness_is_symmetric_and_takes_any_text(a: str, b: str) -> None:
 @given(WORDS, st.integers(0, 10**6), st.integers(0, 10**6))
 def test_another_number_is_never_the_same(text: str, one: int, two: int) -> None:
     assert same_statement(f"{text} {one}", f"{text} {two}") == (one == two)
+
+
+REORDERED = [
+    ("The staging port is 9090", "9090 is the staging port."),
+    ("Our deploy tool is Helm", "Helm is our deploy tool"),
+    ("The owner of billing is Alice Smith", "Alice Smith is the owner of billing"),
+    ("Alice is Bob's manager", "Bob's manager is Alice"),
+    ("We deploy on Fridays with Helm", "With Helm we deploy on Fridays"),
+    ("We deploy on Fridays with Helm", "On Fridays we deploy with Helm"),
+    ("We deploy on Fridays with Helm", "We deploy with Helm on Fridays"),
+    ("Restart the worker if the queue is full", "If the queue is full restart the worker"),
+]
+OTHER_ORDER = [
+    ("A depends on B", "B depends on A"),
+    ("Alice manages Bob", "Bob manages Alice"),
+    ("The manager of Alice is Bob", "Alice is the manager of Bob"),
+    ("The manager of Alice is Bob", "The manager of Bob is Alice"),
+    ("We migrated from MySQL to Postgres", "We migrated from Postgres to MySQL"),
+    ("Tests run before deploys", "Deploys run before tests"),
+    ("In staging Alice reviews with Bob", "In staging Bob reviews with Alice"),
+    ("With Alice Bob deploys", "Alice deploys with Bob"),
+    ("Cats are animals", "Animals are cats"),
+    ("The primary is the replica", "The replica is the primary"),
+    ("The staging port is 9090", "9091 is the staging port"),
+    ("The staging port is not 9090", "9090 is the staging port"),
+    ("The staging port is 9090, not 8080", "The staging port is 8080, not 9090"),
+    ("8080 is for staging and 9090 is for production", "9090 is for staging and 8080 is for production"),
+    ("The token is Abc", "abc is the token"),
+    (
+        "Use A in staging for caching with B in production",
+        "Use A in production for caching with B in staging",
+    ),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), REORDERED)
+def test_another_order_of_words_may_say_the_same(one: str, other: str) -> None:
+    assert same_in_other_order(one, other)
+    assert same_in_other_order(other, one)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER_ORDER)
+def test_another_order_of_words_may_say_something_else(one: str, other: str) -> None:
+    assert not same_in_other_order(one, other)
+    assert not same_in_other_order(other, one)
+
+
+@given(st.text(), st.text())
+def test_any_two_texts_can_be_compared_in_another_order(one: str, other: str) -> None:
+    assert same_in_other_order(one, other) == same_in_other_order(other, one)

@@ -353,8 +353,9 @@ class ProjectMethods(ClientMethods):
         storage_mode: str | None = None,
         path: str | None = None,
         description: str | None = None,
+        log_conversations: bool | None = None,
     ) -> Exchange[ProjectView]:
-        """Create a project; only a migration changes its storage mode."""
+        """Create a project; only a migration changes its storage mode. Without a choice, hooks feed its log."""
         return self.wire.run("create_project", _fields(locals()))
 
     @Method
@@ -376,6 +377,7 @@ class ProjectMethods(ClientMethods):
         description: str | None = None,
         active: bool | None = None,
         path: str | None = None,
+        log_conversations: bool | None = None,
         **more: Any,
     ) -> Exchange[ProjectView]:
         """Change the given settings of a project."""

@@ -314,10 +314,17 @@ def _version(before: Memory, *, number: int, after: Memory, by: str) -> Version:
 REWRITE_TRIES = 5
 
 
-async def rewrite(engine: Engine, memory_id: str, change: Callable[[Memory], Memory], *, agent: str) -> None:
+async def rewrite(
+    engine: Engine,
+    memory_id: str,
+    change: Callable[[Memory], Memory],
+    *,
+    agent: str,
+    is_update: bool = True,
+) -> None:
     """Apply `change` to the current record, again if somebody else changed it meanwhile; the content stays the same.
 
-    Raises MemoryNotFound, and Changed if every attempt collides with another change.
+    Without `is_update` the time of its last update stays, so that the change makes it no younger. Raises MemoryNotFound, and Changed if every attempt collides with another change.
     """
 
     async def attempt() -> None:
@@ -325,7 +332,8 @@ async def rewrite(engine: Engine, memory_id: str, change: Callable[[Memory], Mem
         after = change(before)
         if after != before:
             vector = await _vector(engine, before, before)
-            put = indexed(engine, replace(after, updated=engine.clock()), vector=vector)
+            updated = engine.clock() if is_update else before.updated
+            put = indexed(engine, replace(after, updated=updated), vector=vector)
             await engine.store.apply([replace(put, expected=before.updated)])
 
     await _retried(attempt, tries=REWRITE_TRIES)

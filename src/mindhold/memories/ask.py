@@ -10,11 +10,13 @@ from pydantic import Field
 
 from mindhold.memories.model_budget import ASK as SPENDING_ASK
 from mindhold.memories.model_budget import Metered, metered
+from mindhold.memories.ranking import at_least
 from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.memories.views import Notice, ScopeName, View
 from mindhold.model.errors import ModelError
 from mindhold.model.lexemes import lexemes, query_lexemes, stop_lexemes
 from mindhold.model.prompt_markup import quote_as_json
+from mindhold.model.relevance import DOUBT
 from mindhold.model.tokens import count_tokens
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.text.clean import split
@@ -132,6 +134,9 @@ class AskResult(Output):
     answer: str = Field(description="The answer.", examples=["Staging listens on port 5433. [1]"])
     citations: list[Citation] = Field(description="The memories that the answer is based on.")
     found: int = Field(examples=[1])
+    nearest: list[Citation] = Field(
+        default=[], description="If nothing probably answers, the nearest few memories: doubtful."
+    )
     rung: Literal["extractive", "model"] = Field(
         description="How the answer was made: from the memories' own sentences, or by a model.",
         examples=["extractive"],
@@ -146,10 +151,15 @@ async def _ask(context: Context, request: AskInput) -> AskResult:
     Without the model if the model fails. Raises InvalidInput, ScopeNotFound and the store's errors.
     """
     engine, question = context.engine, request.question
-    recalled = await recall(
-        engine, RecallInput(query=question, scope=request.scope, limit=request.limit), agent=context.agent
+    asked = RecallInput(
+        query=question, scope=request.scope, limit=request.limit, minimum_score=at_least(engine, DOUBT)
     )
+    recalled = await recall(engine, asked, agent=context.agent)
     hits, notice = recalled.hits, recalled.notice
+    nearest: Sequence[Hit] = ()
+    if not hits:
+        unbounded = asked.model_copy(update={"minimum_score": None})
+        nearest = (await recall(engine, unbounded, agent=context.agent)).nearest
     answered_by = None
     answer: tuple[str, Sequence[Hit]] | None = None if hits else (NOTHING, ())
     if answer is None and (model := context.model or engine.llm) is not None:
@@ -169,6 +179,7 @@ async def _ask(context: Context, request: AskInput) -> AskResult:
         answer=text,
         citations=[Citation.fill(hit, hit.memory) for hit in cited],
         found=len(hits),
+        nearest=[Citation.fill(hit, hit.memory) for hit in nearest],
         rung="extractive" if answered_by is None else "model",
         model=answered_by,
         notice=notice,

@@ -16,6 +16,7 @@ from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.filters import MOST_HITS
 from mindhold.memories.hit_context import HIDDEN, shortened
 from mindhold.memories.prepare import MOST_LABELS, bare_tags
+from mindhold.memories.ranking import at_least
 from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.memories.views import MemoryView, Notice, ReceiptView
 from mindhold.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
@@ -29,7 +30,7 @@ from mindhold.projects.placement import PROJECT
 from mindhold.projects.scopes import delete_scope, find_scope, scope_name, visible_scopes
 
 
-async def _hide(engine: Engine, ids: Sequence[str], *, agent: str, force: bool) -> list[Memory]:
+async def hide(engine: Engine, ids: Sequence[str], *, agent: str, force: bool) -> list[Memory]:
     """Hide memories everywhere, a permanent or anchored one only with `force`; return those that were not hidden before.
 
     The other parts of a split document go with any of its parts. Raises MemoryNotFound, Refused.
@@ -178,12 +179,14 @@ async def _candidates(engine: Engine, request: ForgetInput, query: str, *, agent
         topic=request.topic,
         statuses=list(FOUND),
         limit=MOST_HITS if request.ids else MOST_FOUND,
+        minimum_score=at_least(engine, LIKELY),
         count_use=False,
     )
     hits = (await recall(engine, recall_request, agent=agent)).hits
     return [hit for hit in hits if not request.ids or hit.memory.id in request.ids]
 
 
+LIKELY = 0.5  # what a query finds is forgotten only if it is probably meant
 FEW = 3  # more than this, not named by id, need a confirmation
 MOST_SHOWN = 20  # candidates that are shown for confirmation
 LONGEST_SHOWN = 200
@@ -313,7 +316,7 @@ async def _forget(context: Context, request: ForgetInput) -> ForgetResult:
         forgotten, receipt = await erase(engine, ids, agent=agent, force=request.force)
         receipt, unwritten = await erase_from_documents(engine, receipt, forgotten)
     else:
-        forgotten = await _hide(engine, ids, agent=agent, force=request.force)
+        forgotten = await hide(engine, ids, agent=agent, force=request.force)
         unwritten = await update_documents(engine, forgotten) if forgotten else ""
     if not forgotten:
         return _nothing(request, "They were forgotten already. Nothing was forgotten.", kept=protected)

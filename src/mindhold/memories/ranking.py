@@ -1,4 +1,4 @@
-"""Orders candidates with reasons, drops near-duplicates, and settles ties by importance and time."""
+"""Orders candidates with reasons, drops near-duplicates and chatter, and settles ties by scope, importance and time."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mindhold.aio import run_concurrently
+from mindhold.capture.extracted_items import CAPTURED
 from mindhold.engine import Engine
 from mindhold.model.lexemes import query_lexemes
 from mindhold.model.memory import Memory
 from mindhold.model.query import Candidates, Filter, Numbers, Order
 from mindhold.model.ranking import apply_boost, boost, composite, usefulness_nudge
-from mindhold.model.relevance import FLOOR, relevance
+from mindhold.model.relevance import FLOOR, USUAL_MODEL, relevance
+from mindhold.text.noise import is_noise
+from mindhold.text.similarity import same_in_other_order, same_statement
 from mindhold.text.timeframe import Timeframe
+from mindhold.text.vocabulary import ARTICLES
+
+T = TypeVar("T")
 
 DAY = 86_400.0
 L1, L2, L3, LISTED = "L1", "L2", "L3", "filter"  # every keyword, words, vectors; not compared
@@ -63,7 +70,13 @@ class Ranking:
         self._text = text
         unrelated = engine.vector_source.unrelated if found.embedded else None
         in_period = None if preferred is None else _within(found.occurred, preferred)
-        self._relevance = relevance(found, lexemes, unrelated=unrelated, in_period=in_period)
+        self._relevance = relevance(
+            found,
+            lexemes,
+            unrelated=unrelated,
+            model=engine.vector_source.model or USUAL_MODEL,
+            in_period=in_period,
+        )
 
     def best(
         self,
@@ -158,6 +171,11 @@ def _within(occurred: Numbers, frame: Timeframe) -> npt.NDArray[np.bool_]:
     return (occurred >= start) & (occurred < end)
 
 
+def at_least(engine: Engine, confidence: float) -> float:
+    """The minimum score for work that acts on what it finds, which a higher floor in the settings raises."""
+    return max(confidence, engine.settings.recall.floor)
+
+
 SPARE = 4  # read beyond the limit, because of duplicates
 MORE_THAN_ASKED = 3  # so that enough is left after duplicates are dropped
 _WORDS = re.compile(r"\w+")
@@ -179,6 +197,7 @@ async def read_chosen(
     *,
     limit: int,
     viewer: str,
+    preference: Preference,
     after: Sequence[ChosenMemories] = (),
     known: Mapping[str, Memory] | None = None,
 ) -> list[ChosenMemories]:
@@ -197,20 +216,134 @@ async def read_chosen(
             for candidate in page
             if (memory := memories.get(candidate.id)) is not None
         ]
-        chosen = distinct([*chosen, *additions], limit)
+        chosen = distinct([*chosen, *preference.order(additions)], limit)
     return chosen
 
 
+CLOSE = 0.1  # probabilities that differ by less, and by less than a third, are about equal
+CLOSE_SHARE = 1 / 3
+MOST_COMPARED = 4  # pairs of statements; each costs as much as all the rest of the order
+LONGEST_STATEMENT = 300  # characters
+_MOST_REMOVED, _MOST_ADDED = 2, 5  # words that a newer value changes
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """The order of about equally probable answers. It changes places and no score, which stays a probability.
+
+    `lineage` are scopes from near to far; empty if none is preferred.
+    """
+
+    lineage: Sequence[str] = ()
+    question: str = ""
+
+    def order(self, chosen: Sequence[ChosenMemories]) -> list[ChosenMemories]:
+        """Return the answers, best first, in the preferred order and without chatter."""
+        # Chatter is found by chatter. Keywords without a question ask for what has them.
+        asked = not self.question or is_noise(self.question)
+        said = [choice for choice in chosen if asked or not _is_chatter(choice.memory)]
+        return self.newer_first(self.nearer_first(said))
+
+    def nearer_first(self, chosen: Sequence[ChosenMemories]) -> list[ChosenMemories]:
+        """Of about equally probable answers, return those of the nearest scope first."""
+        if not self.lineage or len({choice.memory.scope for choice in chosen}) < 2:
+            return list(chosen)
+        rest, ordered = list(chosen), []
+        while rest:
+            best = rest[0].score
+            least = best - min(CLOSE, CLOSE_SHARE * best)
+            close = [place for place, choice in enumerate(rest) if choice.score >= least]
+            ordered.append(rest.pop(min(close, key=lambda place: self._distance(rest[place].memory))))
+        return ordered
+
+    def newer_first(self, chosen: Sequence[ChosenMemories]) -> list[ChosenMemories]:
+        """Return a statement with a newer value before the older one, and a nearer scope's before a farther one's.
+
+        Not if the question names the older value.
+        """
+        ordered = list(chosen)
+        asked = _words_of(self.question)
+        statements = [
+            (self._rank(choice.memory), choice, _words_of(choice.memory.content))
+            for choice in chosen
+            if not _is_turn(choice.memory) and len(choice.memory.content) <= LONGEST_STATEMENT
+        ]
+        pairs = [
+            (rank, later, earlier)
+            for place, (rank, later, words) in enumerate(statements)
+            for other_rank, earlier, other_words in statements[:place]
+            if rank < other_rank and _may_change(other_words, words, asked)
+        ]
+        # From old to new, so that of three values the newest comes first.
+        for _, later, earlier in sorted(pairs, key=lambda pair: pair[0], reverse=True)[-MOST_COMPARED:]:
+            if _opposed(earlier.memory, later.memory):
+                put_before(ordered, later, earlier)
+        return ordered
+
+    def prefers(self, one: Memory, other: Memory) -> bool:
+        """Whether the first of two memories that exclude each other holds: it is of a nearer scope, or newer."""
+        return self._rank(one) < self._rank(other)
+
+    def _rank(self, memory: Memory) -> tuple[int, float]:
+        return self._distance(memory), -memory.occurred.timestamp()
+
+    def _distance(self, memory: Memory) -> int:
+        return self.lineage.index(memory.scope) if memory.scope in self.lineage else len(self.lineage)
+
+
+def put_before(ordered: list[T], one: T, other: T) -> None:
+    """Move `one` directly before `other`, unless it already comes before it."""
+    places = {id(item): place for place, item in enumerate(ordered)}
+    if places[id(one)] > places[id(other)]:
+        ordered.insert(places[id(other)], ordered.pop(places[id(one)]))
+
+
+def _is_chatter(memory: Memory) -> bool:
+    """Whether it only greets, thanks or agrees. What somebody gave a topic or a label says more than its text."""
+    if not _is_turn(memory) and (memory.topic or memory.tags or memory.keywords):
+        return False
+    return is_noise(memory.content)
+
+
+def _is_turn(memory: Memory) -> bool:
+    return memory.provenance.position is not None
+
+
+def _opposed(one: Memory, other: Memory) -> bool:
+    # Imported late: its rules are rarely needed.
+    from mindhold.text.contradiction import StatementRelation, compare_statements
+
+    older, newer = sorted((one, other), key=lambda memory: memory.occurred)
+    relation = compare_statements(older.content, newer.content).relation
+    return relation in (StatementRelation.OPPOSED, StatementRelation.DOUBTFUL)  # enough for an order
+
+
 def distinct(chosen: Sequence[ChosenMemories], limit: int) -> list[ChosenMemories]:
-    """Return the first `limit` memories without near-duplicates."""
+    """Return the first `limit` memories without near-duplicates.
+
+    What was captured from a message of a project's log takes the place of that message.
+    """
     unique: list[ChosenMemories] = []
     comparison = _Said()
     for choice in chosen:
-        if not any(comparison.same(choice.memory, other.memory) for other in unique):
+        places = [
+            place
+            for place, other in enumerate(unique)
+            if comparison.same(choice.memory, other.memory) or comparison.repeats(choice.memory, other.memory)
+        ]
+        if not places:
             unique.append(choice)
+        elif not _is_turn(choice.memory) and all(_is_turn(unique[place].memory) for place in places):
+            unique[places[0]] = choice
+            for place in reversed(places[1:]):
+                del unique[place]
         if len(unique) == limit:
             break
     return unique
+
+
+# Shares of a message's words with which a captured memory says it: the one that it was captured from, any other.
+SAID_THERE, SAID_ANYWHERE = 0.6, 0.9
 
 
 class _Said:
@@ -223,12 +356,29 @@ class _Said:
         """Whether two memories have the same text or make the same statement; turns of a conversation never do."""
         if one.content_hash == other.content_hash:
             return True
-        is_turn = one.provenance.position is not None or other.provenance.position is not None
-        if is_turn or one.kind is not other.kind or not self._nearly(one, other):
+        if _is_turn(one) or _is_turn(other) or one.kind is not other.kind or not self._nearly(one, other):
             return False
-        from mindhold.text.similarity import same_statement  # imported late: its word lists are rarely needed
+        words, others = self._of(one), self._of(other)
+        if _differ_by_number(words - others, others - words):
+            return False
+        contents = one.content, other.content
+        return same_statement(*contents) or (
+            ARTICLES.issuperset(words ^ others) and same_in_other_order(*contents)
+        )
 
-        return same_statement(one.content, other.content)
+    def repeats(self, one: Memory, other: Memory) -> bool:
+        """Whether one is a message that hooks saved, and the other was captured from it and says most of it."""
+        if one.provenance.source != CAPTURED or other.provenance.source != CAPTURED:
+            return False
+        if _is_turn(one) is _is_turn(other):
+            return False
+        message, memory = (one, other) if _is_turn(one) else (other, one)
+        words, others = self._of(message), self._of(memory)
+        said_there = (message.provenance.conversation, message.provenance.line) == (
+            memory.provenance.conversation,
+            memory.provenance.line,
+        )
+        return len(words & others) >= (SAID_THERE if said_there else SAID_ANYWHERE) * len(words)
 
     def _nearly(self, one: Memory, other: Memory) -> bool:
         """Whether two memories share most words: a cheap test before the exact comparison."""
@@ -237,8 +387,34 @@ class _Said:
 
     def _of(self, memory: Memory) -> frozenset[str]:
         if memory.id not in self._words:
-            self._words[memory.id] = frozenset(_WORDS.findall(memory.content.casefold()))
+            self._words[memory.id] = _words_of(memory.content)
         return self._words[memory.id]
+
+
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(_WORDS.findall(text.casefold()))
+
+
+def _differ_by_number(words: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether a number is all that differs: a cheap test before the exact comparison."""
+    return len(words) == len(others) == 1 and all(word.isdecimal() for word in words | others)
+
+
+def _may_change(older: frozenset[str], newer: frozenset[str], asked: frozenset[str]) -> bool:
+    """Whether two texts may be one statement with two values, of which the question doesn't name the older.
+
+    A cheap test before the exact comparison.
+    """
+    shared = len(older & newer)
+    fewer, more = len(older) - shared, len(newer) - shared
+    if fewer > more:
+        fewer, more = more, fewer
+    if fewer > _MOST_REMOVED or more > _MOST_ADDED or not more or fewer > shared:
+        return False
+    removed, added = older - newer, newer - older
+    # "Service 3 listens on port 8003" and "service 4 on port 8004" are about two things.
+    about_two = min(sum(map(str.isdecimal, removed)), sum(map(str.isdecimal, added))) > 1
+    return not about_two and removed.isdisjoint(asked)
 
 
 MORE_ROUNDS = 1  # further rounds of reading if the first doesn't settle it

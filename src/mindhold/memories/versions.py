@@ -11,11 +11,13 @@ from pydantic import Field
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.hit_context import HIDDEN, Allowance
 from mindhold.memories.prepare import QUARANTINE_FROM
+from mindhold.memories.ranking import at_least
 from mindhold.memories.recall import RecallInput, recall
 from mindhold.memories.views import LinkedView, MemoryId, Notice, View
 from mindhold.model.errors import InvalidInput, MemoryNotFound
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status, Tier, Version
 from mindhold.model.query import Filter, Order
+from mindhold.model.relevance import DOUBT
 from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.projects.scopes import visible_scopes
 from mindhold.text.injection import suspicion
@@ -265,6 +267,7 @@ async def _decisions(
         kinds=[Kind.DECISION],
         statuses=list(STATUSES),
         limit=MOST_BY_MEANING,
+        minimum_score=at_least(engine, DOUBT),
         count_use=False,
     )
     about = [hit.memory for hit in (await recall(engine, request, agent=agent)).hits]

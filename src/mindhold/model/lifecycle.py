@@ -240,16 +240,22 @@ def _fate_when_unused(memory: Memory, now: datetime, life: LifecycleRules) -> tu
 def confidence_at(memory: Memory, now: datetime) -> float:
     """The confidence in the memory now: kinds about work in progress lose it day by day, others keep it.
 
-    Time starts when the memory was created, amended or restored. A retired memory changed last when it was retired, which
-    makes it no surer: its time starts at its creation.
+    Time starts when it was said, or when the memory was amended or restored. A retired memory changed last when it was
+    retired, which makes it no surer.
     """
     days = CONFIDENCE_DAYS.get(memory.kind)
     if days is None or is_kept_for_good(memory):
         return memory.confidence
     is_current = memory.status in (Status.ACTIVE, Status.QUARANTINED)
-    since = max(memory.created, memory.updated) if is_current else memory.created
-    remaining = 1.0 - (now - since) / timedelta(days=days)
+    remaining = 1.0 - (now - confidence_since(memory, is_current=is_current)) / timedelta(days=days)
     return memory.confidence * min(1.0, max(0.0, remaining))
+
+
+def confidence_since(memory: Memory, *, is_current: bool = True) -> datetime:
+    """When the memory's confidence began to fade: what was said in February and captured in November is of February."""
+    if is_current and memory.updated > memory.created:
+        return memory.updated
+    return min(memory.created, memory.occurred)
 
 
 def doubt_time(memory: Memory, least: float) -> datetime | None:
@@ -257,7 +263,7 @@ def doubt_time(memory: Memory, least: float) -> datetime | None:
     days = CONFIDENCE_DAYS.get(memory.kind)
     if days is None or is_kept_for_good(memory) or not memory.confidence:
         return None
-    since = max(memory.created, memory.updated)
+    since = confidence_since(memory)
     return since + timedelta(days=days) * max(0.0, 1.0 - least / memory.confidence)
 
 

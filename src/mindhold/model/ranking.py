@@ -1,4 +1,4 @@
-"""Scores how well each candidate answers a question, from what a store knows about it."""
+"""What words and neighbours are worth, the order of equals, and the score of passages of past conversations."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -27,17 +27,27 @@ from mindhold.model.ranking import (
 
 TURN, ALONE = "turn", "alone"  # a message of a conversation, and a memory that stands alone
 FOREIGN = "foreign"  # one that stands alone, for a question in a script that English models hardly know
-BOTH, WORDS = "both", "words"  # compared by words and meaning, and by words only
+FOREIGN_TURN = "foreign turn"  # a message, for such a question: judged by words only
+WORDS = "words"  # compared by words only
+USUAL_MODEL = "all-MiniLM-L6-v2"  # whose weights also serve models that none were learned for
 DEVIATIONS = 10.0  # of unrelated texts, between a meaning of 0 and of 1
 BACKGROUND_MEANING = 0.25  # of the nearest of a hundred unrelated texts
 LONG = 60  # lexemes; longer messages say much beside the answer
 MOST_AHEAD, MOST_BEHIND = 4.0, 3.0  # behind less: an echo of the question must not drown its answers
 FLOOR = 0.02  # of 100 right answers among the first ten, 94 to 100 have a higher confidence
-DOUBT = 0.2  # below it an answer is doubtful
+DOUBT = 0.2  # below it an answer is doubtful, and nothing is done on the strength of it
+UNLIKELY = 0.05  # below it nothing answers; of 100 questions with an answer at most 3 are
 COMPLETE = 0.75  # share of the words that is nearly the whole question
 LAST_LATIN = "\u024f"
 FEWEST_TURNS = 3  # that a name opens, before it counts as a speaker's
-ROLES = frozenset({"ai", "assist", "human", "system", "user"})  # lexemes of speakers whom nobody asks about
+PERSON = frozenset({"human", "user"})  # lexemes of the person, when an assistant is the other speaker
+ROLES = PERSON | {"ai", "assist", "system"}  # of speakers whom nobody asks about
+# Lexemes of a question that asks for an overview, which long messages give.
+OVERVIEW = frozenset(
+    lexeme
+    for word in "summary summarize summarise overview recap comprehensive zusammenfassung überblick résumé resumen".split()
+    for lexeme in query_lexemes(word)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,7 @@ def relevance(
     lexemes: Sequence[str],
     *,
     unrelated: Cosines | None,
+    model: str = USUAL_MODEL,
     in_period: npt.NDArray[np.bool_] | None = None,
 ) -> Relevance:
     """Compute the confidence in each candidate: by words and meaning, or by words alone if there is no vector.
@@ -71,21 +82,38 @@ def relevance(
     A candidate that says nearly the whole question is judged by both ways, and the higher counts: the meaning of a name
     or a number may be opaque.
 
-    `unrelated` is None if there is no model: then only words count. `in_period` marks the candidates that happened
-    in the period of the question.
+    `unrelated` is None if there is no model: then only words count. `model` chooses the weights. `in_period` marks the
+    candidates that happened in the period of the question.
     """
+    learned = judgements().get(model.partition("/")[0]) or judgements()[USUAL_MODEL]
     known = features(candidates, lexemes, unrelated=unrelated, in_period=in_period)
     turns = is_turn(candidates)
     compared = ~np.isnan(known["meaning"])
     confidence = np.zeros(len(candidates.ids))
-    for kind, rows in ((TURN, turns), (FOREIGN if is_foreign(lexemes) else ALONE, ~turns)):
-        for by, judged in ((BOTH, rows & compared), (WORDS, rows & (~compared | (known["own"] >= COMPLETE)))):
-            if judged.any():
-                chosen = {name: values[judged] for name, values in known.items()}
-                probability = confidence_of(chosen, judgements()[kind][by])
-                confidence[judged] = np.maximum(confidence[judged], probability)
+    for kind, rows in _kinds(learned, turns, foreign=is_foreign(lexemes)):
+        by_both = learned.get(kind)  # none for messages in a script that the model doesn't know
+        by_words_too = rows & (~compared | (known["own"] >= COMPLETE)) if by_both else rows
+        for judgement, judged, among in (
+            (by_both, rows & compared, rows & compared),
+            (judgements()[WORDS][kind], by_words_too, rows),  # ahead of all others, not only of its like
+        ):
+            if judgement and judged.any():
+                probability = np.zeros(len(confidence))
+                chosen = {name: values[among] for name, values in known.items()}
+                probability[among] = confidence_of(chosen, judgement)
+                confidence[judged] = np.maximum(confidence, probability)[judged]
     confidence[(known["words"] <= 0) & ~(known["meaning"] > 0)] = 0.0
     return Relevance(known["words"], np.where(compared, known["meaning"], 0.0), confidence)
+
+
+def _kinds(
+    learned: Mapping[str, Judgement], turns: npt.NDArray[np.bool_], *, foreign: bool
+) -> Sequence[tuple[str, npt.NDArray[np.bool_]]]:
+    """How messages and other memories are judged. A model that learned other languages judges their messages as any."""
+    knows = learned[FOREIGN].weights["meaning"] > learned[FOREIGN].weights["own"]
+    if not foreign:
+        return (TURN, turns), (ALONE, ~turns)
+    return (TURN if knows else FOREIGN_TURN, turns), (FOREIGN, ~turns)
 
 
 def features(
@@ -106,16 +134,24 @@ def features(
     if unrelated is not None:
         meaning = (candidates.cosines - unrelated.mean) / (DEVIATIONS * max(unrelated.deviation, 1e-6))
     said = frozenset(lexemes) - ROLES
+    person = np.array([opening in PERSON for opening in candidates.openings], dtype=np.float64)
+    long = np.log(np.maximum(candidates.lengths / LONG, 1.0))
+    broad = float(not OVERVIEW.isdisjoint(lexemes))
     return {
         "words": nearby,
         "own": own,
+        "around": (own + nearby) / 2,
         "complete": own**2,  # so that a single word of many counts little, and all of them much
         "meaning": meaning,
         "nearby": _nearby_meaning(meaning, around),
+        "conversation": _best_of_conversation(meaning, candidates.conversations),
         "said": np.array([opening in said for opening in candidates.openings], dtype=np.float64),
+        "person": person,
+        "broad person": broad * person,
         "period": np.zeros(len(candidates.ids)) if in_period is None else in_period.astype(np.float64),
         "length": np.log1p(candidates.lengths) / 5,
-        "long": np.log(np.maximum(candidates.lengths / LONG, 1.0)),
+        "long": long,
+        "broad long": broad * long,
     }
 
 
@@ -132,9 +168,9 @@ def named_speakers(candidates: Candidates, lexemes: Sequence[str]) -> frozenset[
     return frozenset(lexeme for lexeme in lexemes if openings[lexeme] >= FEWEST_TURNS and lexeme not in ROLES)
 
 
-def without_names(text: str, names: Collection[str]) -> str:
+def without_names(text: str, names: frozenset[str]) -> str:
     """The question without the words that are only names: a speaker's name resembles every message of that speaker."""
-    kept = [word for word in text.split() if not names or not set(query_lexemes(word)) & set(names)]
+    kept = [word for word in text.split() if names.isdisjoint(query_lexemes(word))]
     return " ".join(kept) or text
 
 
@@ -163,8 +199,10 @@ def background(known: Mapping[str, Numbers], weights: Mapping[str, float]) -> fl
     It gives a store with few records something to be compared with.
     """
     imagined = {"meaning": BACKGROUND_MEANING, "nearby": BACKGROUND_MEANING / 2}
+    imagined["conversation"] = BACKGROUND_MEANING
     imagined["length"] = float(known["length"].mean())
     imagined["long"] = float(known["long"].mean())
+    imagined["broad long"] = float(known["broad long"].mean())
     return sum(weight * imagined.get(name, 0.0) for name, weight in weights.items())
 
 
@@ -180,11 +218,11 @@ def lead(evidence: Numbers, imagined: float) -> Numbers:
 
 @cache
 def judgements() -> Mapping[str, Mapping[str, Judgement]]:
-    """What `benchmarks/learn_relevance.py` learned, by kind of candidate and by what they are compared by."""
+    """What `benchmarks/learn_relevance.py` learned, by model (or by words only) and kind of candidate."""
     content = json.loads(files("mindhold.model").joinpath("relevance.json").read_text("utf-8"))
     return {
-        kind: {by: Judgement(**judgement) for by, judgement in learned.items()}
-        for kind, learned in content.items()
+        by: {kind: Judgement(**judgement) for kind, judgement in learned.items()}
+        for by, learned in content.items()
     }
 
 
@@ -196,3 +234,13 @@ def _nearby_meaning(meaning: Numbers, around: Sequence[tuple[int, Rows]]) -> Num
         if abs(step) == 1:
             best = np.maximum(best, take_rows(meaning, rows))
     return best
+
+
+def _best_of_conversation(meaning: Numbers, conversations: Sequence[str | None]) -> Numbers:
+    """The highest meaning of the same conversation, which is about one thing; 0 without a conversation or vectors."""
+    best: dict[str | None, float] = {}
+    values = np.where(np.isnan(meaning), 0.0, meaning).tolist()
+    for name, value in zip(conversations, values, strict=True):
+        if name is not None:
+            best[name] = max(best.get(name, 0.0), value)
+    return np.array([best.get(name, 0.0) for name in conversations])

@@ -97,7 +97,11 @@ def _all_filler(words: list[str]) -> bool:
 
 
 def _is_filler(phrase: str) -> bool:
-    if phrase in _PHRASES or _DRAWN_OUT.fullmatch(phrase):
+    if phrase in _PHRASES:
+        return True
+    if " " in phrase:  # the patterns are of single words
+        return False
+    if _DRAWN_OUT.fullmatch(phrase):
         return True
     return _SPACELESS.fullmatch(phrase) is not None and _is_chain(phrase)
 
@@ -230,3 +234,16 @@ def _count_signs(content: str) -> int:
 
 
 _PLAIN = frozenset(("I", "I'm", "I'll", "I've", "I'd", "OK", "Ok"))  # capitalised, but not names
+
+
+# What git says anyway, or what only says that a command failed.
+_WORK_LOG = LazyPattern(
+    r"(?:committed|pushed|merged|opened (?:a )?(?:pr|pull request|mr)|created (?:pr|pull request)|unresolved)\b[^:]{0,40}:\s"
+    r"|(?:opened|merged|created|closed) (?:pr|pull request|mr) #?\d|`[^`]+` (?:fails|failed)[.:]? *$",
+    re.IGNORECASE,
+)
+
+
+def is_work_log(text: str) -> bool:
+    """Whether the text only repeats what git or a failing command says."""
+    return bool(_WORK_LOG.match(text.lstrip()))

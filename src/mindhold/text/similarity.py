@@ -90,6 +90,10 @@ _PLAIN_WORDS = FUNCTION_WORDS | USE_VERBS | ADJUNCT_STARTS | ARTICLES | {"not"}
 
 # A phrase with one of these depends on its place: moving it may reverse the sentence.
 _BOUND = frozenset(("to", "from", "than", "by", "and", "or"))
+_COPULA = LazyPattern(r"\s(?:is|are|was|were)\s", re.IGNORECASE)
+_DEFINITE = LazyPattern(r"(?:the|our|my|your|his|her|their|its)\s|[^\W\d_]+['’]s\s", re.IGNORECASE)
+_AROUND_A_HALF = " \t\r\n.!,;"
+_MOST_ADJUNCTS = 2  # with more of them, which belongs to which depends on their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,75 @@ def _is_adjunct_moved(left: Sequence[str], right: Sequence[str]) -> bool:
             if moved[0] in ADJUNCT_STARTS and not _BOUND.intersection(moved):
                 return True
     return False
+
+
+def same_in_other_order(a: str, b: str) -> bool:
+    """Whether two texts say the same in another order of words: "9090 is the staging port", "the staging port is 9090".
+
+    Looser than `same_statement`, so nothing is dropped for good because of it. Where an order says who does what to whom
+    ("A depends on B"), a text in another order is another statement.
+    """
+    left, right = _tokens(a), _tokens(b)
+    if not left or sorted(_keys(left)) != sorted(_keys(right)):
+        return False
+    if _are_adjuncts_swapped(_keys(left), _keys(right)):
+        return not _spelling_differences(left, right)
+    return _is_turned_around(a, b) or _is_turned_around(b, a)
+
+
+def _are_adjuncts_swapped(left: list[str], right: list[str]) -> bool:
+    """Whether both are one sentence with the same two phrases, such as "on Fridays" and "with Helm"."""
+    if _BOUND.intersection(left):
+        return False
+    others = [_phrases(order) for order in _with_first_phrase_last(right)]
+    return any(
+        own[0] == other[0] and len(own) <= _MOST_ADJUNCTS + 1 and sorted(own) == sorted(other)
+        for own in map(_phrases, _with_first_phrase_last(left))
+        for other in others
+    )
+
+
+def _with_first_phrase_last(keys: list[str]) -> list[list[str]]:
+    """The sentence as it is; or if it begins with a phrase, whose end is unknown, with that at the end."""
+    if keys[0] not in ADJUNCT_STARTS:
+        return [keys]
+    return [[*keys[cut:], *keys[:cut]] for cut in range(2, len(keys)) if keys[cut] not in ADJUNCT_STARTS]
+
+
+def _phrases(keys: list[str]) -> list[list[str]]:
+    """The beginning of a sentence, and each phrase after it that could stand elsewhere."""
+    phrases: list[list[str]] = [[]]
+    for key in keys:
+        if key in ADJUNCT_STARTS:
+            phrases.append([])
+        phrases[-1].append(key)
+    return phrases
+
+
+def _is_turned_around(a: str, b: str) -> bool:
+    """Whether one says "the X is V" and the other "V is the X", where V is a name, a number, a date or a path.
+
+    Without a value it isn't the same: all squares are rectangles.
+    """
+    (thing, value), (same_value, same_thing) = _around_is(a), _around_is(b)
+    if not value or value != same_value or not (_DEFINITE.match(thing) and _DEFINITE.match(same_thing)):
+        return False
+    tokens = _tokens(f"of {value}")[1:]  # a capital marks a name only after another word
+    is_value = all(token.kind in ("number", "name", "date", "path") for token in tokens)
+    return is_value and same_statement(thing, same_thing)
+
+
+def _around_is(text: str) -> tuple[str, str]:
+    """What is before and after the only "is"; empty if there is none, or several."""
+    found = list(_COPULA.finditer(text))
+    if len(found) != 1:
+        return "", ""
+    before, after = text[: found[0].start()], text[found[0].end() :]
+    return before.strip(_AROUND_A_HALF), after.strip(_AROUND_A_HALF)
+
+
+def _keys(tokens: Sequence[_Token]) -> list[str]:
+    return [token.key for token in tokens]
 
 
 def _tokens(text: str) -> list[_Token]:

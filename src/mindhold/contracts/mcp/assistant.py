@@ -9,7 +9,10 @@ from pydantic import BeforeValidator, Field
 
 from mindhold.contracts.mcp.tools import (
     ALWAYS,
+    NEAREST,
+    NEAREST_SCHEMA,
     Contract,
+    Doubt,
     From,
     NoArguments,
     RememberedAnswer,
@@ -184,6 +187,8 @@ class AssistantHitsAnswer(RememberedAnswer):
     """Best first; newest first without a query."""
 
     results: Annotated[list[AssistantHit], From("hits")]
+    nearest: Annotated[list[AssistantHit] | None, NEAREST, NEAREST_SCHEMA] = None
+    note: Doubt = None
 
 
 class ScopeDigest(ToolAnswer):
@@ -401,7 +406,7 @@ ASSISTANT = Contract(
             "recall",
             TagArguments,
             AssistantHitsAnswer,
-            fixed={"everywhere": True},
+            fixed={"everywhere": True, "minimum_score": 0.0},  # a query ranks them, it leaves none out
         ).described(
             "Gives the memories that have a tag, in every scope; ranked when there is a query, else the newest first."
         ),

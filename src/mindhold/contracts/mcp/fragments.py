@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticKnownError
 
 from mindhold.contracts.mcp.tools import (
     AGENT,
     ALWAYS,
+    NEAREST,
+    NEAREST_SCHEMA,
     Contract,
     From,
     NoArguments,
@@ -233,13 +235,24 @@ class BatchAnswer(ToolAnswer):
     results: list[BatchItem]
 
 
+def _briefly(schema: dict[str, Any]) -> None:
+    """Leaves out which fields are always there, and what a reader can guess: each word costs tokens in every client."""
+    del schema["required"]
+    for name in ("layer", "why"):
+        schema["properties"].pop(name, None)
+
+
 class LinkedFragment(ToolAnswer):
+    model_config = ConfigDict(json_schema_extra=_briefly)
+
     id: str
     relation: Annotated[str, From("link.relation")]
     content: str
 
 
 class Fragment(ToolAnswer):
+    model_config = ConfigDict(json_schema_extra=_briefly)
+
     id: str
     content: str
     type: Annotated[str, From("kind")]
@@ -254,6 +267,7 @@ class Fragment(ToolAnswer):
     project: Annotated[str, From("scope")]
     contradicts: Annotated[list[str] | None, From("contradicts", unless_empty=True)] = None
     contradictedBy: Annotated[list[str] | None, From("contradicted_by", unless_empty=True)] = None
+    supersededBy: Annotated[list[str] | None, From("superseded_by", unless_empty=True)] = None
     linked: Annotated[list[LinkedFragment], From("links")]
 
 
@@ -261,6 +275,7 @@ class RecallAnswer(RememberedAnswer):
     """Best first."""
 
     fragments: Annotated[list[Fragment], From("hits")]
+    nearest: Annotated[list[Fragment] | None, NEAREST, NEAREST_SCHEMA] = None
     count: int
     totalTokens: Annotated[int, From("tokens")]
     method: Annotated[str, From("rung")]

@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mindhold.contracts.mcp.tools import Contract, RememberedAnswer, To, Tool, ToolAnswer, ToolArguments
+from mindhold.contracts.mcp.tools import (
+    NEAREST,
+    NEAREST_SCHEMA,
+    Contract,
+    Doubt,
+    RememberedAnswer,
+    To,
+    Tool,
+    ToolAnswer,
+    ToolArguments,
+)
 
 ProjectId = Annotated[str | None, To("project"), Field(description="Another project than this one")]
 
@@ -120,6 +130,8 @@ class ProjectSearchAnswer(RememberedAnswer):
     """Best first."""
 
     results: list[ProjectHit]
+    nearest: Annotated[list[ProjectHit] | None, NEAREST, NEAREST_SCHEMA] = None
+    note: Doubt = None
     query_embedding_model: str | None = None
     search_method: str
     count: int

@@ -8,7 +8,14 @@ from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 from pydantic.fields import FieldInfo
 
 from mindhold.model.errors import InvalidInput
@@ -46,6 +53,14 @@ class From:
 
 
 ALWAYS = From("@")  # the answer's own constant, not from the output
+
+# What is nearest if nothing probably answers. Its items look like results, which the schema needn't say twice.
+NEAREST = From("nearest", unless_empty=True)
+NEAREST_SCHEMA = WithJsonSchema({"items": {"additionalProperties": True, "type": "object"}, "type": "array"})
+Doubt = Annotated[
+    str | None,
+    From("nearest", if_any="Nothing that is remembered clearly answers this; `nearest` is doubtful."),
+]
 
 
 class ToolArguments(BaseModel):

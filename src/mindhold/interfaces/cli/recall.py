@@ -9,7 +9,7 @@ import click
 from mindhold.interfaces.cli.amend import RELATIONS
 from mindhold.interfaces.cli.command import command, with_open_session, words
 from mindhold.interfaces.cli.memories import KINDS, STATUSES, statuses_with_archive
-from mindhold.interfaces.cli.output import local_time, one_line, relation_words
+from mindhold.interfaces.cli.output import DOUBTFUL, local_time, one_line, relation_words
 from mindhold.interfaces.cli.remember import text_or_stdin
 from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.memory import Status
@@ -85,7 +85,7 @@ async def recall(
 ) -> None:
     """Find memories by words and by meaning."""
     from mindhold.memories.filters import SHOW
-    from mindhold.memories.recall import RECALL
+    from mindhold.memories.recall import NEAREST, RECALL
 
     fields["statuses"] = statuses_with_archive(fields["statuses"], archived=archived)
     fields["links"] = fields["links"] or bool(fields["relations"])
@@ -103,16 +103,19 @@ async def recall(
     if result.timeframe:
         how = "Only from" if result.timeframe.filters else "Preferring"
         session.console.note(f"{how} {result.timeframe.words} ({result.timeframe.phrase!r})")
-    if not result.hits:
+    if result.nearest:
+        session.console.line(DOUBTFUL)
+    elif not result.hits:
         session.console.line(_explain_nothing(result, everywhere=fields["everywhere"]))
-    for number, hit in enumerate(result.hits, 1):
+    shown = result.hits or result.nearest
+    for number, hit in enumerate(shown, 1):
         content = hit.content
         if full and hit.truncated:
             content = (await session.run(SHOW, id=hit.id)).memory.content
         _print_hit(session, number, hit, content=content, full=full)
-    if any(hit.status == Status.ARCHIVED for hit in result.hits):
+    if any(hit.status == Status.ARCHIVED for hit in shown):
         session.console.note("`mindhold unarchive ID` brings one back from the archive.")
-    session.console.note(result.notice)
+    session.console.note(result.notice.removeprefix(NEAREST).strip() if result.nearest else result.notice)
 
 
 def _explain_nothing(result: RecallResult, *, everywhere: bool) -> str:
@@ -134,7 +137,11 @@ def _print_hit(session: OpenSession, number: int, hit: HitView, *, content: str,
     if hit.truncated and not full:
         console.line(margin + console.style(f"… cut; `mindhold show {hit.id}` prints all of it", dim=True))
     console.line(margin + console.style(_details(session, hit), dim=True))
-    for label, ids in (("contradicted by", hit.contradicted_by), ("contradicts", hit.contradicts)):
+    for label, ids in (
+        ("superseded by", hit.superseded_by),
+        ("contradicted by", hit.contradicted_by),
+        ("contradicts", hit.contradicts),
+    ):
         if ids:
             console.line(margin + console.style(f"{label} {', '.join(ids)}", fg="yellow"))
     for label, turns in (("before", hit.before), ("after", hit.after)):
@@ -187,8 +194,12 @@ async def ask(session: OpenSession, /, *, question: tuple[str, ...], **fields: A
     if console.as_json(result):
         return
     console.text(result.answer)
-    for number, source in enumerate(result.citations, 1):
-        reference = f"[{number}] {source.id} · {source.kind} · {one_line(source.content, most=160)}"
+    sources = [(f"[{number}] ", source) for number, source in enumerate(result.citations, 1)]
+    if result.nearest:
+        console.line("The nearest, doubtful:")
+        sources = [("", source) for source in result.nearest]
+    for mark, source in sources:
+        reference = f"{mark}{source.id} · {source.kind} · {one_line(source.content, most=160)}"
         console.line(console.style(reference, dim=True))
     if result.model:
         console.note(f"In the words of {result.model}.")

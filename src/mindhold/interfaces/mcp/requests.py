@@ -130,6 +130,9 @@ class CallContext:
         return await call_operation(self.running, operation, caller=self.caller, **fields)
 
 
+MODEL_WAIT_SECONDS = 2.0  # from the first question on; then words alone answer until the model is loaded
+
+
 class LazyEngine:
     """Opens Mindhold once, on `begin` or the first call; after a failure the next call tries again."""
 
@@ -156,6 +159,11 @@ class LazyEngine:
         assert self._task is not None
         return await asyncio.shield(self._task)
 
+    async def settled(self) -> None:
+        """Wait until a begun opening has ended, well or badly."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
     @property
     def opened(self) -> OpenMindhold | None:
         """Return Mindhold if it is open already."""
@@ -172,7 +180,7 @@ class LazyEngine:
 
     async def _open(self) -> OpenMindhold:
         running = await self._stack.enter_async_context(self._opener())
-        running.warm(patient=False)
+        running.warm(wait_seconds=MODEL_WAIT_SECONDS)
         return running
 
 

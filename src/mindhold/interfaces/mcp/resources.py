@@ -214,9 +214,10 @@ async def _known_prompt(context: CallContext, arguments: Mapping[str, str]) -> s
     project = arguments.get("project", "").strip() or None
     try:
         filters = {"scope": project, "everywhere": project is None, "limit": MOST_KNOWN}
-        hits = (await context.run(RECALL, query=subject, **filters)).hits
+        result = await context.run(RECALL, query=subject, **filters)
+        hits, doubtful = result.hits or result.nearest, bool(result.nearest)
     except NotFound:  # an unknown project
-        hits = []
+        hits, doubtful = [], False
     memories = [
         {
             "id": hit.id,
@@ -230,6 +231,11 @@ async def _known_prompt(context: CallContext, arguments: Mapping[str, str]) -> s
     if not memories:
         return f"Tell me that nothing is remembered about {json.dumps(subject)}, and ask whether I want to tell you."
     listing = json.dumps({"notice": NOTICE, "memories": memories}, ensure_ascii=False, indent=1)
+    if doubtful:
+        return (
+            f"Nothing that is remembered is clearly about {json.dumps(subject)}. Say so; mention one of the nearest "
+            f"memories below only if it fits, and ask whether I want to tell you more.\n\n{listing}"
+        )
     return (
         f"What do you know about {json.dumps(subject)}? Answer from the memories below, name the date where it "
         f"matters, and say where they contradict each other or may be out of date.\n\n{listing}"
