@@ -22,6 +22,21 @@ async def run_uncancelled(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+CANCEL_SECONDS = 5.0  # then a task that goes on is cancelled again
+
+
+async def cancel_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks, and wait until they have ended; their results and errors stay in them.
+
+    In Python 3.11 a cancellation that meets the end of a timeout can get lost, so it is repeated. The tasks are not awaited
+    themselves, which would swallow a cancellation of the caller.
+    """
+    while running := [task for task in tasks if not task.done()]:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running, timeout=CANCEL_SECONDS)
+
+
 @asynccontextmanager
 async def run_concurrently(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
     """Run work concurrently with the body, and wait for it at the end; if the body fails, the work is cancelled."""
@@ -31,9 +46,7 @@ async def run_concurrently(work: Coroutine[Any, Any, T]) -> AsyncIterator[asynci
         yield task
         await task
     finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})  # not `await task`: that would swallow a cancellation of the caller
+        await cancel_tasks(task)
 
 
 class ChangeNotifier:

@@ -19,7 +19,6 @@ from mindhold.stores.resident_index import (
     RecordBatch,
     ResidentIndex,
     best_by_text,
-    occurrences,
 )
 from mindhold.stores.vectors import NearestCodes, Sketches, decode, encode, exact_cosines
 
@@ -337,10 +336,6 @@ class TestText:
         lengths = np.array([1], dtype=np.int32)
         best = best_by_text([], frequencies=[], lengths=lengths, average_length=1.0, total=1, limit=3)
         assert len(best) == 0
-
-    def test_occurrences(self) -> None:
-        counts = occurrences({0: "a a a b", 2: "", 3: "ab b"}, ("a", "b", ""), rows=4)
-        assert counts.tolist() == [[3, 1, 0], [0, 0, 0], [0, 0, 0], [0, 1, 0]]
 
 
 class TestGate:

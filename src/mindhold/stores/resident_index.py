@@ -151,14 +151,14 @@ class RecordBatch:
     A code is the result of encode(), None without a vector of the model, or ELSEWHERE if it is not held here.
     """
 
-    rows: Sequence[int]
+    rows: Sequence[int] | Rows
     scopes: Sequence[Hashable]
     agents: Sequence[str]
     kinds: Sequence[str]
     statuses: Sequence[str]
-    occurred: Sequence[float]  # seconds since the epoch
-    trust: Sequence[float]
-    lengths: Sequence[int]
+    occurred: Sequence[float] | Numbers  # seconds since the epoch
+    trust: Sequence[float] | Numbers
+    lengths: Sequence[int] | Rows
     conversations: Sequence[str | None]
     positions: Sequence[int | None]
     codes: Sequence[bytes | None]
@@ -209,7 +209,7 @@ class ResidentIndex:
 
     def put(self, batch: RecordBatch) -> None:
         """Add records, or replace those of the same rows. New rows must be in ascending order. Call settle() afterwards."""
-        if not batch.rows:
+        if not len(batch.rows):
             return
         rows = np.array(batch.rows, dtype=np.int64)
         slots = self._slots_for(rows)
@@ -237,6 +237,10 @@ class ResidentIndex:
         slots = self.slots(np.array(rows, dtype=np.int64))
         present = slots >= 0
         self._codes.put(slots[present], list(compress(codes, present)))
+
+    def put_joined_codes(self, rows: Rows, codes: bytes) -> None:
+        """The same for codes of one length, one after the other. All rows must be in the index."""
+        self._codes.put_joined(self.slots(rows), codes)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Remove records; rows that aren't in the index are skipped."""
@@ -395,18 +399,6 @@ def best_by_text(
     return matches[np.argsort(-scores[matches], kind="stable")]
 
 
-def occurrences(texts: Mapping[int, str], lexemes: Sequence[str], *, rows: int) -> npt.NDArray[np.int32]:
-    """The number of times each lexeme is in the texts, which are lexemes joined by blanks; `texts` is by row of the result."""
-    counts = np.zeros((rows, len(lexemes)), dtype=np.int32)
-    sought = [f" {lexeme} " for lexeme in lexemes]
-    for row, text in texts.items():
-        # Two blanks between words, or the second of two equal words in a row would not be counted.
-        spaced = f" {text.replace(' ', '  ')} "
-        counts[row] = [spaced.count(lexeme) for lexeme in sought]
-    counts[:, [not lexeme for lexeme in lexemes]] = 0
-    return counts
-
-
 Rows = npt.NDArray[np.int64]
 
 DRIVING = 50_000  # records: a word in more of them chooses no candidates if rarer words find enough
@@ -415,9 +407,10 @@ _LEADING = 4  # the best 1/n of the pool add their neighbours
 _SAMPLE = 10  # 1/n of the limit must be admitted to estimate from
 _MARGIN = 1.25  # factor of candidates to rescore, because codes are not exact
 
-# Row, id, importance, trust, uses, usefulness, time in seconds, length, conversation, position or -1, lexemes joined by blanks.
+# Row, importance, trust, uses, usefulness, time in seconds, length, id, conversation, position or -1, first lexeme, how often
+# it has each lexeme.
 _NUMBERS = ("importance", "trust", "uses", "usefulness", "occurred", "lengths")
-Detail = tuple[int, str, float, float, int, float, float, int, str | None, int, str]
+Detail = tuple[int, float, float, int, float, float, int, str, str | None, int, str, Mapping[str, int]]
 
 
 class SearchSource(Protocol):
@@ -466,8 +459,6 @@ def nearest(
 class _Text:
     """The result of full-text search."""
 
-    postings: dict[str, Slots]  # admitted slots by lexeme
-    whole: bool  # False if a common word's postings were cut
     frequencies: dict[str, int]
     best: Slots
 
@@ -520,7 +511,7 @@ class ResidentSearch:
             more = np.full(len(beside), np.nan) if near is None else self._cosines(beside)
             slots, cosines = np.concatenate([slots, beside]), np.concatenate([cosines, more])
         return Candidates(
-            **self._details(slots, cosines, text),
+            **self._details(slots, cosines),
             total=self._reach.total,
             average_length=self._average,
             frequencies=text.frequencies,
@@ -543,18 +534,17 @@ class ResidentSearch:
         whole = [within.slots for within in matches.values() if within.whole]
         if len(whole) < len(matches) and self._fewer_than_asked(whole):
             matches = self._within(lexemes, None)
-        postings = {lexeme: within.slots for lexeme, within in matches.items()}
         frequencies = {lexeme: within.frequency for lexeme, within in matches.items()}
         driving = [lexeme for lexeme in lexemes if matches[lexeme].whole]
         best = best_by_text(
-            [postings[lexeme] for lexeme in driving],
+            [matches[lexeme].slots for lexeme in driving],
             frequencies=[frequencies[lexeme] for lexeme in driving],
             lengths=self._resident.lengths,
             average_length=self._average,
             total=self._reach.total,
             limit=self._search.pool,
         )
-        return _Text(postings, len(driving) == len(lexemes), frequencies, best)
+        return _Text(frequencies, best)
 
     def _within(self, lexemes: Sequence[str], most: int | None) -> dict[str, _Within]:
         """The admitted slots of each lexeme; a lexeme in `most` records or more is read from the oldest records only."""
@@ -590,33 +580,26 @@ class ResidentSearch:
             cosines[having] = exact_cosines(self._search.vector, [exact for _, exact in vectors])
         return cosines
 
-    def _details(self, slots: Slots, cosines: Numbers, text: _Text) -> dict[str, Any]:
+    def _details(self, slots: Slots, cosines: Numbers) -> dict[str, Any]:
         rows = self._resident.rows(slots)
         details = self._source.details(rows)
-        columns: list[tuple[Any, ...]] = list(zip(*details, strict=True)) or [()] * 11
+        columns: list[tuple[Any, ...]] = list(zip(*details, strict=True)) or [()] * 12
         if len(details) < len(slots):  # deleted by another process meanwhile
-            present = np.isin(rows, columns[0])
-            slots, cosines = slots[present], cosines[present]
-        numbers = [np.array(column, dtype=np.float64) for column in columns[2:8]]
+            cosines = cosines[np.isin(rows, columns[0])]
+        numbers = np.array(columns[1:7], dtype=np.float64)
+        ids, conversations, positions, openings, counts = columns[7:]
+        lexemes = self._search.lexemes
         return {
-            "ids": list(columns[1]),
-            "counts": self._counts(slots, columns[10], text),
+            "ids": list(ids),
+            "counts": np.array(
+                [[own.get(lexeme, 0) for lexeme in lexemes] for own in counts], dtype=np.int32
+            ).reshape(len(ids), len(lexemes)),
             "cosines": cosines,
             **dict(zip(_NUMBERS, numbers, strict=True)),
-            "conversations": list(columns[8]),
-            "openings": [words.partition(" ")[0] for words in columns[10]],
-            "positions": np.array(columns[9], dtype=np.int64),
+            "conversations": list(conversations),
+            "openings": list(openings),
+            "positions": np.array(positions, dtype=np.int64),
         }
-
-    def _counts(self, slots: Slots, texts: Sequence[str], text: _Text) -> npt.NDArray[np.int32]:
-        if text.whole:
-            saying = np.zeros(len(self._resident.lengths), dtype=np.bool_)
-            for postings in text.postings.values():
-                saying[postings] = True
-            matching_texts = {index: texts[index] for index in np.flatnonzero(saying[slots]).tolist()}
-        else:
-            matching_texts = dict(enumerate(texts))
-        return occurrences(matching_texts, self._search.lexemes, rows=len(slots))
 
 
 def _with_margin(limit: int) -> int:

@@ -73,9 +73,18 @@ class SqlDatabase(Protocol):
         """The result of `work` in one consistent view."""
 
     async def rows(
-        self, statement: str, values: Any = (), *, viewer: str = SYSTEM, planned: bool = True
+        self,
+        statement: str,
+        values: Any = (),
+        *,
+        viewer: str = SYSTEM,
+        planned: bool = True,
+        few: bool = False,
     ) -> list[tuple[Any, ...]]:
-        """The rows of one statement; without `planned` it is planned for these very values."""
+        """The rows of one statement; without `planned` it is planned for these very values.
+
+        With `few` it is a look-up of a few rows, which the event loop may wait for.
+        """
 
     async def write(self, work: Callable[[SqlConnection], T], *, lasting: bool = True) -> T:
         """Run `work` in a transaction, durable when this returns."""
@@ -412,7 +421,7 @@ class SqlCursorValues(SqlPart):
     """Implements Cursors."""
 
     async def cursor(self, name: str) -> str | None:
-        rows = await self._rows(CURSOR, (name,))
+        rows = await self._database.rows(self._sql.sql(CURSOR), (name,), few=True)
         return str(rows[0][0]) if rows else None
 
     async def set_cursor(self, name: str, value: str | None) -> None:
@@ -454,7 +463,10 @@ class SqlScopes(SqlPart):
     """Implements Scopes."""
 
     async def scopes(self) -> list[Scope]:
-        return [self._sql.columns.scope.record(row) for row in await self._rows(SCOPES)]
+        return [
+            self._sql.columns.scope.record(row)
+            for row in await self._database.rows(self._sql.sql(SCOPES), few=True)
+        ]
 
     async def put_scope(self, scope: Scope) -> None:
         def work(connection: SqlConnection) -> None:

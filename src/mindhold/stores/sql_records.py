@@ -125,6 +125,9 @@ ALL_VERSIONS_OF = "{versions} WHERE {version_of} = :id ORDER BY number"
 LATEST_VERSIONS_OF = "{versions} WHERE {version_of} = :id ORDER BY number DESC LIMIT :most"
 
 
+MOST_LOOKED_UP = 50  # records that are read at once while the event loop waits
+
+
 class SqlRecords(SqlPart, SingleRecords):
     """Implements Records, except find() and writing."""
 
@@ -141,7 +144,8 @@ class SqlRecords(SqlPart, SingleRecords):
             return {}
         where = self._matching(Filter(viewer=viewer, statuses=(), ids=tuple(ids)))
         query = self._sql.sql("SELECT {selected} FROM {memory} WHERE ") + where.sql
-        rows = await self._database.rows(query, where.parameters, viewer=viewer)
+        few = len(ids) <= MOST_LOOKED_UP
+        rows = await self._database.rows(query, where.parameters, viewer=viewer, few=few)
         return {memory.id: memory for memory in map(self._sql.columns.memory.record, rows)}
 
     async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
@@ -226,7 +230,8 @@ class SqlLinks(SqlRecords):
         self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
     ) -> list[Link]:
         query = self._links_query(ids, [relation.value for relation in relations], viewer)
-        rows = await self._database.rows(query.sql, query.parameters, viewer=viewer)
+        few = len(ids) <= MOST_LOOKED_UP
+        rows = await self._database.rows(query.sql, query.parameters, viewer=viewer, few=few)
         return [self._sql.columns.link.record(row) for row in rows]
 
     def _links_query(self, ids: Sequence[str], relations: Sequence[str], viewer: str) -> Condition:

@@ -191,8 +191,14 @@ class Codes:
             return
         if not valid.all():
             slots = slots[valid]
-        joined = b"".join([code for code in codes if code is not None and len(code) == size])
-        packed = np.frombuffer(joined, dtype=np.int8).reshape(-1, size)
+        self.put_joined(slots, b"".join([code for code in codes if code is not None and len(code) == size]))
+
+    def put_joined(self, slots: Slots, codes: bytes) -> None:
+        """Set the codes of slots, which are of one length and one after the other."""
+        packed = np.frombuffer(codes, dtype=np.int8).reshape(len(slots), -1)
+        if not self._codes.shape[1]:
+            self._codes = np.zeros((self._capacity, packed.shape[1] - _SCALE.itemsize), dtype=np.int8)
+        self._has[slots] = True
         self._codes[slots] = packed[:, : -_SCALE.itemsize]
         self._scales[slots] = np.ascontiguousarray(packed[:, -_SCALE.itemsize :]).view(_SCALE)[:, 0]
         if self._sketches is not None:

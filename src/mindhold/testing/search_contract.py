@@ -146,6 +146,7 @@ class CandidatesContract:
         assert hits.uses[index] == 1
         assert hits.occurred[index] == pytest.approx(put.memory.occurred.timestamp(), abs=1e-3)
         assert hits.conversations == ["talk", "talk"]
+        assert hits.openings == ["told", "told"]
         assert sorted(hits.positions.tolist()) == [-1, 7]
         assert hits.cosines[index] == pytest.approx(0.6, abs=2e-3)
         assert np.isnan(hits.cosines[1 - index])

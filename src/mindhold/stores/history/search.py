@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mindhold.model.query import Vector
 from mindhold.ports.history import PassageMatch
 from mindhold.stores.history.connection import lexemes_of
-from mindhold.stores.resident_index import ReadWriteLock, best_by_text, occurrences
+from mindhold.stores.resident_index import ReadWriteLock, best_by_text
 from mindhold.stores.vectors import Codes, encode
 
 Rows = npt.NDArray[np.int64]
@@ -103,7 +103,7 @@ class HistoryTextSearch:
             limit=max(limit, _LOOKED_AT),
         )
         texts = self._lexemes(connection, likely)
-        counted = occurrences(dict(enumerate(texts.values())), searched, rows=len(texts))
+        counted = _occurrences(list(texts.values()), searched)
         rows = np.fromiter(texts, np.int64, len(texts))
         scores = _bm25(counted, frequencies=frequencies, lengths=table.lengths[rows], known=table)
         best = np.argsort(-scores, kind="stable")[:limit]
@@ -177,6 +177,17 @@ def _grown(known: PassageTable, removals: int, upto: int, found: str) -> Passage
     lengths[columns[:, 0]] = columns[:, 2]
     total = int(np.count_nonzero(conversations))
     return PassageTable(removals, upto, conversations, lengths, total, float(lengths.sum()) / max(total, 1))
+
+
+def _occurrences(texts: Sequence[str], lexemes: Sequence[str]) -> Numbers:
+    """The number of times each lexeme is in each text, which is lexemes joined by blanks."""
+    sought = [f" {lexeme} " for lexeme in lexemes]
+    counts = np.zeros((len(texts), len(lexemes)), dtype=np.int32)
+    for row, text in enumerate(texts):
+        # Two blanks between words, or the second of two equal words in a row would not be counted.
+        spaced = f" {text.replace(' ', '  ')} "
+        counts[row] = [spaced.count(lexeme) for lexeme in sought]
+    return counts
 
 
 def _bm25(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -508,16 +508,17 @@ class _ServerSource:
         return [
             (
                 document["row"],
-                document["_id"],
                 document["importance"],
                 document["trust"],
                 document["uses"],
                 document.get("usefulness", 0.0),
                 document["occurred"] / 1e6,
                 document["length"],
+                document["_id"],
                 document["conversation"],
                 -1 if document["position"] is None else document["position"],
-                " ".join(document["lexemes"]),
+                document["lexemes"][0] if document["lexemes"] else "",
+                Counter(document["lexemes"]),
             )
             for document in self._documents(rows)
         ]

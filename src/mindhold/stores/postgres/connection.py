@@ -378,7 +378,13 @@ class PostgresDatabase:
         )
 
     async def rows(
-        self, statement: str, values: Any = (), *, viewer: str = SYSTEM, planned: bool = True
+        self,
+        statement: str,
+        values: Any = (),
+        *,
+        viewer: str = SYSTEM,
+        planned: bool = True,
+        few: bool = False,
     ) -> list[tuple[Any, ...]]:
         """The rows of one statement, in one round trip including the end of the transaction.
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,8 +31,12 @@ from mindhold.stores.vectors import NearestCodes, decode
 
 T = TypeVar("T")
 
-_LOADED_TOGETHER = 1_000
+_LOADED_TOGETHER = 8_192
+_CHANGED_TOGETHER = 1_000
 _MOST_POSTINGS = 2_000_000  # cached between searches, 8 bytes each
+_MOST_VECTORS = 20_000  # held of candidates, 768 bytes each
+_MOST_LEXEMES = 400_000  # held of candidates, about 60 bytes each
+_LEXEMES_OF_A_RECORD = 8  # what else is held of a record, in lexemes
 
 # The in-memory columns of records.
 _COLUMNS = """
@@ -37,15 +44,29 @@ _COLUMNS = """
         memory.length, memory.conversation, memory.position, vector_code.code
     FROM memory LEFT JOIN vector_code ON vector_code.row = memory.row AND vector_code.model = ?
 """
-LOAD = f"{_COLUMNS} ORDER BY memory.row"
 # The plus makes the planner look up the revisions instead of reading all rows in order.
 LOAD_CHANGED = f"{_COLUMNS} WHERE memory.revision > ? ORDER BY +memory.row"
 
 # An upper bound of the number of records.
 LAST_ROW = "SELECT max(row) FROM memory"
 
-# The codes of a model.
-LOAD_CODES = "SELECT row, code FROM vector_code WHERE model = ? ORDER BY row"
+# The same of all records between two rows, a column in one string each: SQLite joins them without the interpreter's lock.
+# Numbers are whole, because SQLite writes fractions slowly.
+LOAD = """
+    SELECT group_concat(row), group_concat(scope), group_concat(occurred),
+        group_concat(CAST(round(trust * 1e12) AS INTEGER)), group_concat(length), json_group_array(agent),
+        json_group_array(kind), json_group_array(status), json_group_array(conversation), json_group_array(position)
+    FROM memory WHERE row BETWEEN ? AND ?
+"""
+
+# The length of a model's codes, by the first of them.
+CODE_LENGTH = "SELECT length(code) FROM vector_code WHERE model = ? ORDER BY row LIMIT 1"
+
+# The codes of a model between two rows, joined in the same way.
+LOAD_CODES = """
+    SELECT group_concat(row), CAST(group_concat(code, '') AS BLOB)
+    FROM vector_code WHERE row BETWEEN ? AND ? AND model = ? AND length(code) = ?
+"""
 
 # Erased records.
 ERASED = "SELECT row FROM tombstone WHERE revision > ?"
@@ -58,6 +79,50 @@ POSTINGS = "SELECT group_concat(rowid) FROM lexeme WHERE lexeme MATCH ?"
 FIRST_POSTINGS = "SELECT group_concat(rowid) FROM (SELECT rowid FROM lexeme WHERE lexeme MATCH ? LIMIT ?)"
 
 
+Words = tuple[str, str | None, int, str, Mapping[str, int]]  # the end of a Detail
+
+
+class HeldRecords:
+    """What searches read of their candidates, held until it changes or becomes too much. Threads may add at once."""
+
+    def __init__(self) -> None:
+        self.words: dict[int, Words] = {}
+        self.vectors: dict[int, bytes] = {}
+        self._lexemes = 0
+
+    def words_of(
+        self,
+        rows: Sequence[int],
+        read: Callable[[Sequence[int]], Iterable[tuple[int, str, str | None, int, str]]],
+    ) -> Mapping[int, Words]:
+        """What is held of records, at least of these; `read` gets what is missing, by WORDS."""
+        held = self.words
+        for row, memory_id, conversation, position, text in read([row for row in rows if row not in held]):
+            lexemes = list(map(sys.intern, text.split()))
+            counts = Counter(lexemes)
+            held[row] = (memory_id, conversation, position, lexemes[0] if lexemes else "", counts)
+            self._lexemes += len(counts) + _LEXEMES_OF_A_RECORD
+        if self._lexemes > _MOST_LEXEMES:  # begin anew; other threads go on with the old ones
+            self.words, self._lexemes = {}, 0
+        return held
+
+    def vectors_of(
+        self, rows: Sequence[int], read: Callable[[Sequence[int]], Iterable[tuple[int, bytes]]]
+    ) -> Mapping[int, bytes]:
+        """The same for exact vectors, by EXACT; records without one have none."""
+        held = self.vectors
+        held.update(read([row for row in rows if row not in held]))
+        if len(held) > _MOST_VECTORS:
+            self.vectors = {}
+        return held
+
+    def drop(self, rows: Iterable[int]) -> None:
+        """Forget changed records."""
+        for row in rows:
+            self.words.pop(row, None)
+            self.vectors.pop(row, None)
+
+
 class SqliteLiveIndex:
     """The in-memory index of a file, for many threads with a connection each."""
 
@@ -67,6 +132,7 @@ class SqliteLiveIndex:
         self._postings: OrderedDict[str, Rows] = OrderedDict()
         self._postings_held = 0
         self.resident = ResidentIndex()
+        self.held = HeldRecords()
 
     def following(self, connection: sqlite3.Connection, model: str | None, work: Callable[[], T]) -> T:
         """Run `work` while the index matches the connection's view of the file.
@@ -85,7 +151,7 @@ class SqliteLiveIndex:
             try:
                 self._refresh(connection, model)
             except BaseException:
-                self.resident = ResidentIndex()  # half of a refresh is worse than none
+                self._forget()  # half of a refresh is worse than none
                 raise
             return work()
 
@@ -111,7 +177,7 @@ class SqliteLiveIndex:
             text = connection.execute(POSTINGS, (f'"{lexeme}"',)).fetchone()[0]
         else:
             text = connection.execute(FIRST_POSTINGS, (f'"{lexeme}"', most)).fetchone()[0]
-        rows = np.fromstring(text, dtype=np.int64, sep=",") if text else np.empty(0, np.int64)
+        rows = _numbers(text or "")
         if most is None or len(rows) < most:
             self._remember(lexeme, rows)
         return rows
@@ -119,28 +185,39 @@ class SqliteLiveIndex:
     def _refresh(self, connection: sqlite3.Connection, model: str | None) -> None:
         revision = connection.execute(REVISION).fetchone()[0]
         if revision < self.resident.revision:  # the file was replaced by another
-            self.resident = ResidentIndex()
+            self._forget()
         resident = self.resident
         if revision != resident.revision or not len(resident):
             self._postings, self._postings_held = OrderedDict(), 0
+        model = model or resident.model
+        joined: list[tuple[str, tuple[Any, ...]]] = []
         if not len(resident):
-            resident.forget_codes(model or resident.model)
-            resident.reserve(connection.execute(LAST_ROW).fetchone()[0] or 0)
-            self._load(connection.execute(LOAD, (resident.model,)))
+            resident.forget_codes(None)
+            resident.reserve(_last_row(connection))
+            joined.append((LOAD, ()))
         elif revision != resident.revision:
-            self._load(connection.execute(LOAD_CHANGED, (resident.model, resident.revision)))
-            resident.remove(row for (row,) in connection.execute(ERASED, (resident.revision,)))
+            cursor = connection.execute(LOAD_CHANGED, (resident.model, resident.revision))
+            while batch := cursor.fetchmany(_CHANGED_TOGETHER):
+                changed = RecordBatch(*zip(*batch, strict=True))
+                resident.put(changed)
+                self.held.drop(changed.rows)
+            erased = [row for (row,) in connection.execute(ERASED, (resident.revision,))]
+            resident.remove(erased)
+            self.held.drop(erased)
         if model is not None and model != resident.model:
             resident.forget_codes(model)
-            cursor = connection.execute(LOAD_CODES, (model,))
-            while batch := cursor.fetchmany(_LOADED_TOGETHER):
-                rows, codes = zip(*batch, strict=True)
-                resident.put_codes(rows, codes)
+            self.held.vectors = {}
+            size = connection.execute(CODE_LENGTH, (model,)).fetchone()
+            joined += [] if size is None else [(LOAD_CODES, (model, *size))]
+        for statement, columns in _windows(connection, joined):
+            if statement is LOAD:
+                resident.put(_joined_batch(columns))
+            else:
+                resident.put_joined_codes(_numbers(columns[0]), columns[1])
         resident.settle(revision)
 
-    def _load(self, cursor: sqlite3.Cursor) -> None:
-        while batch := cursor.fetchmany(_LOADED_TOGETHER):
-            self.resident.put(RecordBatch(*zip(*batch, strict=True)))
+    def _forget(self) -> None:
+        self.resident, self.held = ResidentIndex(), HeldRecords()
 
     def _remember(self, lexeme: str, rows: Rows) -> None:
         # Readers share this: each step is one operation of the dictionary, and the sum may be slightly wrong.
@@ -151,15 +228,68 @@ class SqliteLiveIndex:
             self._postings_held -= len(dropped)
 
 
+def _windows(
+    connection: sqlite3.Connection, statements: Sequence[tuple[str, tuple[Any, ...]]]
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """The results of statements that join the records between two rows, for all rows; each with its statement.
+
+    They are run in a thread of their own, while the caller works on the results before.
+    """
+    last = _last_row(connection)
+
+    def read(statement: str, values: tuple[Any, ...], first: int) -> tuple[str, tuple[Any, ...]]:
+        window = (first, first + _LOADED_TOGETHER - 1, *values)
+        return statement, connection.execute(statement, window).fetchone()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="mindhold-load") as thread:
+        reading = [
+            thread.submit(read, statement, values, first)
+            for statement, values in statements
+            for first in range(0, last + 1, _LOADED_TOGETHER)
+        ]
+        for window in reading:
+            statement, columns = window.result()
+            if columns[0] is not None:
+                yield statement, columns
+
+
+def _last_row(connection: sqlite3.Connection) -> int:
+    return connection.execute(LAST_ROW).fetchone()[0] or 0
+
+
+def _joined_batch(columns: Sequence[str]) -> RecordBatch:
+    """The records of one result of LOAD."""
+    rows, scopes, occurred, trust, lengths = map(_numbers, columns[:5])
+    agents, kinds, statuses, conversations, positions = map(json.loads, columns[5:])
+    return RecordBatch(
+        rows=rows,
+        scopes=scopes.tolist(),
+        agents=agents,
+        kinds=kinds,
+        statuses=statuses,
+        occurred=occurred / 1e6,
+        trust=trust / 1e12,
+        lengths=lengths,
+        conversations=conversations,
+        positions=positions,
+        codes=[None] * len(rows),
+    )
+
+
 def _is_indexed(lexeme: str) -> bool:
     """Whether it can be one token of the index; anything else is never found."""
     return bool(lexeme) and all(c.isalnum() or "\ue000" <= c <= "\uefff" for c in lexeme)
 
 
-# Details of candidates that aren't in memory. CROSS JOIN keeps the order of the list.
-DETAILS = """
-    SELECT memory.row, memory.id, memory.importance, memory.trust, memory.uses, memory.usefulness,
-        memory.occurred / 1e6, memory.length, memory.conversation, ifnull(memory.position, -1), memory.lexemes
+# What every use of a memory may change, without a new revision. CROSS JOIN keeps the order of the list.
+NUMBERS = """
+    SELECT memory.row, memory.importance, memory.trust, memory.uses, memory.usefulness, memory.occurred / 1e6, memory.length
+    FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value
+"""
+
+# The rest, which stays the same within a revision.
+WORDS = """
+    SELECT memory.row, memory.id, memory.conversation, ifnull(memory.position, -1), memory.lexemes
     FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value
 """
 
@@ -258,18 +388,27 @@ class _FileSource:
         return {lexeme: self._live.postings(self._connection, lexeme, most=most) for lexeme in lexemes}
 
     def exact(self, rows: Rows) -> list[tuple[int, bytes]]:
-        return self._connection.execute(EXACT, (_as_numbers(rows), self._live.resident.model)).fetchall()
+        numbers, model = rows.tolist(), self._live.resident.model
+        held = self._live.held.vectors_of(numbers, lambda missing: self._read(EXACT, missing, model))
+        return [(row, held[row]) for row in numbers if row in held]
 
     def details(self, rows: Rows) -> list[Detail]:
-        return self._connection.execute(DETAILS, (_as_numbers(rows),)).fetchall()
+        wanted = rows.tolist()
+        held = self._live.held.words_of(wanted, lambda missing: self._read(WORDS, missing))
+        return [(*numbers, *held[numbers[0]]) for numbers in self._read(NUMBERS, wanted)]
+
+    def _read(self, statement: str, rows: Sequence[int], *values: str | None) -> list[Any]:
+        if not rows:
+            return []
+        return self._connection.execute(statement, (json.dumps(rows), *values)).fetchall()
 
     def ids(self, rows: Rows) -> dict[int, str]:
-        return dict(self._connection.execute(IDS, (_as_numbers(rows),)))
+        return dict(self._read(IDS, rows.tolist()))
 
     def near(self, vectors: Sequence[Vector], reach: AdmittedSlots, limit: int) -> list[NearestCodes]:
         return self._live.resident.nearest_each(vectors, reach, limit)
 
 
-def _as_numbers(rows: Rows) -> str:
-    """A list of numbers for json_each()."""
-    return f"[{','.join(map(str, rows.tolist()))}]"
+def _numbers(text: str) -> Rows:
+    """The numbers that group_concat() joined."""
+    return np.fromstring(text, dtype=np.int64, sep=",") if text else np.empty(0, np.int64)
