@@ -7,30 +7,31 @@ sum into the probability of an answer. Every set weighs the same. Writes src/min
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.peers.door import CACHE, door_options, place_models, uncached_embedder
-from benchmarks.questions import Pool, Question, beam, facts, locomo
+from benchmarks.peers.door import door_options, place_models
+from benchmarks.questions import Pool, Question, across_languages, beam, facts, locomo
 from benchmarks.report import Table, text
+from benchmarks.vectors import KnownVectors, known_vectors
 
 from mindhold.model.lexemes import lexemes, query_lexemes
 from mindhold.model.query import Candidates, Numbers
 from mindhold.model.ranking import Cosines
 from mindhold.model.relevance import (
     ALONE,
-    BOTH,
     COMPLETE,
     FOREIGN,
+    FOREIGN_TURN,
     TURN,
+    USUAL_MODEL,
     WORDS,
     Judgement,
     background,
@@ -41,17 +42,24 @@ from mindhold.model.relevance import (
     weigh,
     without_names,
 )
-from mindhold.providers.embedding.onnx import OnnxEmbedder
+from mindhold.ports.embedder import BETWEEN_MODELS
 from mindhold.text.timeframe import find_timeframe
 
-USED = {
+BOTH = "both"  # words and meaning
+USED: Mapping[str, Mapping[str, Sequence[str]]] = {
     TURN: {
-        BOTH: ("words", "meaning", "nearby", "said", "period", "length", "long"),
-        WORDS: ("words", "said", "period", "length", "long"),
+        BOTH: (
+            *("words", "meaning", "nearby", "conversation"),
+            *("said", "person", "broad person", "period", "length", "long", "broad long"),
+        ),
+        WORDS: ("words", "said", "person", "broad person", "period", "length", "long", "broad long"),
     },
-    ALONE: {BOTH: ("complete", "meaning", "length"), WORDS: ("own", "complete", "length")},
-    FOREIGN: {BOTH: ("own", "complete", "meaning", "length"), WORDS: ("own", "complete", "length")},
+    ALONE: {BOTH: ("complete", "meaning"), WORDS: ("own", "complete", "length")},
+    FOREIGN: {BOTH: ("own", "complete", "meaning"), WORDS: ("own", "complete", "length")},
+    # There are no such conversations to learn from: the words of facts, which have no neighbours, stand for theirs.
+    FOREIGN_TURN: {WORDS: ("around",)},
 }
+ASIAN = ("ja", "ko", "zh")
 TARGET = Path(__file__).resolve().parents[1] / "src" / "mindhold" / "model" / "relevance.json"
 PENALTY = 1e-3
 PERIOD = 3.5  # weight of a period for facts, which have no dates to learn it from: as for messages
@@ -69,43 +77,6 @@ class Case:
     category: str
     known: _Known
     right: npt.NDArray[np.bool_]
-
-
-class KnownVectors:
-    """Vectors of texts, embedded once for all runs."""
-
-    def __init__(self, embedder: OnnxEmbedder, path: Path) -> None:
-        self._embedder = embedder
-        self._path = path
-        self._vectors: dict[str, npt.NDArray[np.float32]] = {}
-        if path.is_file():
-            with np.load(path) as kept:
-                self._vectors = dict(zip(kept["keys"].tolist(), kept["vectors"], strict=True))
-
-    def texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """One row per stored text."""
-        missing = [one for one in dict.fromkeys(texts) if _key("text", one) not in self._vectors]
-        for start in range(0, len(missing), 32):
-            batch = missing[start : start + 32]
-            for one, vector in zip(batch, self._embedder.embed_now(batch), strict=True):
-                self._vectors[_key("text", one)] = vector
-        return np.stack([self._vectors[_key("text", one)] for one in texts])
-
-    def question(self, asked: str) -> npt.NDArray[np.float32]:
-        """The vector of a question."""
-        key = _key("question", asked)
-        if key not in self._vectors:
-            self._vectors[key] = self._embedder.embed_query_now(asked)[0]
-        return self._vectors[key]
-
-    def keep(self) -> None:
-        """Write them for the next run."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(self._path, keys=list(self._vectors), vectors=np.stack(list(self._vectors.values())))
-
-
-def _key(what: str, content: str) -> str:
-    return hashlib.sha256(f"{what}:{content}".encode()).hexdigest()
 
 
 def cases_of(pool: Pool, vectors: KnownVectors, unrelated: Cosines) -> list[Case]:
@@ -248,6 +219,8 @@ def _shares(sets: Sequence[str]) -> Numbers:
 
 def confidences(case: Case, learned: Mapping[str, Judgement]) -> Numbers:
     """As recall has them, for memories with a vector."""
+    if BOTH not in learned:
+        return confidence_of(case.known, learned[WORDS])
     by_words = np.where(case.known["own"] >= COMPLETE, confidence_of(case.known, learned[WORDS]), 0.0)
     return np.maximum(confidence_of(case.known, learned[BOTH]), by_words)
 
@@ -266,14 +239,20 @@ def held_out(cases: Sequence[Case], kind: str) -> list[tuple[Case, Numbers]]:
     return judged
 
 
-def table(title: str, judged: Sequence[tuple[Case, Numbers]], unrelated_row: str = "") -> Table:
+def table(title: str, judged: Sequence[tuple[Case, Numbers]]) -> Table:
     """Per set: found at 1, 5 and 10, calibration of the first, and answers where there is none."""
     rows = []
     for of in dict.fromkeys(case.of for case, _ in judged):
         group = [(case, scores) for case, scores in judged if case.of == of]
         rows.append((of, *_row(group, lambda case, scores: scores)))
         rows.append(
-            (f"{of}, plain cosine", *_row(group, lambda case, scores: case.known["meaning"])[:6], "", "", "")
+            (
+                f"{of}, by meaning alone",
+                *_row(group, lambda case, scores: case.known["meaning"])[:6],
+                "",
+                "",
+                "",
+            )
         )
     head = (
         "",
@@ -290,10 +269,10 @@ def table(title: str, judged: Sequence[tuple[Case, Numbers]], unrelated_row: str
     return Table(title, head, rows)
 
 
-def _row(group: Sequence[tuple[Case, Numbers]], order: object) -> list[str]:
+def _row(group: Sequence[tuple[Case, Numbers]], order: Callable[[Case, Numbers], Numbers]) -> list[str]:
     found, first = [], []
     for case, scores in group:
-        best = np.argsort(-order(case, scores), kind="stable")[:SHOWN]  # type: ignore[operator]
+        best = np.argsort(-order(case, scores), kind="stable")[:SHOWN]
         first.append((float(scores[best[0]]), bool(case.right[best[0]]), bool(case.right.any())))
         if case.right.any():
             ranks = case.right[best]
@@ -327,36 +306,55 @@ def main() -> None:
         os.environ.get("MINDHOLD_BENCH_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
     )
     parser.add_argument("--locomo", type=Path, default=data / "locomo" / "dev.json")
-    parser.add_argument("--beam", type=Path, required=True, help="a checkout of mohammadtavakoli78/BEAM")
-    parser.add_argument("--model", default="all-MiniLM-L6-v2")
+    parser.add_argument(
+        "--beam", type=Path, help="a checkout of mohammadtavakoli78/BEAM; without it BEAM is left out"
+    )
+    parser.add_argument("--model", action="append", help="which model; repeat for several")
     parser.add_argument("--write", action="store_true", help="write the weights into the package")
     chosen = parser.parse_args()
-    options = door_options(chosen.model)
-    place_models(options)
-    embedder = uncached_embedder(options)
-    vectors = KnownVectors(embedder, CACHE / "learning" / f"{chosen.model}.npz")
-    pools = {
-        TURN: [*locomo(chosen.locomo), *beam(chosen.beam, range(1, 11))],  # 11 to 20 are for scoring
-        ALONE: list(facts()),
-        FOREIGN: list(facts(languages=("ja", "ko", "zh"))),
-    }
-    learned = {}
-    for kind, group in pools.items():
-        cases = [case for pool in group for case in cases_of(pool, vectors, embedder.unrelated)]
-        vectors.keep()
-        print(
-            "\n" + text(table(f"{kind}: each pool judged by the others", held_out(cases, kind))), flush=True
-        )
-        learned[kind] = learn(cases, kind)
-    for kind in (ALONE, FOREIGN):
-        for by, judgement in learned[kind].items():
-            learned[kind][by] = replace(judgement, weights={**judgement.weights, "period": PERIOD})
-    content = {
-        kind: {by: _rounded(judgement) for by, judgement in group.items()} for kind, group in learned.items()
-    }
+    if chosen.write and not chosen.beam:
+        parser.error("--write needs --beam: the weights are learned from every set.")
+    pools = learning_pools(chosen.locomo, chosen.beam)
+    content = json.loads(TARGET.read_text(encoding="utf-8"))
+    for model in chosen.model or [USUAL_MODEL]:
+        content |= learn_model(model, pools)
     print(json.dumps(content, indent=2))
     if chosen.write:
         TARGET.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def learning_pools(conversations: Path, chats: Path | None) -> dict[str, list[Pool]]:
+    """What is learned from, by kind of memory. BEAM's chats 11 to 20 are for scoring."""
+    foreign = [*facts(languages=ASIAN), *across_languages(asked=ASIAN)]
+    return {
+        TURN: [*locomo(conversations), *(beam(chats, range(1, 11)) if chats else ())],
+        ALONE: list(facts()),
+        FOREIGN: foreign,
+        FOREIGN_TURN: foreign,
+    }
+
+
+def learn_model(model: str, pools: Mapping[str, Sequence[Pool]]) -> dict[str, dict[str, object]]:
+    """The judgements with this model and by words only, as the package keeps them. Prints how they carry over."""
+    for each in model.split(BETWEEN_MODELS):
+        place_models(door_options(each))
+    vectors = known_vectors(model)
+    content: dict[str, dict[str, object]] = {WORDS: {}, model: {}}
+    for kind, group in pools.items():
+        cases = [case for pool in group for case in cases_of(pool, vectors, vectors.embedder.unrelated)]
+        vectors.keep()
+        title = f"{model}, {kind}: each pool judged by the others"
+        print("\n" + text(table(title, held_out(cases, kind))), flush=True)
+        learned = learn(cases, kind)
+        if kind != TURN:
+            learned = {
+                by: replace(judgement, weights={**judgement.weights, "period": PERIOD})
+                for by, judgement in learned.items()
+            }
+        content[WORDS][kind] = _rounded(learned[WORDS])
+        if BOTH in learned:
+            content[model][kind] = _rounded(learned[BOTH])
+    return content
 
 
 def _rounded(judgement: Judgement) -> dict[str, object]:

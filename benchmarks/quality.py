@@ -1,359 +1,382 @@
-"""Retrieval quality on conversations, on every store: full text alone, vectors alone, the hybrid, and ChromaDB on the same vectors.
+"""Retrieval quality: every set of questions by plain BM25, plain cosine, our full text alone, and all of Mindhold.
 
-Each turn is remembered as a memory with its date, through the front door; gold is the evidence of each question. The
-file is `locomo/dev.json` under MINDHOLD_BENCH_DATA (default ../shared/data), or any other of the same shape.
+Each text is remembered through the front door, in an empty SQLite file for each conversation or list of facts, and every
+question recalled from there. By default the sets are LoCoMo's conversations (`locomo/dev.json` under MINDHOLD_BENCH_DATA,
+default ../shared/data) and our own facts; options name those that have to be fetched. --store asks about LoCoMo on the
+other stores as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import re
-import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
+from time import perf_counter
 from typing import Any
 
-import numpy as np
-from benchmarks.contestants import ENTRIES, Contestant
-from benchmarks.environment import RESULTS, PeerMissing, machine
-from benchmarks.peers.door import OWN_HOME, door_options, place_models, uncached_embedder
-from benchmarks.peers.known import KnownTexts
-from benchmarks.questions import moment
-from benchmarks.report import Aim, Table, aims_table, text, write
+from benchmarks.environment import RESULTS, machine
+from benchmarks.learn_relevance import ASIAN, Case, cases_of, held_out, learning_pools, table
+from benchmarks.peers.door import OWN_HOME, PRECISION
+from benchmarks.quality_aims import DATED, UNDATED, aims, store_aims
+from benchmarks.quality_tables import (
+    MEASURES,
+    SetResult,
+    categories_table,
+    intervals_table,
+    measures_table,
+    reliability_plot,
+    reliability_table,
+    with_parts,
+)
+from benchmarks.questions import (
+    ASKED_IN,
+    PARALLEL,
+    Pool,
+    across_languages,
+    beam,
+    facts,
+    facts_of,
+    locomo,
+    memsim,
+    realtalk,
+)
+from benchmarks.report import Table, aims_table, megabytes, milliseconds, share, text, write
+from benchmarks.retrieval import (
+    BM25,
+    COSINE,
+    METHODS,
+    OURS,
+    VECTORS,
+    WORDS,
+    Answer,
+    by_bm25,
+    by_cosine,
+    by_front_door,
+)
 from benchmarks.sites import LOCAL, NAMES, STORES, Sites, site_folder
+from benchmarks.vectors import KnownVectors, known_vectors
 
-from mindhold.app.application import App, open_app
-from mindhold.memories.embedding import VectorSource
-from mindhold.memories.recall import RECALL, RecallInput
-from mindhold.memories.remember import REMEMBER_MANY, RememberManyInput
-from mindhold.memories.write import RememberInput
-from mindhold.model.query import Filter
-from mindhold.projects.scope_operations import CREATE_SCOPE, CreateScopeInput
-from mindhold.settings.loader import load_settings
+from mindhold.model.errors import ModelPullFailed
+from mindhold.providers.model_folders import InstalledModel, model_file
+from mindhold.providers.model_pull import PullOptions, pull
+from mindhold.providers.model_registry import KNOWN_MODELS, LocalModelRegistry
 
-CHROMA = next(entry for entry in ENTRIES if entry.key == "chroma")
-ADVERSARIAL = "adversarial"
-OVERALL = "all but adversarial"
-MEASURES = ("any@5", "any@10", "all@5", "all@10", "MRR")
-OWN = ("full text alone", "vectors alone", "hybrid")
-MOST_APART = 0.01  # a store's figures from SQLite's
+DEFAULT_MODEL = KNOWN_MODELS[0].name
+QUICK_QUESTIONS = 24  # of a set
+TIMED = 60  # questions by which a model's time is measured
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question and what was found for it, by turn id, best first."""
-
-    category: str
-    evidence: frozenset[str]
-    found: Sequence[str]
-
-
-@dataclass(slots=True)
-class Method:
-    """A way of searching, and what it found."""
+class QuestionSet:
+    """A row: pools that are searched one by one, with the dates of their texts or without."""
 
     name: str
-    asked: list[Asked] = field(default_factory=list)
-    missing: str = ""
-
-    def add(self, question: dict[str, Any], found: Sequence[str]) -> None:
-        """What it found for one more question."""
-        self.asked.append(Asked(question["category"], frozenset(question["evidence"]), found))
-
-
-def conversations(path: Path) -> list[dict[str, Any]]:
-    documents: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return documents
-
-
-def scores(asked: Sequence[Asked]) -> dict[str, float]:
-    """Means over the questions."""
-    totals = dict.fromkeys(MEASURES, 0.0)
-    for one in asked:
-        for depth in (5, 10):
-            hit = one.evidence.intersection(one.found[:depth])
-            totals[f"any@{depth}"] += bool(hit)
-            totals[f"all@{depth}"] += hit == one.evidence
-        ranks = [rank for rank, turn in enumerate(one.found[:10], 1) if turn in one.evidence]
-        totals["MRR"] += 1 / ranks[0] if ranks else 0.0
-    return {name: total / max(1, len(asked)) for name, total in totals.items()}
-
-
-async def fill(app: App, conversation: dict[str, Any]) -> dict[str, str]:
-    """Remember every turn in a scope of its own; turn ids by memory id."""
-    scope = conversation["conversation"]
-    await app.run(CREATE_SCOPE, CreateScopeInput(name=scope))
-    places: dict[int, int] = {}
-    items, turns = [], []
-    for turn in conversation["turns"]:
-        place = places.get(turn["session"], 0)
-        places[turn["session"]] = place + 1
-        items.append(
-            RememberInput(
-                content=f"{turn['speaker']}: {turn['text']}",
-                scope=scope,
-                occurred=moment(turn["when"]),
-                conversation=f"{scope}/{turn['session']}",
-                position=place,
-            )
-        )
-        turns.append(turn["id"])
-    answer = await app.run(REMEMBER_MANY, RememberManyInput(items=items))
-    return {result.id: turn for result, turn in zip(answer.results, turns, strict=True) if result.id}
-
-
-async def recalled(app: App, question: str, *, scope: str, turns: dict[str, str]) -> list[str]:
-    """Through the front door, as anybody would ask."""
-    found = await app.run(
-        RECALL, RecallInput(query=question, scope=scope, limit=10, minimum_score=0.0, count_use=False)
-    )
-    return [turns[hit.id] for hit in found.hits if hit.id in turns]
-
-
-async def nearest(app: App, question: str, *, scope: str, turns: dict[str, str]) -> list[str]:
-    """By our vectors alone."""
-    matrix = await app.engine.vector_source.embed_query(question)
-    assert matrix is not None
-    assert app.engine.vector_source.model is not None
-    [found] = await app.engine.store.nearest(
-        [matrix[0]], model=app.engine.vector_source.model, where=Filter(scopes=(scope,)), limit=10
-    )
-    return [turns[hit.id] for hit in found if hit.id in turns]
-
-
-class Found:
-    """What every method found on every store; ChromaDB has no store of ours."""
-
-    def __init__(self, stores: Sequence[str]) -> None:
-        self.stores = {store: [Method(name) for name in OWN] for store in stores}
-        self.chroma = Method("ChromaDB, same vectors")
+    pools: tuple[Pool, ...]
+    dated: bool = True
 
     @property
-    def methods(self) -> list[Method]:
-        """Those of the first store, and ChromaDB."""
-        return [*next(iter(self.stores.values())), self.chroma]
+    def alone(self) -> bool:
+        """Whether these are facts that stand alone."""
+        return self.pools[0].conversations[0] is None
+
+    def sample(self) -> QuestionSet:
+        """A few questions about the first pool, spread over all of its questions."""
+        first = self.pools[0]
+        count = min(QUICK_QUESTIONS, len(first.questions))
+        few = [first.questions[place * len(first.questions) // count] for place in range(count)]
+        return replace(self, pools=(replace(first, questions=few),))
 
 
-async def measure(path: Path, model: str, sites: Sites) -> Found:
-    """Every conversation on every store, in a database of its own; each text is embedded once for all of them."""
-    found = Found(sites.stores)
-    embedder = KnownTexts(uncached_embedder(door_options(model)))
-    for number, conversation in enumerate(conversations(path)):
-        for store in sites.stores:
-            place = sites.settings(store, f"quality_{number}_{re.sub('[^a-z0-9]', '_', model.lower())}")
-            with tempfile.TemporaryDirectory() as folder:
-                asking = Asking(conversation, place | {"embedding.model": model}, embedder, Path(folder))
-                await _one(asking, found.stores[store], found.chroma if store == sites.stores[0] else None)
-        print(f"  {conversation['conversation']}: {len(conversation['questions'])} questions", flush=True)
-    return found
+def question_sets(chosen: argparse.Namespace) -> Iterator[QuestionSet]:
+    """All that the options name, and our own."""
+    for path in chosen.locomo:
+        pools = tuple(locomo(path))
+        yield QuestionSet(f"LoCoMo {path.stem} {DATED}", pools)
+        yield QuestionSet(f"LoCoMo {path.stem} {UNDATED}", pools, dated=False)
+    if chosen.beam:
+        first, last = chosen.chats[0], chosen.chats[-1]
+        yield QuestionSet(f"BEAM chats {first}-{last}", tuple(beam(chosen.beam, chosen.chats)))
+    if chosen.realtalk:
+        yield QuestionSet("REALTALK", tuple(realtalk(chosen.realtalk)))
+    if chosen.memsim:
+        yield QuestionSet("MemSim", tuple(memsim(chosen.memsim)))
+    own = [*facts(), *facts(languages=("de", *ASIAN)), *map(facts_of, chosen.facts), *across_languages()]
+    for pool in own:
+        yield QuestionSet(pool.of, (pool,))
+
+
+async def answered(one: QuestionSet, model: str, sites: Sites) -> SetResult:
+    """Every question of a set by every method, ours on SQLite."""
+    vectors = known_vectors(model)
+    answers: dict[str, list[Answer]] = {method: [] for method in METHODS}
+    for number, pool in enumerate(one.pools):
+        settings = _settings(sites, LOCAL, f"{one.name} {number}", model)
+        found = await by_front_door(pool, settings, dated=one.dated)
+        found |= {COSINE: by_cosine(pool, vectors), BM25: by_bm25(pool)}
+        for method in METHODS:
+            answers[method] += found[method]
+    vectors.keep()
+    return SetResult(one.name, one.alone, answers)
+
+
+async def by_store(one: QuestionSet, model: str, sites: Sites) -> dict[str, SetResult]:
+    """The same set on every store that runs, in a database of its own for each pool."""
+    results = {}
+    for store in sites.stores:
+        answers: dict[str, list[Answer]] = {OURS: [], WORDS: [], VECTORS: []}
+        for number, pool in enumerate(one.pools):
+            settings = _settings(sites, store, f"{store} {number}", model)
+            found = await by_front_door(pool, settings, dated=one.dated, vectors_alone=True)
+            for method, more in found.items():
+                answers[method] += more
+        results[store] = SetResult(NAMES[store], one.alone, answers)
+    return results
+
+
+def _settings(sites: Sites, store: str, name: str, model: str) -> dict[str, Any]:
+    database = re.sub("[^a-z0-9]+", "_", f"quality {name} {model}".lower())
+    return sites.settings(store, database) | {"embedding.model": model}
+
+
+def stores_table(results: dict[str, SetResult], *, title: str) -> Table:
+    """A column a store."""
+    rows = [
+        (f"{method}, {measure}", *(share(one.mean(measure, method)) for one in results.values()))
+        for method in (OURS, WORDS, VECTORS)
+        for measure in MEASURES
+    ]
+    return Table(title, ("", *(one.name for one in results.values())), rows)
+
+
+def left_out_tables(model: str, chosen: argparse.Namespace) -> list[Table]:
+    """Each set judged by the weights that the other sets of its kind teach, without the front door."""
+    vectors = known_vectors(model)
+    chats = chosen.beam if chosen.beam and (chosen.beam / "chats" / "100K" / "1").is_dir() else None
+    made = []
+    for kind, group in learning_pools(chosen.shared, chats).items():
+        title = f"{model}, {kind}: each set judged by what the others teach"
+        if len({pool.of for pool in group}) < 2:
+            made.append(Table(title, ("", ""), [("There is only one set: --beam DIR gives another.",)]))
+            continue
+        cases = [case for pool in group for case in cases_of(pool, vectors, vectors.embedder.unrelated)]
+        judged = held_out([replace(case, pool=_left_out_with(case)) for case in cases], kind)
+        made.append(table(title, judged))
+    vectors.keep()
+    return made
+
+
+def _left_out_with(case: Case) -> str:
+    """The set; or the language, where two sets have the same questions."""
+    return case.of.rpartition(ASKED_IN)[2].rpartition(f"{PARALLEL}-")[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """One conversation on one store."""
+class ModelRow:
+    """A model: quality by set, the time of one question, and its size. `missing` says why there are none."""
 
-    conversation: dict[str, Any]
-    settings: dict[str, Any]
-    embedder: KnownTexts
-    folder: Path
-
-    @property
-    def questions(self) -> list[dict[str, Any]]:
-        """Those whose evidence is in the conversation."""
-        known = _ids(self.conversation)
-        return [one for one in self.conversation["questions"] if set(one["evidence"]) <= known]
-
-    @asynccontextmanager
-    async def app(self, **further: Any) -> AsyncIterator[App]:
-        """Mindhold on that store."""
-        arguments = {"home": str(OWN_HOME), **self.settings, **further}
-        async with open_app(load_settings(arguments, environ={})) as app:
-            yield app
+    model: str
+    results: Sequence[SetResult] = ()
+    milliseconds: float = 0.0
+    bytes: int = 0
+    missing: str = ""
 
 
-async def _one(asking: Asking, methods: Sequence[Method], chroma: Method | None) -> None:
-    words, vectors, hybrid = methods
-    scope = asking.conversation["conversation"]
-    dense: list[list[str]] = []
-    async with asking.app() as opened:
-        app = replace(opened, engine=replace(opened.engine, vector_source=VectorSource(asking.embedder)))
-        turns = await fill(app, asking.conversation)
-        for question in asking.questions:
-            ask = question["question"]
-            hybrid.add(question, await recalled(app, ask, scope=scope, turns=turns))
-            vectors.add(question, await nearest(app, ask, scope=scope, turns=turns))
-        if chroma is not None:
-            dense = await _by_chroma(app, turns, asking.questions, asking.folder, chroma)
-    async with asking.app(**{"embedding.provider": "none"}) as app:
-        for question in asking.questions:
-            words.add(question, await recalled(app, question["question"], scope=scope, turns=turns))
-    if chroma is not None and not chroma.missing:
-        for question, hits in zip(asking.questions, dense, strict=True):
-            chroma.add(question, hits)
-
-
-def _ids(conversation: dict[str, Any]) -> set[str]:
-    return {turn["id"] for turn in conversation["turns"]}
-
-
-async def _by_chroma(
-    app: App, turns: dict[str, str], questions: Sequence[dict[str, Any]], folder: Path, method: Method
-) -> list[list[str]]:
-    """ChromaDB's own dense search over the very vectors that ours are, for the same questions."""
-    nothing: list[list[str]] = [[] for _ in questions]
-    if method.missing or app.engine.vector_source.model is None:
-        return nothing
-    stored = await app.engine.store.vector_of(list(turns), model=app.engine.vector_source.model)
-    asked = [await app.engine.vector_source.embed_query(question["question"]) for question in questions]
-    np.save(folder / "turns.npy", np.stack(list(stored.values())))
-    np.save(folder / "asked.npy", np.stack([matrix[0] for matrix in asked if matrix is not None]))
-    (folder / "texts.json").write_text(json.dumps([turns[one] for one in stored]), encoding="utf-8")
-    try:
-        peer = Contestant(CHROMA, folder / "chroma", {})
-        try:
-            peer.ask("load", texts=str(folder / "texts.json"), vectors=str(folder / "turns.npy"), start=0)
-            rows = peer.ask("nearest", vectors=str(folder / "asked.npy")).value
-        finally:
-            peer.close()
-    except PeerMissing as reason:
-        method.missing = str(reason)
-        return nothing
-    names = [turns[one] for one in stored]
-    return [[names[row] for row in found] for found in rows]
-
-
-def tables(methods: Sequence[Method], *, model: str) -> list[Table]:
-    categories = sorted({one.category for method in methods for one in method.asked})
-    groups = [OVERALL, *(name for name in categories if name != ADVERSARIAL)]
-    groups += [ADVERSARIAL] if ADVERSARIAL in categories else []
-    made = []
-    for group in groups:
-        rows: list[Sequence[str]] = []
-        for method in methods:
-            chosen = _chosen(method, group)
-            if method.missing:
-                rows.append((method.name, *(["missing"] * len(MEASURES))))
-            else:
-                found = scores(chosen)
-                rows.append((method.name, *(f"{found[name]:.3f}" for name in MEASURES)))
-        count = len(_chosen(methods[0], group))
-        made.append(Table(f"{model}: {group}, {count} questions", ("", *MEASURES), rows))
-    return made
-
-
-def _chosen(method: Method, group: str) -> list[Asked]:
-    if group == OVERALL:
-        return [one for one in method.asked if one.category != ADVERSARIAL]
-    return [one for one in method.asked if one.category == group]
-
-
-def aims(methods: Sequence[Method], *, model: str) -> list[Aim]:
-    hybrid = next(method for method in methods if method.name == "hybrid")
-    overall = scores(_chosen(hybrid, OVERALL))
-    found = [
-        Aim(f"hybrid any@10 at least 0.80 ({model})", f"{overall['any@10']:.3f}", overall["any@10"] >= 0.80),
-        Aim(f"hybrid all@10 at least 0.66 ({model})", f"{overall['all@10']:.3f}", overall["all@10"] >= 0.66),
-    ]
-    categories = sorted({one.category for one in hybrid.asked} - {ADVERSARIAL})
-    for other in methods:
-        if other is hybrid:
+def models_table(rows: Sequence[ModelRow]) -> Table:
+    """A row a model, a column a set with the two measures by which it is judged first."""
+    sets = next((row.results for row in rows if row.results), ())
+    heads = (
+        "",
+        "a question",
+        "on disk",
+        *(one.name.removeprefix("facts: ").removeprefix("parallel-") for one in sets),
+    )
+    made: list[Sequence[str]] = []
+    for row in rows:
+        if row.missing:
+            made.append((f"{row.model}: {row.missing}",))
             continue
-        margins = {
-            name: scores(_chosen(hybrid, name))["any@10"] - scores(_chosen(other, name))["any@10"]
-            for name in categories
-        }
-        worst = min(margins, key=lambda name: margins[name])
-        found.append(
-            Aim(
-                f"hybrid beats {other.name} in every category (any@10)",
-                other.missing or f"least margin {margins[worst]:+.3f} ({worst})",
-                None if other.missing else margins[worst] > 0,
-            )
-        )
-    return found
+        quality = (" / ".join(share(one.mean(measure)) for measure in one.headline) for one in row.results)
+        made.append((row.model, milliseconds(row.milliseconds), megabytes(row.bytes), *quality))
+    return Table("Models: any@10 / all@10 of conversations, any@1 / any@5 of facts", heads, made)
 
 
-def by_store(found: Found, *, model: str) -> Table:
-    """A column a store."""
-    rows = [
-        (
-            f"{name}, {measure}",
-            *(
-                f"{scores(_chosen(methods[place], OVERALL))[measure]:.3f}"
-                for methods in found.stores.values()
-            ),
-        )
-        for place, name in enumerate(OWN)
-        for measure in MEASURES
-    ]
-    return Table(f"{model}: {OVERALL}, by store", ("", *(NAMES[store] for store in found.stores)), rows)
+def _question_time(vectors: KnownVectors, results: Sequence[SetResult]) -> float:
+    questions = [answer.question.text for one in results for answer in one.answers[OURS]]
+    took = []
+    for question in questions[:: max(1, len(questions) // TIMED)]:
+        start = perf_counter()
+        vectors.embedder.embed_query_now(question)
+        took.append((perf_counter() - start) * 1e3)
+    return median(took)
 
 
-def store_aims(found: Found, *, model: str) -> list[Aim]:
-    """Every other store against SQLite, by the hybrid."""
-    hybrid = {store: scores(_chosen(methods[-1], OVERALL)) for store, methods in found.stores.items()}
-    made = []
-    for store in (one for one in hybrid if one != LOCAL):
-        promise = f"{NAMES[store]} within {MOST_APART * 100:.0f} point of SQLite in every figure ({model})"
-        if LOCAL not in hybrid:
-            made.append(Aim(promise, "-", None))
-            continue
-        apart = {name: hybrid[store][name] - hybrid[LOCAL][name] for name in MEASURES}
-        worst = max(apart, key=lambda name: abs(apart[name]))
-        made.append(
-            Aim(promise, f"{apart[worst]:+.3f} at most ({worst})", abs(apart[worst]) <= MOST_APART + 1e-9)
-        )
-    return made
+def _size(installed: InstalledModel) -> int:
+    """Bytes of what a user has who pulled it as we did."""
+    others = {model_file(precision) for precision in installed.precisions} - {model_file(PRECISION)}
+    return sum(file.bytes for name, file in installed.files.items() if name not in others)
 
 
 def main() -> None:
+    chosen = _options()
+    with site_folder("quality") as folder, Sites(folder, [LOCAL, *chosen.store]) as sites:
+        _run(chosen, sites)
+        if sites.missing:
+            raise SystemExit(f"Not every store took part: {sites.missing}")
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    data = Path(os.environ.get("MINDHOLD_BENCH_DATA", default))
-    parser.add_argument(
-        "--file", type=Path, default=data if data.suffix == ".json" else data / "locomo" / "dev.json"
+    data = Path(
+        os.environ.get("MINDHOLD_BENCH_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
     )
-    parser.add_argument("--model", action="append", help="which model; repeat for several")
+    shared = data if data.suffix == ".json" else data / "locomo" / "dev.json"
     parser.add_argument(
-        "--store", action="append", choices=STORES, help="which store; repeat for several, all by default"
+        "--locomo",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help=f"conversations (default {shared.name}); repeat for several",
     )
+    parser.add_argument("--beam", type=Path, metavar="DIR", help="a checkout of mohammadtavakoli78/BEAM")
+    parser.add_argument(
+        "--chats",
+        type=_range,
+        default=range(11, 21),
+        metavar="N-M",
+        help="which of its chats (default 11-20; the weights were learned from 1-10)",
+    )
+    parser.add_argument("--realtalk", type=Path, metavar="DIR", help="a checkout of danny911kr/REALTALK")
+    parser.add_argument("--memsim", type=Path, metavar="DIR", help="a checkout of nuster1128/MemSim")
+    parser.add_argument(
+        "--facts",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="facts in the form of benchmarks/facts; repeat for several",
+    )
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        help=f"which model (default {DEFAULT_MODEL}); repeat for several",
+    )
+    parser.add_argument(
+        "--models", choices=("all",), help="every model that is installed or can be pulled by name"
+    )
+    parser.add_argument(
+        "--store",
+        action="append",
+        default=[],
+        choices=STORES,
+        help="ask about LoCoMo on this store too; repeat for several",
+    )
+    parser.add_argument("--quick", action="store_true", help="a few questions of every set")
     chosen = parser.parse_args()
-    if not chosen.file.is_file():
-        raise SystemExit(f"There are no conversations at {chosen.file}: set MINDHOLD_BENCH_DATA.")
-    with site_folder("quality") as folder, Sites(folder, chosen.store or STORES) as sites:
-        _measured(chosen.file, chosen.model or ["all-MiniLM-L6-v2", "gte-small"], sites)
+    chosen.shared = shared
+    chosen.locomo = chosen.locomo or [shared]
+    for path in (*chosen.locomo, *chosen.facts):
+        if not path.is_file():
+            parser.error(f"There is no file {path}. MINDHOLD_BENCH_DATA says where conversations are.")
+    for folder in filter(None, (chosen.beam, chosen.realtalk, chosen.memsim)):
+        if not folder.is_dir():
+            parser.error(f"There is no folder {folder}.")
+    return chosen
 
 
-def _measured(file: Path, models: Sequence[str], sites: Sites) -> None:
+def _range(value: str) -> range:
+    first, _, last = value.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _models(chosen: argparse.Namespace) -> list[str]:
+    if not chosen.models:
+        return chosen.model or [DEFAULT_MODEL]
+    installed = [card.name for card in LocalModelRegistry(OWN_HOME / "models").installed()]
+    return list(dict.fromkeys([*chosen.model, *(model.name for model in KNOWN_MODELS), *installed]))
+
+
+def _run(chosen: argparse.Namespace, sites: Sites) -> None:
     printed: list[Table] = []
-    facts: dict[str, Any] = {"machine": machine(), "file": file.name, "models": {}, "stores": {}}
-    for model in models:
-        place_models(door_options(model))
-        found = asyncio.run(measure(file, model, sites))
-        checked = aims(found.methods, model=model) + store_aims(found, model=model)
-        made = [*tables(found.methods, model=model), by_store(found, model=model), aims_table(checked)]
-        for table in made:
-            print("\n" + text(table), flush=True)
+    plots: dict[str, str] = {}
+    rows: list[ModelRow] = []
+    sets = [one.sample() if chosen.quick else one for one in question_sets(chosen)]
+    for wanted in _models(chosen):
+        try:
+            installed = pull(wanted, PullOptions(OWN_HOME / "models", PRECISION))
+        except ModelPullFailed as failure:
+            rows.append(ModelRow(wanted, missing=failure.message))
+            continue
+        model, results = installed.name, []
+        for one in sets:
+            asked = sum(len(pool.questions) for pool in one.pools)
+            print(f"  {model}: {one.name}, {asked} questions", flush=True)
+            results.append(asyncio.run(answered(one, model, sites)))
+        made = _tables(results, model)
+        checked = []
+        if not chosen.quick:  # a few questions show that it runs
+            made += left_out_tables(model, chosen) if chosen.shared.is_file() else []
+            checked += aims(results)
+        if len(sites.stores) > 1:
+            stores = asyncio.run(by_store(sets[0], model, sites))
+            made.append(stores_table(stores, title=f"{model}: {sets[0].name}, by store"))
+            checked += store_aims(stores)
+        if checked:
+            made.append(aims_table(checked))
+        for each in made:
+            print("\n" + text(each), flush=True)
         printed += made
-        facts["models"][model] = _figures(found.methods)
-        facts["stores"][model] = {store: _figures(methods) for store, methods in found.stores.items()}
-    print(f"\nwritten to {write(RESULTS, 'quality', facts, printed).name}")
-    if sites.missing:
-        raise SystemExit(f"Not every store took part: {sites.missing}")
+        plots[model] = reliability_plot(f"{model}: how often a first answer is right", _plotted(results))
+        rows.append(ModelRow(model, results, _question_time(known_vectors(model), results), _size(installed)))
+    models = models_table(rows)
+    print("\n" + text(models))
+    file = write(RESULTS, "quality", _facts(rows, quick=chosen.quick), [*printed, models])
+    for model, plot in plots.items():
+        file.with_name(f"{file.stem}-{model}.svg").write_text(plot, encoding="utf-8")
+    print(f"\nwritten to {file.name}, with the plot of confidence beside it")
 
 
-def _figures(methods: Sequence[Method]) -> dict[str, Any]:
+def _tables(results: Sequence[SetResult], model: str) -> list[Table]:
+    conversations = [one for one in results if not one.alone]
+    across = [one for one in results if ASKED_IN in one.name]
+    alone = [one for one in results if one.alone and one not in across]
+    plotted = _plotted(results)
+    return [
+        measures_table(f"{model}: conversations", conversations),
+        measures_table(f"{model}: facts that stand alone", with_parts(alone)),
+        measures_table(f"{model}: facts asked in another language", across),
+        categories_table(f"{model}: by kind of question", conversations),
+        intervals_table(
+            f"{model}: every set, with 95 % intervals", [*conversations, *with_parts(alone), *across]
+        ),
+        reliability_table(f"{model}: share of first answers that are right, by confidence", plotted),
+    ]
+
+
+def _plotted(results: Sequence[SetResult]) -> list[SetResult]:
+    """Without the sets that ask about the same texts again."""
+    return [one for one in results if not one.name.endswith(UNDATED) and ASKED_IN not in one.name]
+
+
+def _facts(rows: Sequence[ModelRow], *, quick: bool) -> dict[str, Any]:
     return {
-        method.name: {
-            "overall": scores(_chosen(method, OVERALL)),
-            **{name: scores(_chosen(method, name)) for name in {one.category for one in method.asked}},
-        }
-        for method in methods
+        "machine": machine(),
+        "quick": quick,
+        "models": {
+            row.model: {
+                one.name: {
+                    method: {measure: one.mean(measure, method) for measure in MEASURES}
+                    for method in one.answers
+                }
+                for one in with_parts(row.results)
+            }
+            for row in rows
+        },
     }
 
 

@@ -18,6 +18,7 @@ from benchmarks.served import WAIT, Filled, ask, data_folder, filled, program
 MEMORIES, QUICK_MEMORIES = 100_000, 10_000
 ROUNDS, QUICK_ROUNDS = 15, 5
 MOST_OF_IMPORT = 1.5
+FIRST_ANSWER = 1_500.0  # milliseconds to an answer by words and meaning, at the full size
 CLIENT = {"name": "start", "version": "1"}
 OPENINGS: dict[str, dict[str, Any]] = {
     "initialize": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT},
@@ -41,7 +42,8 @@ def main() -> None:
     rounds = QUICK_ROUNDS if arguments.quick else ROUNDS
     store = filled(QUICK_MEMORIES if arguments.quick else MEMORIES, data=data_folder())
     facts = {"machine": machine(), "memories": store.memories, "model": store.model, "rounds": rounds}
-    samples = _interleaved(store, rounds)
+    samples, by_meaning = _interleaved(store, rounds)
+    facts["by_meaning"] = by_meaning
     facts["milliseconds"] = {name: spread(values) for name, values in samples.items()}
     ratios = [ours / bare for ours, bare in zip(samples["initialize"], samples["import mcp"], strict=True)]
     facts["ratio"] = statistics.median(ratios)
@@ -54,22 +56,27 @@ def main() -> None:
     print(f"\n{path.relative_to(HERE.parent)} and .md")
 
 
-def _interleaved(store: Filled, rounds: int) -> dict[str, list[float]]:
-    """Each in turn, so that a busy moment of the machine meets all alike; the first round warms up."""
+def _interleaved(store: Filled, rounds: int) -> tuple[dict[str, list[float]], float]:
+    """Each in turn, so that a busy moment of the machine meets all alike; the first round warms up.
+
+    Also which share of the first recalls was answered by meaning too, not by words alone.
+    """
+    hybrid: list[bool] = []
     samples: dict[str, list[float]] = defaultdict(list)
     questions = texts.questions(rounds + 1)
     for number in range(rounds + 1):
         print(f"\r  round {number} of {rounds}", end="", flush=True)
         taken = {name: _bare(code) for name, code in BARE.items()}
         for method in OPENINGS:
-            opened, recalled = _served(store, method, questions[number])
+            opened, recalled, by_meaning = _served(store, method, questions[number])
+            hybrid.append(by_meaning)
             taken[method] = opened
             taken[f"{method}, then a recall"] = recalled
         if number:
             for name, value in taken.items():
                 samples[name].append(value)
     print()
-    return samples
+    return samples, sum(hybrid) / len(hybrid)
 
 
 def _bare(code: str) -> float:
@@ -78,8 +85,11 @@ def _bare(code: str) -> float:
     return (time.perf_counter() - began) * 1e3
 
 
-def _served(store: Filled, method: str, question: str) -> tuple[float, float]:
-    """Milliseconds from the start of the process to the answer of its first request, and to that of a recall."""
+def _served(store: Filled, method: str, question: str) -> tuple[float, float, bool]:
+    """Milliseconds from the start of the process to the answer of its first request, and to that of a recall.
+
+    Also whether the recall was answered by meaning too.
+    """
     opening = OPENINGS[method]
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -98,13 +108,14 @@ def _served(store: Filled, method: str, question: str) -> tuple[float, float]:
         recalled = time.perf_counter() - began
         if not answer["structuredContent"]["fragments"]:
             raise SystemExit(f"nothing was recalled for {question!r}")
+        by_meaning = "L3" in answer["structuredContent"]["layers"]
         assert process.stdin is not None
         process.stdin.close()
         process.wait(WAIT)
     finally:
         process.kill()
         process.wait(WAIT)
-    return opened * 1e3, recalled * 1e3
+    return opened * 1e3, recalled * 1e3, by_meaning
 
 
 def _tables(facts: dict[str, Any]) -> list[Table]:
@@ -125,6 +136,7 @@ def _tables(facts: dict[str, Any]) -> list[Table]:
         ("what", "measured"),
         [
             ("model", facts["model"]),
+            ("first recalls answered by meaning too", f"{facts['by_meaning']:.0%}"),
             (
                 "machine",
                 f"{about['system']}, {about['cores']} cores, Python {about['python']}, load {about['load_average']}",
@@ -132,12 +144,23 @@ def _tables(facts: dict[str, Any]) -> list[Table]:
         ],
     )
     ratio = facts["ratio"]
-    aim = Aim(
-        f"initialize within {MOST_OF_IMPORT} times the import of the SDK",
-        times(ratio),
-        ratio <= MOST_OF_IMPORT,
-    )
-    return [start, conditions, aims_table([aim])]
+    aims = [
+        Aim(
+            f"initialize within {MOST_OF_IMPORT} times the import of the SDK",
+            times(ratio),
+            ratio <= MOST_OF_IMPORT,
+        )
+    ]
+    if facts["memories"] == MEMORIES:
+        answered = taken["initialize, then a recall"]["p50"]
+        aims.append(
+            Aim(
+                f"a first answer by meaning within {milliseconds(FIRST_ANSWER)}",
+                f"{milliseconds(answered)}, {facts['by_meaning']:.0%} by meaning",
+                answered <= FIRST_ANSWER and facts["by_meaning"] == 1,
+            )
+        )
+    return [start, conditions, aims_table(aims)]
 
 
 if __name__ == "__main__":

@@ -36,6 +36,9 @@ class KnownTexts:
     async def close(self) -> None:
         await self._live.close()
 
+    def words(self, most: int) -> Sequence[str]:
+        return self._live.words(most)
+
     async def embed(self, texts: Sequence[str]) -> Matrix:
         unknown = [text for text in dict.fromkeys(texts) if text not in self._texts]
         if unknown:
