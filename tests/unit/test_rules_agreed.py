@@ -22,7 +22,7 @@ AGREED = "Agreed: use PostgreSQL for the orders, because payments need transacti
 async def taken(
     app: App, steps: Sequence[TranscriptStep], carried: Mapping[str, Any] | None = None
 ) -> ExtractedItems:
-    return await extract_by_rules(app.engine, steps, carried or {}, folder="/srv/shop")
+    return await extract_by_rules(app.engine, steps, carried or {}, folder="/srv/shop", judging=False)
 
 
 async def decided(app: App, steps: Sequence[TranscriptStep]) -> list[str]:

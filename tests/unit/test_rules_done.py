@@ -12,7 +12,6 @@ from spoken import Conversation
 from mindhold.app.application import App
 from mindhold.capture.extracted_items import SIGNS, CapturedItem, ExtractedItems
 from mindhold.capture.rules.selection import extract_by_rules
-from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import TranscriptStep
 
@@ -22,7 +21,7 @@ FAILURE = "Exit code 1\nTraceback (most recent call last):\nModuleNotFoundError:
 async def taken(
     app: App, steps: Sequence[TranscriptStep], carried: Mapping[str, Any] | None = None
 ) -> ExtractedItems:
-    return await extract_by_rules(app.engine, steps, carried or {}, folder="/srv/shop")
+    return await extract_by_rules(app.engine, steps, carried or {}, folder="/srv/shop", judging=False)
 
 
 async def found(app: App, steps: Sequence[TranscriptStep], kind: Kind) -> list[CapturedItem]:
@@ -57,6 +56,7 @@ async def test_a_failure_that_a_pager_hid(app: App) -> None:
         .bash("go test ./... 2>&1 | tail -30", hidden)
         .edit("/srv/shop/retry.go")
         .bash("go test ./... 2>&1 | tail -30", "ok  \tshop\t0.2s")
+        .claude("Fixed. `TestRetry` failed because `retry()` gave up after the first timeout.")
         .steps
     )
     (item,) = await found(app, steps, Kind.ERROR)
@@ -82,12 +82,10 @@ async def test_slips_are_no_failures(app: App, command: str, answer: str) -> Non
 async def test_a_failure_is_mended_in_a_later_call(app: App) -> None:
     first = Conversation().user("?").bash("pytest -q", FAILURE, failed=True).steps
     begun = await taken(app, first)
-    (open_end,) = [item for item in begun.items if OPEN_QUESTION in item.tags]
-    assert open_end.content == "Unresolved: `pytest -q` fails: ModuleNotFoundError: No module named 'tomli'."
-    later = Conversation().edit("/srv/shop/pyproject.toml").bash("pytest -q", "12 passed").steps
+    assert begun.items == ()  # an error is told when it is solved
+    later = Conversation().bash("pip install tomli", "ok").bash("pytest -q", "12 passed").steps
     ended = await taken(app, later, json.loads(json.dumps(begun.carried)))
     (item,) = [one for one in ended.items if one.kind == Kind.ERROR]
-    assert item.supersedes == open_end.content
     assert item.metadata[SIGNS] == ["modulenotfounderror: no module named tomli"]
     again = await taken(app, [], ended.carried)
     assert again.items == ()
@@ -103,6 +101,9 @@ async def test_a_call_that_was_wrong_and_one_that_works(app: App) -> None:
     )
     assert [item.content for item in await found(app, steps, Kind.PROCEDURE)] == [
         "Run the tests with `npm run test`."
+    ]
+    assert [item.content for item in await found(app, steps, Kind.GOTCHA)] == [
+        '`npm run tests` doesn\'t work (npm ERR! Missing script: "tests"); `npm run test` does.'
     ]
 
 
@@ -176,7 +177,7 @@ async def test_what_a_program_printed_is_no_command(app: App) -> None:
     assert await found(app, Conversation().user("?").claude(text).steps, Kind.PROCEDURE) == []
 
 
-async def test_commits_and_pull_requests(app: App) -> None:
+async def test_commits_and_pull_requests_are_left_to_git(app: App) -> None:
     commit = "git add -A && git commit -m \"$(cat <<'EOF'\nRetry failed payments twice\n\nBecause banks time out.\nEOF\n)\""
     steps = (
         Conversation()
@@ -187,10 +188,7 @@ async def test_commits_and_pull_requests(app: App) -> None:
         .bash("git commit -m 'Never made it'", "nothing to commit", failed=True)
         .steps
     )
-    assert [item.content for item in await found(app, steps, Kind.PROGRESS)] == [
-        "Committed: Retry failed payments twice",
-        "Opened PR #12: Retry payments (https://github.com/acme/shop/pull/12)",
-    ]
+    assert await found(app, steps, Kind.PROGRESS) == []  # git tells of them
 
 
 @pytest.mark.parametrize(
@@ -227,7 +225,7 @@ async def test_a_sub_agents_failures_count(app: App) -> None:
     steps = (
         Conversation()
         .bash("pytest -q", FAILURE, failed=True, aside=True)
-        .tool("Edit", "/srv/shop/pyproject.toml", "updated", aside=True)
+        .bash("pip install tomli", "ok", aside=True)
         .bash("pytest -q", "12 passed", aside=True)
         .steps
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from mindhold.hooks.environment import OWN_CALL_MARK, SKIP_MARK
-from mindhold.ports.transcripts import Role, TranscriptStep, shortened
+from mindhold.ports.transcripts import (
+    OMITTED,
+    Role,
+    TranscriptCursor,
+    Transcripts,
+    TranscriptStep,
+    shortened,
+)
 from mindhold.text.clean import clean
 from mindhold.text.redaction import redact
 
@@ -79,7 +87,7 @@ def without_skipped_turns(
     return [*remaining, *turn], skipping
 
 
-def redact_steps(steps: Sequence[TranscriptStep]) -> list[TranscriptStep]:
+def redact_steps(steps: Iterable[TranscriptStep]) -> list[TranscriptStep]:
     """Remove control characters, secrets and personal data, and only then shorten the steps."""
     return [
         replace(
@@ -94,7 +102,14 @@ def redact_steps(steps: Sequence[TranscriptStep]) -> list[TranscriptStep]:
 
 CHUNK_CHARACTERS, OVERLAP_CHARACTERS = 6_000, 500  # characters
 LONGEST_FAILURE = 600
+LONGEST_ANSWER = 800  # of the person's answers to a question
 _SHORTEST_CUT = 0.5  # of the room: no cut at a space before that
+_SHELLS = frozenset(("Bash", "PowerShell", "Shell", "bash", "shell"))
+_ASKING_TOOLS = frozenset(("AskUserQuestion", "ExitPlanMode"))
+_ANSWERED = "USER answered: "
+_REFUSED = re.compile(
+    r"\s*(?:\[Request interrupted|The user doesn't want to|User rejected|Interrupted by user)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +124,85 @@ class Chunk:
 
 
 def readable(step: TranscriptStep) -> str:
-    """Format a step: "USER: ...", "CLAUDE: ...", "TOOL [Write]: path"; empty for results that didn't fail."""
+    """Format a step: "USER: ...", "CLAUDE: ...", "TOOL [Write]: path"; empty for results that say nothing.
+
+    Of a result that didn't fail only the fact is told, and what the person answered or refused.
+    """
     text = step.text.strip()
     if step.role is Role.RESULT:
-        if not step.failed:
-            return ""
-        return f"TOOL [{step.tool or '?'}] failed: {text[:LONGEST_FAILURE]}".rstrip()
+        if step.failed:
+            return f"TOOL [{step.tool or '?'}] failed: {text[:LONGEST_FAILURE]}".rstrip()
+        if _REFUSED.match(text):
+            return f"USER refused TOOL [{step.tool or '?'}]"
+        if step.tool in _ASKING_TOOLS:
+            return f"{_ANSWERED}{text[:LONGEST_ANSWER]}".rstrip()
+        return f"TOOL [{step.tool}] passed" if step.tool in _SHELLS else ""
     if step.role is Role.TOOL:
         return f"TOOL [{step.tool}]: {text}".rstrip()
     return f"{step.role.value}: {text}" if text else ""
+
+
+@dataclass(frozen=True, slots=True)
+class PersonMessage:
+    """What the person typed, at a line of the transcript. `objecting`: to refuse or to stop something."""
+
+    line: int
+    text: str
+    objecting: bool = False
+
+
+def person_messages(steps: Iterable[TranscriptStep]) -> list[PersonMessage]:
+    """Return what the person said, answers to questions included; what a sub-agent was told is left out."""
+    messages: list[PersonMessage] = []
+    for step in steps:
+        if step.aside or not (text := step.text.strip()):
+            continue
+        if step.role is Role.USER:
+            messages.append(PersonMessage(step.line, text, step.objecting))
+        elif step.role is Role.RESULT and (answer := readable(step)).startswith(_ANSWERED):
+            messages.append(PersonMessage(step.line, answer.removeprefix(_ANSWERED)))
+    return messages
+
+
+MAX_EARLIER_BYTES = 64 << 20  # of a file that is read once more for what the person said before
+_EARLIER_PIECE = 4 << 20
+
+
+def earlier_messages(transcripts: Transcripts, file: Path, *, before: int) -> list[PersonMessage]:
+    """Read what the person said before that line of the file, without secrets and marked turns."""
+    messages: list[PersonMessage] = []
+    cursor, skipping = TranscriptCursor(), False
+    while cursor.offset < MAX_EARLIER_BYTES:
+        piece = transcripts.follow(file, cursor, most_bytes=_EARLIER_PIECE)
+        if piece is None:
+            break
+        steps, skipping = without_skipped_turns(piece.steps, skipping=skipping)
+        said = [step for step in steps if step.line < before and step.role in (Role.USER, Role.RESULT)]
+        messages += person_messages(redact_steps(step for step in said if _is_of_person(step)))
+        if not piece.more or piece.cursor.line >= before:
+            break
+        cursor = piece.cursor
+    return messages
+
+
+def _is_of_person(step: TranscriptStep) -> bool:
+    return step.role is Role.USER or step.tool in _ASKING_TOOLS
+
+
+ENDING_CHARACTERS = 2_400  # of the end of a conversation
+LONGEST_ENDING_LINE = 900
+
+
+def ending(steps: Sequence[TranscriptStep]) -> tuple[tuple[int, str], ...]:
+    """Return the last readable lines, each with its number; long ones are shortened in the middle."""
+    lines: list[tuple[int, str]] = []
+    for step in reversed(steps):
+        if not (text := shortened(readable(step), LONGEST_ENDING_LINE)):
+            continue
+        if _length(lines) + len(text) > ENDING_CHARACTERS:
+            break
+        lines.insert(0, (step.line, text.replace(OMITTED, " [...] ")))
+    return tuple(lines)
 
 
 def chunks(

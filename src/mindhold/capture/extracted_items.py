@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mindhold.memories.model_budget import LedgerEntry
 
 SIGNS = "mindhold.signs"  # in the metadata of an error: its signs, in the form of model.error_signs
+REVIEWED = "mindhold.reviewed"  # in the metadata of a captured memory: when the user kept it
 CAPTURED = "capture"  # Provenance.source of captured memories
 
 
@@ -23,7 +24,11 @@ def signs_metadata(signs: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class CapturedItem:
-    """An extracted item. `line` is its line in the transcript, `said` its time; `supersedes` the text that it replaces."""
+    """An extracted item. `line` is its line in the transcript, `said` its time; `supersedes` the text that it replaces.
+
+    `withdrawn`: what the content says no longer holds, and nothing takes its place. A memory of the same conversation that
+    says it is archived.
+    """
 
     kind: Kind
     content: str
@@ -33,6 +38,7 @@ class CapturedItem:
     confidence: float = 1.0
     metadata: Mapping[str, Any] = field(default_factory=dict)
     said: datetime | None = None
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ class TranscriptStep:
     failed: bool = False  # for RESULT
     aside: bool = False  # said by or to a sub-agent
     enough: int = 20_000
+    objecting: bool = False  # for USER: said to refuse a tool call, or after stopping the assistant
 
 
 def shortened(text: str, longest: int) -> str:

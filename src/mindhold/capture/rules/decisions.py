@@ -18,7 +18,6 @@ from mindhold.capture.rules.sentences import (
     is_momentary,
     is_specific,
     split_blocks,
-    split_sentences,
     stands_alone,
     strip_markdown,
 )
@@ -215,26 +214,14 @@ def _chosen_answers(call: ToolCall) -> Iterator[RuleCandidate]:
 
 
 def plan_decisions(text: str, line: int) -> Iterator[RuleCandidate]:
-    """Yield the decisions of an approved plan: its title with the beginning of its approach, and its list of decisions."""
+    """Yield the decisions of an approved plan: its title, and its list of decisions. The rest describes how things were before."""
     title = _TITLE.search(text)
     plan_title = clean_sentence(strip_markdown(title[1])) if title else ""
     if len(plan_title) < 8 or _EMPTY_TITLE.fullmatch(plan_title):
         plan_title = ""
     blocks = list(split_blocks(text))
-    beginnings = (
-        split_sentences(block.text)[0]
-        for block in blocks
-        if not block.bullet
-        and _PLAN_SECTION.search(block.section)
-        and not block.text.endswith(":")
-        and not re.match(r"\w+:", block.text)
-    )
-    approach = next((each for each in beginnings if 30 <= len(each) <= 240 and not is_dangling(each)), "")
-    if plan_title or approach:
-        content = f"Plan agreed: {plan_title} {approach}".strip()
-        if len(content) > LONGEST:
-            content = f"Plan agreed: {plan_title or approach}"
-        yield RuleCandidate(Kind.DECISION, content[:LONGEST], line, 0.9)
+    if plan_title:
+        yield RuleCandidate(Kind.DECISION, f"Plan agreed: {plan_title}"[:LONGEST], line, 0.9)
     listed = [
         clean_sentence(block.text)
         for block in blocks

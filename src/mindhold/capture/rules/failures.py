@@ -34,8 +34,7 @@ from mindhold.capture.rules.tool_calls import (
     purpose_of,
     without_variables,
 )
-from mindhold.memories.reflect import OPEN_QUESTION
-from mindhold.model.error_signs import error_signs, sign_of
+from mindhold.model.error_signs import error_signs
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role, TranscriptStep
@@ -73,7 +72,6 @@ class OpenFailure:
     line: int
     files: list[str] = field(default_factory=list)
     tries: list[str] = field(default_factory=list)  # commands that changed something since
-    reported: str = ""  # the memory that was stored while it was open
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -84,7 +82,6 @@ class OpenFailure:
             "line": self.line,
             "files": self.files[:MAX_FILES],
             "tries": self.tries[-MAX_TRIES:],
-            "reported": self.reported,
         }
 
 
@@ -263,6 +260,7 @@ def _failure_lexemes() -> frozenset[str]:
 
 
 MAX_OPEN_FAILURES = 8
+_UNDONE = any_case(r"`git (?:stash|checkout|restore|reset|diff|log|status)\b")  # no cure
 
 # A test that was written before the code it tests.
 _UNWRITTEN_CODE = any_case(
@@ -320,12 +318,13 @@ def _fixed_by(
             sentences, failure, after=line, alone=len(fixed) == 1 and not failures
         )
         cause = account or cause_of(sentences, failure, until=line)
+        if not cause and (is_edit(fix) or _UNDONE.search(fix)):
+            continue  # which file was edited says nothing without the cause
         yield RuleCandidate(
             Kind.ERROR,
             _describe_fix(failure, cause, fix="" if has_cure and is_edit(fix) else fix),
             failure.line,
-            0.85 if cause else 0.6 if is_edit(fix) else 0.7,
-            supersedes=failure.reported,
+            0.85 if cause else 0.7,
             metadata={SIGNS: failure.signs[:5]},
         )
 
@@ -344,14 +343,45 @@ def _describe_fix(failure: OpenFailure, cause: str, *, fix: str) -> str:
     return content[:LONGEST]
 
 
-def unresolved_failures(failures: Sequence[OpenFailure]) -> Iterator[RuleCandidate]:
-    """Yield the failed tests and builds that nothing has fixed yet, each once."""
-    for failure in failures:
-        if not failure.reported and purpose_of(failure.command) and sign_of(failure.error_line):
-            error_line = failure.error_line.rstrip(".")
-            text = f"Unresolved: `{shorten_command(failure.command)}` fails: {error_line}."[:LONGEST]
-            failure.reported = text
-            yield RuleCandidate(Kind.PROGRESS, text, failure.line, 0.8, tags=(OPEN_QUESTION,))
+_NO_SUCH_CALL = any_case(
+    r"unrecognized (?:sub-?command|option|argument)|unknown (?:sub-?command|command|option|flag|argument)|no such (?:option|command)|command not found|is not a \S+ command"
+    r"|unexpected argument|missing script|invalid (?:option|choice)|not recognized as"
+)
+CALLS_APART = 8  # within which the call that works follows
+FEWEST_SHARED = 2  # words that both calls have
+
+
+def wrong_calls(calls: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
+    """Yield calls that the program doesn't know, with the one that worked instead: a trap that comes again."""
+    shell = [call for call in calls if call.shell and not call.aside and not call.refused]
+    warned: set[str] = set()
+    for number, call in enumerate(shell):
+        message = _NO_SUCH_CALL.search(call.output[:600]) if call.failed else None
+        parts = commands(call.input)
+        if not message or len(parts) != 1 or parts[0] in warned:
+            continue
+        words = without_variables(parts[0]).split()
+        for later in shell[number + 1 : number + 1 + CALLS_APART]:
+            instead = "" if later.failed else _instead(words, commands(later.input))
+            if instead:
+                warned.add(parts[0])
+                says = next(line.strip() for line in call.output.splitlines() if message[0] in line)
+                text = f"`{shorten_command(parts[0])}` doesn't work ({says[:LONGEST_ERROR_LINE].rstrip('.')}); `{shorten_command(instead)}` does."
+                if len(text) <= LONGEST:
+                    yield RuleCandidate(Kind.GOTCHA, text, call.line, 0.85)
+                break
+
+
+def _instead(words: Sequence[str], later: Sequence[str]) -> str:
+    """Return the command that does the same in other words."""
+    purpose = purpose_of(" ".join(words))
+    for command in later:
+        others = without_variables(command).split()
+        shared = set(words) & set(others)
+        alike = purpose_of(command) == purpose if purpose else len(shared) >= len(words) - 1
+        if others != list(words) and alike and len(shared) >= min(FEWEST_SHARED, len(words) - 1):
+            return command
+    return ""
 
 
 _FIX_REPORT = any_case(

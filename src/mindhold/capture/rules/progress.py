@@ -20,20 +20,9 @@ FEWEST_OPEN_WORDS = 5  # words of an open end
 FEWEST_LISTED_WORDS = 3
 MENTION_SHARE = 0.4  # share of words that a later sentence repeats when it takes up the subject
 
-_COMMIT = LazyPattern(r"\bgit\b[^\n&|;]*\bcommit\b")
-_HEREDOC = LazyPattern(r"<<-?\s*['\"]?(\w+)['\"]?\n(.*?)\n\s*\1", re.DOTALL)
-_MESSAGE = LazyPattern(r"(?:-m|--message)[ =]?(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')", re.DOTALL)
-_COMMITTED = LazyPattern(r"^\[[^\]\n]*\b[0-9a-f]{7,40}\]|\d+ files? changed", re.MULTILINE)
-_PULL_REQUEST = LazyPattern(r"\b(?:gh pr create|glab mr create)\b")
-_TITLE = LazyPattern(r"(?:--title|-t)[ =](?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')")
-_PULL_REQUEST_URL = LazyPattern(r"https?://\S+/(?:pull|merge_requests)/(\d+)")
 _RELEASE = LazyPattern(
     r"\b(?:gh release create|git tag(?: -a)?|npm publish|cargo publish|twine upload|goreleaser release)\s+(v?\d[\w.-]*)"
 )
-_EMPTY_SUBJECT = any_case(
-    r"^(?:wip|fix(?:es|ed)?|update[sd]?|changes?|temp|tmp|test|commit|save|stuff|misc|cleanup|lint|format(?:ting)?)\W*$"
-)
-
 _VERBS = (
     "added|updated|fixed|removed|created|implemented|refactored|replaced|renamed|moved|changed|increased|decreased|reduced|switched|extracted|migrated|converted|introduced|configured|enabled|disabled|wired|rewrote"
     "|bumped|upgraded|downgraded|deleted|merged|split|hoisted|consolidated|simplified|registered|documented|deprecated|integrated|pinned|set up|improved|restructured|centralized|unified|dropped|swapped|restored|hardened|resolved|made"
@@ -80,35 +69,13 @@ _GO_ON = any_case(
 )
 
 
-def commits(calls: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
-    """Yield the commits, pull requests and releases that were made."""
+def releases(calls: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
+    """Yield the releases that were made; of commits and pull requests git tells."""
     for call in calls:
         if not call.shell or call.failed or call.refused or call.aside:
             continue
-        if (
-            _COMMIT.search(call.input)
-            and _COMMITTED.search(call.output)
-            and (subject := _subject(call.input))
-        ):
-            yield RuleCandidate(Kind.PROGRESS, f"Committed: {subject}", call.line, 0.9)
-        if _PULL_REQUEST.search(call.input) and (address := _PULL_REQUEST_URL.search(call.output)):
-            title = _TITLE.search(call.input)
-            suffix = f": {title[1] or title[2]}" if title else ""
-            yield RuleCandidate(
-                Kind.PROGRESS, f"Opened PR #{address[1]}{suffix} ({address[0]})"[:LONGEST], call.line, 0.95
-            )
         if release := _RELEASE.search(call.input):
             yield RuleCandidate(Kind.PROGRESS, f"Released {release[1]} (`{release[0]}`).", call.line, 0.9)
-
-
-def _subject(command: str) -> str:
-    heredoc = _HEREDOC.search(command)
-    message = _MESSAGE.search(command)
-    text = heredoc[2] if heredoc else (message[1] or message[2] or "") if message else ""
-    subject = next((line.strip() for line in text.splitlines() if line.strip()), "").replace('\\"', '"')
-    if len(subject.split()) < 2 or _EMPTY_SUBJECT.match(subject):
-        return ""
-    return subject[: LONGEST - 20]
 
 
 def reported_work(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:

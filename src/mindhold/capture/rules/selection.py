@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
+from mindhold.capture.candidates import KIND_ORDER, Candidate, candidates_in
 from mindhold.capture.extracted_items import SIGNS, CapturedItem, ExtractedItems, RuleCandidate
+from mindhold.capture.judge import features, keep_probability, kind_of, wish_probability
 from mindhold.capture.rules.agreements import Offer, agreements
 from mindhold.capture.rules.architecture import (
     architecture,
@@ -30,116 +31,53 @@ from mindhold.capture.rules.failures import (
     reported_failures,
     stated_causes,
     told_failures,
-    unresolved_failures,
+    wrong_calls,
 )
 from mindhold.capture.rules.korean import korean_statements
-from mindhold.capture.rules.progress import commits, open_ends, reported_work
+from mindhold.capture.rules.progress import open_ends, releases, reported_work
 from mindhold.capture.rules.sentences import Sentence, conversation_sentences
-from mindhold.capture.rules.tool_calls import deleted_files, tool_calls
+from mindhold.capture.rules.tool_calls import ToolCall, deleted_files, tool_calls
 from mindhold.engine import Engine
+from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.lexemes import lexemes, stop_lexemes
 from mindhold.model.memory import Kind
 from mindhold.ports.embedder import Matrix
 from mindhold.ports.transcripts import Role, TranscriptStep
 from mindhold.text.keywords import extract_keywords
-from mindhold.text.pattern import LazyPattern
+from mindhold.text.pattern import LazyPattern, any_case
 from mindhold.text.redaction import redact
 
-# Sentences that are worth storing, of each kind.
-STATEMENTS = (
-    "We use PostgreSQL instead of MongoDB because we need transactions.",
-    "The retry logic was moved from the client to the queue worker.",
-    "The endpoint should return 404 rather than an empty list.",
-    "Let's keep the old flag as an alias and drop it in version 3.",
-    "Caching is deliberately left out of the first version.",
-    "The build failed because the lock file was out of date; running npm install fixed it.",
-    "The crash was caused by a nil pointer when the config file is missing.",
-    "Fixed the race condition by locking the session map.",
-    "The test failed since the mock returned a string instead of bytes.",
-    "The client must be closed before exit, otherwise events are lost.",
-    "The parser returns None when the header is missing.",
-    "The default timeout is 0, which means it waits forever.",
-    "File names are compared case-sensitively on Linux only.",
-    "All handlers return a result type instead of throwing.",
-    "Test files live next to the code they test and end in _test.go.",
-    "The codebase uses factory functions named new_something.",
-    "The settings loader lives in src/config.py and merges project and user files.",
-    "The API server consists of a router, a service layer and a repository layer.",
-    "Sessions are stored in Redis under the key session:<id>.",
-    "parse_args reads the command line and calls run.",
-    "The frontend uses React with TanStack Query.",
-    "Added a --json flag to the export command.",
-    "Updated the CI workflow to run on pull requests.",
-    "Refactored the session store into its own package.",
-    "The migration of the remaining tables still needs to be done.",
-    "Removed the unused helper functions from utils.ts.",
-)
-
-CHATTER = (
-    "Let me check the current state of the file.",
-    "Now I'll run the tests to verify the changes.",
-    "All tests pass and the linter is clean.",
-    "Here's a summary of what I found.",
-    "The code looks correct to me.",
-    "Would you like me to continue with the next item?",
-    "I need to see more context around that line.",
-    "That's a good question.",
-    "The changes look good and are ready to merge.",
-    "Everything works as expected now.",
-    "The branch is up to date with main.",
-    "I was editing the wrong file.",
-    "The output looks right.",
-    "Two files were changed.",
-)
-
-SURE_WEIGHT = 0.8  # candidates of this weight are not checked again
-MIN_WEIGHT = 0.6  # without a model, candidates of less weight are dropped
+LEAST_WEIGHT = 0.6  # of a rule, where nothing judges its candidates
+# Probability that a reader would keep it: a sentence, and what a rule made of an event, of which fewer mislead.
+LEAST_KEEP, LEAST_KEEP_EVENT = 0.5, 0.35
+LEAST_WISH = 0.6  # probability that the person means it to last
+LONGEST_WISH = 240  # characters
+SENTENCE_WEIGHT = 0.6  # of a sentence that no rule knows
+PLAINLY = 0.65  # weight of an open end that names what is left
+MEMORIES_AN_HOUR, FEWEST_MEMORIES = 8, 6  # of a conversation, at most
 SAME_WORDS = 0.6  # share of common words from which two say the same
 PART_SHARE, PART_WORDS = 0.9, 3  # share and number of words from which one is a part of the other
 SAME_MEANING = 0.8  # similarity from which two say the same
-CHATTER_COSINE = 0.4  # cosine from which a sentence resembles chatter
-CHATTER_MARGIN = 0.06  # how much closer to chatter a kept sentence may be
 MAX_PER_LINE = 5
 MAX_PER_KIND = 12
 
 _COMMAND = LazyPattern(r"`([^`]+)`")
-_ORDER = (
-    Kind.PREFERENCE,
-    Kind.DECISION,
-    Kind.ERROR,
-    Kind.GOTCHA,
-    Kind.ARCHITECTURE,
-    Kind.PATTERN,
-    Kind.PROCEDURE,
-    Kind.PROGRESS,
-    Kind.CONTEXT,
-)
 _UNSTATED_KINDS = frozenset((Kind.PROCEDURE, Kind.CONTEXT))  # no sentence of chatter is taken for these kinds
 
 
 async def select_candidates(engine: Engine, candidates: Sequence[RuleCandidate]) -> list[RuleCandidate]:
     """Select the candidates worth storing, in the order of the conversation."""
     ranked = sorted(
-        candidates, key=lambda candidate: (-candidate.weight, _ORDER.index(candidate.kind), candidate.line)
+        candidates,
+        key=lambda candidate: (-candidate.weight, KIND_ORDER.index(candidate.kind), candidate.line),
     )
     if not ranked:
         return []
     vectors = await engine.vector_source.embed([candidate.content for candidate in ranked])
-    examples = await engine.vector_source.embed([*STATEMENTS, *CHATTER]) if vectors is not None else None
-    cosines: Matrix | None = None
-    if vectors is None or examples is None:
-        worthy = [candidate for candidate in ranked if candidate.weight >= MIN_WEIGHT]
-    else:
-        indexes = [
-            index
-            for index, candidate in enumerate(ranked)
-            if _is_worth_storing(candidate, examples @ vectors[index])
-        ]
-        worthy = [ranked[index] for index in indexes]
-        cosines = vectors[indexes] @ vectors[indexes].T
+    cosines: Matrix | None = None if vectors is None else vectors @ vectors.T
 
     def says_same(row: int, column: int) -> bool:
-        new, old = worthy[row], worthy[column]
+        new, old = ranked[row], ranked[column]
         if _same_words(new, old):
             return True
         if cosines is None or not {new.kind, old.kind}.isdisjoint(_UNSTATED_KINDS):
@@ -147,18 +85,10 @@ async def select_candidates(engine: Engine, candidates: Sequence[RuleCandidate])
         return engine.vector_source.similarity(float(cosines[row, column])) >= SAME_MEANING
 
     unique: list[int] = []
-    for index in range(len(worthy)):
+    for index in range(len(ranked)):
         if not any(says_same(index, other) for other in unique):
             unique.append(index)
-    return sorted(_limit([worthy[index] for index in unique]), key=lambda candidate: candidate.line)
-
-
-def _is_worth_storing(candidate: RuleCandidate, cosines: Matrix) -> bool:
-    """Whether it is sure, or closer to a statement than to chatter; `cosines` are those with both."""
-    if candidate.weight >= SURE_WEIGHT or candidate.kind in _UNSTATED_KINDS:
-        return True
-    statement, chatter = float(np.max(cosines[: len(STATEMENTS)])), float(np.max(cosines[len(STATEMENTS) :]))
-    return statement + CHATTER_MARGIN > chatter or chatter < CHATTER_COSINE
+    return sorted(_limit([ranked[index] for index in unique]), key=lambda candidate: candidate.line)
 
 
 def _same_words(new: RuleCandidate, old: RuleCandidate) -> bool:
@@ -249,18 +179,30 @@ MAX_TAGS = 4
 
 
 async def extract_by_rules(
-    engine: Engine, steps: Sequence[TranscriptStep], carried: Mapping[str, Any], *, folder: str
+    engine: Engine,
+    steps: Sequence[TranscriptStep],
+    carried: Mapping[str, Any],
+    *,
+    folder: str,
+    judging: bool = True,
 ) -> ExtractedItems:
-    """Extract what is new in these steps; `carried` is the state after the last call for the same conversation."""
+    """Extract what is new in these steps; `carried` is the state after the last call for the same conversation.
+
+    Without `judging` the rules decide alone, by the weights of what they propose.
+    """
     state = RuleState.from_json(carried)
-    sentences = list(conversation_sentences(steps))
     was_asked = state.offer is not None and state.offer.question != ""
-    candidates = [_clean_candidate(item, folder) for item in _candidates(steps, sentences, state)]
-    deleted = deleted_files(steps)
-    candidates = [item for item in candidates if not any(name in item.content for name in deleted)]
+    sentences, candidates = propose(steps, state, folder=folder)
+    if judging:
+        worthy = judged(candidates)
+    else:
+        rules = (candidate.rule for candidate in candidates)
+        worthy = [rule for rule in rules if rule is not None and rule.weight >= LEAST_WEIGHT]
     selected = correct_choices(
-        await select_candidates(engine, candidates), sentences, state.claims, asked=was_asked
+        await select_candidates(engine, worthy), sentences, state.claims, asked=was_asked
     )
+    if judging:
+        selected = _surest(selected, steps)
     if steps:
         last = max((item.line for item in steps if item.role == Role.USER and not item.aside), default=0)
         state.claims = [item.content for item in selected if item.own and item.line > last]
@@ -268,10 +210,65 @@ async def extract_by_rules(
     return ExtractedItems(items, state.as_json())
 
 
+def propose(
+    steps: Sequence[TranscriptStep], state: RuleState, *, folder: str
+) -> tuple[list[Sentence], list[Candidate]]:
+    """Return the sentences of the steps, and all candidates: those of rules, and sentences that no rule knows."""
+    sentences, calls = list(conversation_sentences(steps)), list(tool_calls(steps))
+    rules = [_clean_candidate(item, folder) for item in _candidates(steps, sentences, calls, state)]
+    deleted = deleted_files(steps)
+    candidates = [
+        replace(one, content=_within_project(one.content, folder))
+        for one in candidates_in(steps, sentences, calls, rules)
+    ]
+    return sentences, [one for one in candidates if not any(name in one.content for name in deleted)]
+
+
+def judged(candidates: Sequence[Candidate]) -> list[RuleCandidate]:
+    """Return the candidates that are probably worth storing, weighed by that probability."""
+    worthy = []
+    for candidate in candidates:
+        known = features(candidate)
+        keep, wish = keep_probability(known), 0.0
+        if candidate.role is Role.USER and len(candidate.content) <= LONGEST_WISH:
+            wish = 0.0 if _NO_WISH.search(candidate.content) else wish_probability(known)
+        least = LEAST_KEEP_EVENT if candidate.role is Role.TOOL else LEAST_KEEP
+        if wish < LEAST_WISH and (keep < least or candidate.objected) and not _is_left_open(candidate):
+            continue
+        rule = candidate.rule or RuleCandidate(kind_of(known), candidate.content, candidate.line)
+        if wish >= LEAST_WISH and rule.kind is not Kind.DECISION:
+            rule = replace(rule, kind=Kind.PREFERENCE)
+        weight = rule.weight if candidate.rule else SENTENCE_WEIGHT
+        worthy.append(replace(rule, weight=max(keep, wish, weight)))
+    return worthy
+
+
+def _is_left_open(candidate: Candidate) -> bool:
+    """Whether the last message says plainly that something is left to do, which the next conversation begins with."""
+    rule = candidate.rule
+    return candidate.last and rule is not None and OPEN_QUESTION in rule.tags and rule.weight >= PLAINLY
+
+
+def _surest(selected: Sequence[RuleCandidate], steps: Sequence[TranscriptStep]) -> list[RuleCandidate]:
+    """Return as many as the conversation's time allows: what the person said first, then the surest."""
+    moments = [step.timestamp for step in steps if step.timestamp is not None]
+    hours = (max(moments) - min(moments)).total_seconds() / 3_600 if moments else 0.0
+    most = max(FEWEST_MEMORIES, round(MEMORIES_AN_HOUR * hours))
+    ranked = sorted(selected, key=lambda one: (one.kind is not Kind.PREFERENCE, -one.weight))[:most]
+    return [one for one in selected if one in ranked]
+
+
+_NO_WISH = any_case(
+    r"https?://|^\W*(?:let me know|ask (?:me )?any|feel free|thanks?|i (?:think|guess|believe|see|wonder|tried)\b)|\b(?:error|exception|traceback|failed with)\b"
+)
+
+
 def _candidates(
-    steps: Sequence[TranscriptStep], sentences: Sequence[Sentence], state: RuleState
+    steps: Sequence[TranscriptStep],
+    sentences: Sequence[Sentence],
+    calls: Sequence[ToolCall],
+    state: RuleState,
 ) -> Iterator[RuleCandidate]:
-    calls = list(tool_calls(steps))
     agreed, state.offer = agreements(steps, state.offer)
     yield from decisions(sentences, steps, calls, agreed)
     yield from own_choices(sentences)
@@ -289,19 +286,20 @@ def _candidates(
     yield from table_statements(steps)
     yield from manifest_statements(calls)
     yield from gotchas(sentences)
-    yield from commits(calls)
+    yield from releases(calls)
     yield from reported_work(sentences)
     yield from open_ends(sentences)
-    yield from unresolved_failures(state.failures)
+    yield from wrong_calls(calls)
 
 
 def _clean_candidate(candidate: RuleCandidate, folder: str) -> RuleCandidate:
     """Remove secrets, and make paths relative to the project."""
-    text = candidate.content
-    if folder:
-        root = folder.rstrip("/\\")
-        text = text.replace(f"{root}/", "").replace(f"{root}\\", "")
-    return replace(candidate, content=redact(text).text)
+    return replace(candidate, content=redact(_within_project(candidate.content, folder)).text)
+
+
+def _within_project(text: str, folder: str) -> str:
+    root = folder.rstrip("/\\")
+    return text.replace(f"{root}/", "").replace(f"{root}\\", "") if root else text
 
 
 def _to_item(candidate: RuleCandidate) -> CapturedItem:

@@ -139,7 +139,13 @@ def announces(text: str) -> bool:
 
 def count_names(text: str) -> int:
     """Count the things that can be looked up: code, files, options, versions."""
-    return len({match[0] for match in _NAME.finditer(text)})
+    return len(names_in(text))
+
+
+@lru_cache(4_096)
+def names_in(text: str) -> frozenset[str]:
+    """Return the things that can be looked up: code, files, options, versions."""
+    return frozenset(match[0] for match in _NAME.finditer(text))
 
 
 def is_dangling(text: str) -> bool:

@@ -72,9 +72,10 @@ Block = Mapping[str, Any]
 LONGEST_NAME = 200
 SYNTHETIC_MODEL = "<synthetic>"
 # Types of entries that are messages or tool calls.
-MESSAGE_TYPES = ("user", "assistant", "attachment", "system")
+MESSAGE_TYPES = ("user", "assistant", "attachment", "system", "queue-operation")
 # Types of entries that hold the conversation's title, best first.
 TITLE_TYPES = ("custom-title", "ai-title")
+INTERRUPTION = "[Request interrupted"
 # Prefixes of texts that the program inserted in the user's name.
 _INSERTED_PREFIXES = (
     "<command-name>",
@@ -91,8 +92,9 @@ _INSERTED_PREFIXES = (
     "<teammate-message",
     "<user-memory-input>",
     "<user-prompt-submit-hook>",
-    "[Request interrupted",
+    INTERRUPTION,
     "Caveat:",
+    '{"task_id":',
 )
 _INSERTED_TAGS = re.compile(
     r"<(system-reminder|ide_opened_file|ide_selection|ide_diagnostics)>.*?(?:</\1>|\Z)", re.DOTALL
@@ -101,6 +103,7 @@ _INSERTED_TAGS = re.compile(
 _HOOK_LINES_START, _BLOCK_START = "From memory (data to weigh", "<!-- MEMORY:START -->"
 _HOOK_LINES = re.compile(re.escape(_HOOK_LINES_START) + r".*?(?:\n\s*\n|\Z)", re.DOTALL)
 _BLOCK = re.compile(re.escape(_BLOCK_START) + r".*?(?:<!-- MEMORY:END -->|\Z)", re.DOTALL)
+_COMMAND = re.compile(r"\s*/[a-z][\w:-]*(?:\s|$)")
 _DECODER = json.JSONDecoder()
 
 
@@ -149,7 +152,10 @@ def spoken_by_assistant(entry: Entry, content: Any) -> str:
 
 
 def queued_by_user(entry: Entry) -> str:
-    """Return what the user typed while the assistant was working."""
+    """Return what the user typed while the assistant was working: when it was typed, or when the assistant got it."""
+    if entry.get("type") == "queue-operation":
+        content = entry.get("content") if entry.get("operation") == "enqueue" else None
+        return "" if isinstance(content, str) and _COMMAND.match(content) else _join_typed(texts_in(content))
     attached = as_dict(entry.get("attachment"))
     if attached.get("type") != "queued_command" or attached.get("isMeta"):
         return ""
@@ -157,6 +163,13 @@ def queued_by_user(entry: Entry) -> str:
     if not by_human or attached.get("commandMode") not in (None, "prompt"):
         return ""
     return _join_typed(texts_in(attached.get("prompt")))
+
+
+def is_interruption(entry: Entry) -> bool:
+    """Whether the user stopped the assistant here."""
+    return entry.get("type") == "user" and any(
+        text.startswith(INTERRUPTION) for text in texts_in(content_of(entry))
+    )
 
 
 def without_inserted(text: str) -> str:
@@ -267,6 +280,11 @@ _REFUSED_PREFIXES = (
     "User rejected",
     "Interrupted by user",
 )
+# What the user said when refusing a call, up to what the program adds.
+_REASON = re.compile(
+    r"(?:the user said:|reason for the rejection:)\s*(\S.*?)\s*(?:\n\nNote: The user's next message|\Z)",
+    re.DOTALL,
+)
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CUT_WORD = re.compile(r"\S*")
 _TAGS = re.compile(r"</?(?:tool_use_error|stdout|stderr|output|error)>")
@@ -299,7 +317,7 @@ def steps_in(entry: Entry, position: EntryPosition, tools: dict[str, str]) -> li
             _add_result(block, entry.get("toolUseResult"), position, tools, steps)
         if text := spoken_by_user(entry, content):
             steps.append(message_step(Role.USER, text, position))
-    elif kind == "attachment" and (text := queued_by_user(entry)):
+    elif kind in ("attachment", "queue-operation") and (text := queued_by_user(entry)):
         steps.append(message_step(Role.USER, text, position))
     return steps
 
@@ -398,6 +416,9 @@ def _add_result(
     text = _result_text(content, parts)
     failed = _failed(block, text, parts, details)
     steps.append(result_step(text, failed=failed, tool=tool, call=call, position=position))
+    if text.startswith(_REFUSED_PREFIXES) and (reason := _REASON.search(text)):
+        said = without_inserted(reason[1])
+        steps.append(replace(message_step(Role.USER, said, position), objecting=True))
 
 
 def _result_text(content: Any, parts: Sequence[str]) -> str:

@@ -36,6 +36,7 @@ from mindhold.providers.transcripts.entries import (
     EntryPosition,
     TranscriptLine,
     as_text,
+    is_interruption,
     is_own_tool,
     model_of,
     parse_line,
@@ -339,6 +340,8 @@ class LineCollector(ABC):
         self._offset = cursor.offset
         self._tools: dict[str, str] = {}  # the tool names of call ids
         self._bad = BadLines()
+        # Marks of messages that were queued, and that will stand in the file once more when the assistant gets them.
+        self.queued = cursor.mark.split(" ")[2:]
 
     def take(self, line: TranscriptLine, *, end: int, within: bool) -> bool:
         """Take a line; False if it is incomplete, and then nothing is taken. `within`: it continues the line before."""
@@ -412,11 +415,11 @@ def _read_from(
             break
     steps = piece.steps(stream)
     mark = _sample(stream, offset)
+    if piece.latest:
+        mark = " ".join((mark, piece.latest.isoformat(), *piece.queued))
     return TranscriptRead(
         steps=steps,
-        cursor=TranscriptCursor(
-            offset, piece.line, f"{mark} {piece.latest.isoformat()}" if piece.latest else mark
-        ),
+        cursor=TranscriptCursor(offset, piece.line, mark),
         lines=len({step.line for step in steps}),
         more=more,
         restarted=not is_same_file,
@@ -441,10 +444,17 @@ def _sample(stream: BinaryIO, offset: int) -> str:
 
 def latest_in_mark(mark: str) -> datetime | None:
     """Return the latest time in a cursor's mark."""
-    moment = mark.partition(" ")[2]
+    moment = mark.split(" ")[1:2]
     with suppress(ValueError):  # another version wrote it
-        return datetime.fromisoformat(moment) if moment else None
+        return datetime.fromisoformat(moment[0]) if moment else None
     return None
+
+
+MAX_QUEUED = 20  # queued messages that are remembered until the assistant gets them
+
+
+def _queued_mark(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
 def _ends_a_line(stream: BinaryIO, offset: int) -> bool:
@@ -471,6 +481,7 @@ class _ClaudeCollector(LineCollector):
         self._summaries: list[tuple[str, str]] = []
         self._uuids: dict[str, None] = {}
         self._ended: datetime | None = None
+        self._interrupted = False
 
     def _add_entry(self, entry: Entry, end: int) -> None:
         if entry.get("type") not in MESSAGE_TYPES:
@@ -482,6 +493,10 @@ class _ClaudeCollector(LineCollector):
             return
         aside = self._by_subagent or bool(entry.get("isSidechain"))
         steps = steps_in(entry, EntryPosition(self.line, end, moment, aside), self._tools)
+        steps = [step for step in steps if not self._was_queued(entry, step)]
+        if steps and steps[0].role is Role.USER and self._interrupted:
+            steps[0] = replace(steps[0], objecting=True)
+        self._interrupted = is_interruption(entry) or (self._interrupted and not steps)
         if not steps:
             return
         self._steps += [(step, uuid) for step in steps]
@@ -491,6 +506,18 @@ class _ClaudeCollector(LineCollector):
         if moment is not None:
             self.latest = max(self.latest or moment, moment)
         self.cwd = self.cwd or as_text(entry.get("cwd"))
+
+    def _was_queued(self, entry: Entry, step: TranscriptStep) -> bool:
+        """Whether the user's message was taken when it was queued; a queued one is noted."""
+        if step.role is not Role.USER or step.objecting:
+            return False
+        mark = _queued_mark(step.text)
+        if entry.get("type") == "queue-operation":
+            self.queued = [*self.queued, mark][-MAX_QUEUED:]
+        elif mark in self.queued:
+            self.queued.remove(mark)
+            return True
+        return False
 
     def _add_details(self, entry: Entry, uuid: str, moment: datetime | None) -> None:
         if uuid:

@@ -1,0 +1,192 @@
+"""How probably a candidate is worth keeping: plain features of it, weighed as learned from judged conversations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from mindhold.capture.candidates import Candidate
+from mindhold.capture.cues import cues_in
+from mindhold.capture.rules.sentences import (
+    announces,
+    count_names,
+    is_dangling,
+    is_hedged,
+    is_momentary,
+    is_question,
+    reports_work,
+    stands_alone,
+    stands_alone_loosely,
+)
+from mindhold.model.memory import Kind
+from mindhold.ports.transcripts import Role
+from mindhold.text.pattern import LazyPattern, any_case
+
+# Kinds that rules and labels give, and that the judge learns to tell apart.
+JUDGED_KINDS = (
+    Kind.PREFERENCE,
+    Kind.DECISION,
+    Kind.ERROR,
+    Kind.GOTCHA,
+    Kind.ARCHITECTURE,
+    Kind.PROCEDURE,
+    Kind.PROGRESS,
+)
+_SECTIONS: Mapping[str, LazyPattern] = {
+    "problems": LazyPattern(r"problem|issue|bug|finding|review|severity|concern|gap|missing|wrong|feedback"),
+    "plan": LazyPattern(
+        r"plan|option|approach|propos|recommend|suggest|next|todo|step|would|could|question|phase"
+    ),
+    "summary": LazyPattern(r"summary|change|done|what (?:i|was)|fix|result|updated"),
+    "reasons": LazyPattern(r"decision|design|why|reason|rationale|trade"),
+    "structure": LazyPattern(r"how|architecture|overview|structure|flow|key|detail"),
+    "caveats": LazyPattern(r"note|caveat|gotcha|important|warning|limit"),
+}
+# Cues that say more together.
+_TOGETHER = (
+    ("ban", "practice"),
+    ("lasting", "practice"),
+    ("order", "practice"),
+    ("lasting", "order"),
+    ("lasting", "ban"),
+    ("contrast", "practice"),
+    ("question", "order"),
+)
+_TEXTS: Mapping[str, LazyPattern] = {
+    "I": LazyPattern(r"\b(?:I|I'm|my|me)\b"),
+    "we": any_case(r"\b(?:we|our)\b"),
+    "you": any_case(r"\byou\b"),
+    "future": LazyPattern(r"\b(?:will|going to|'ll)\b"),
+    "past": LazyPattern(r"\b(?:was|were|had|did|failed|found)\b"),
+    "must": LazyPattern(
+        r"\b(?:must|only|cannot|can't|never|required|requires|otherwise|intentional\w*|deliberate\w*|by design)\b"
+    ),
+    "condition": any_case(r"\b(?:if|when|unless|until)\b"),
+    "number": LazyPattern(r"\d"),
+    "path": LazyPattern(r"[\w-]+/[\w./-]+|\w+\.\w{2,4}\b"),
+    "code": LazyPattern(r"`"),
+    "label": LazyPattern(r"^[^:]{3,40}: "),
+    "arrow": LazyPattern(r"→|->"),
+    "article": LazyPattern(r"^(?:The|A|An) "),
+    "doing": LazyPattern(r"^\w+ing\b"),
+    "command": LazyPattern(
+        r"^(?:Add|Use|Run|Make|Keep|Do|Set|Create|Update|Remove|Fix|Check|Change|Move|Put|Show|Let)\b"
+    ),
+    "choice": LazyPattern(r"\b(?:Chosen|Agreed)\b"),
+    "plan agreed": LazyPattern(r"^Plan agreed"),
+}
+
+
+def features(candidate: Candidate) -> Mapping[str, float]:
+    """What is known of a candidate, by name."""
+    text, person = candidate.content, candidate.role is Role.USER
+    cues = cues_in(text)
+    known: dict[str, float] = dict(cues)
+    known |= {f"person {name}": value * person for name, value in cues.items()}
+    known |= {f"{one} {other}": cues[one] * cues[other] for one, other in _TOGETHER}
+    known |= {
+        f"lasting {name}": cues[name] * (1.0 - cues["momentary"]) for name in ("ban", "order", "practice")
+    }
+    words, names = len(text.split()), count_names(text)
+    known |= {
+        "person": person,
+        "event": candidate.role is Role.TOOL,
+        "closing": candidate.closing,
+        "words": float(np.log1p(words)),
+        "few words": words < 6,
+        "short": words <= 14,
+        "many words": words > 40,
+        "names": float(np.log1p(names)),
+        "no name": names == 0,
+        "rule": candidate.rule is not None,
+        "rule's weight": candidate.weight,
+        "stands alone": stands_alone(text),
+        "stands alone loosely": stands_alone_loosely(text),
+        "dangling": is_dangling(text),
+        "hedged": is_hedged(text),
+        "announces": announces(text),
+        "reports work": reports_work(text),
+        "of the moment": is_momentary(text),
+        "asks": is_question(text),
+        "turns after": float(np.log1p(candidate.turns_after)),
+        "last turn": candidate.turns_after == 0,
+        "edits after": float(np.log1p(candidate.edits_after)),
+        "repeated": candidate.repeated,
+        "last message": candidate.last,
+        "objected": candidate.objected,
+        "objecting": candidate.objecting,
+        "opening": candidate.opening,
+        "person opening": person and candidate.opening,
+        "bullet": candidate.bullet,
+        "person bullet": person and candidate.bullet,
+        "headed": candidate.section != "",
+    }
+    known |= {f"rule: {kind}": candidate.kind is kind for kind in JUDGED_KINDS}
+    known |= {name: pattern.search(text) is not None for name, pattern in _TEXTS.items()}
+    known |= {
+        f"under {name}": pattern.search(candidate.section) is not None for name, pattern in _SECTIONS.items()
+    }
+    return {name: float(value) for name, value in known.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A linear model: the weighted sum of the features, and its offset."""
+
+    weights: Mapping[str, float]
+    offset: float
+
+    def sum_of(self, known: Mapping[str, float]) -> float:
+        return self.offset + sum(weight * known.get(name, 0.0) for name, weight in self.weights.items())
+
+
+Learned = Mapping[str, Weights]  # "keep", "wish", and one for each kind
+_OTHER: ContextVar[Learned | None] = ContextVar("other weights", default=None)
+
+
+def keep_probability(known: Mapping[str, float]) -> float:
+    """The probability that a reader would keep the candidate with these features."""
+    return _probability(learned()["keep"], known)
+
+
+def wish_probability(known: Mapping[str, float]) -> float:
+    """The probability that the person's sentence with these features is meant to last, in any of the languages of the cues."""
+    return _probability(learned()["wish"], known)
+
+
+def kind_of(known: Mapping[str, float]) -> Kind:
+    """The most probable kind of a candidate with these features."""
+    return max(JUDGED_KINDS, key=lambda kind: learned()[kind.value].sum_of(known))
+
+
+def _probability(weights: Weights, known: Mapping[str, float]) -> float:
+    return float(1.0 / (1.0 + np.exp(-weights.sum_of(known))))
+
+
+def learned() -> Learned:
+    """The weights in use: the shipped ones outside of `judging_with`."""
+    return _OTHER.get() or _shipped()
+
+
+@contextmanager
+def judging_with(other: Learned) -> Iterator[None]:
+    """Judge by other weights in this block: a measurement leaves out what it measures."""
+    token = _OTHER.set(other)
+    try:
+        yield
+    finally:
+        _OTHER.reset(token)
+
+
+@cache
+def _shipped() -> Learned:
+    """What `benchmarks/learn_extraction.py` learned from all judged conversations."""
+    content = json.loads(files("mindhold.capture").joinpath("judge.json").read_text("utf-8"))
+    return {name: Weights(entry["weights"], entry["offset"]) for name, entry in content.items()}

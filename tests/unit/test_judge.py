@@ -1,0 +1,82 @@
+"""The judge of candidates: what it learned is there, and wishes count in every language of the cues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mindhold.capture.candidates import Candidate
+from mindhold.capture.cues import CUES, cues_in
+from mindhold.capture.extracted_items import RuleCandidate
+from mindhold.capture.judge import JUDGED_KINDS, features, keep_probability, learned, wish_probability
+from mindhold.capture.rules.selection import judged
+from mindhold.model.memory import Kind
+from mindhold.ports.transcripts import Role
+
+PERSON = Candidate(content="", line=1, role=Role.USER)
+ASSISTANT = Candidate(content="", line=1, role=Role.CLAUDE, closing=True, last=True)
+
+
+def test_all_that_is_weighed_is_known() -> None:
+    known = features(replace(PERSON, content="Never push sensitive data."))
+    assert learned().keys() == {"keep", "wish", *JUDGED_KINDS}
+    assert all(weights.weights.keys() <= known.keys() for weights in learned().values())
+    assert set(CUES) < known.keys()
+
+
+# None of these is among the sentences that the judge learned from.
+@pytest.mark.parametrize(
+    ("wish", "momentary"),
+    [
+        ("Never commit directly to main, always use a branch.", "Commit it to main."),
+        ("Please don't write tests with mocks anymore.", "Why is this mock not called?"),
+        ("Bitte schreib Commit-Nachrichten immer auf Englisch.", "Mach das jetzt rückgängig."),
+        ("Ne pousse jamais sans ma permission.", "Pousse la branche maintenant."),
+        ("No añadas más comentarios sin preguntarme.", "Añade un comentario aquí."),
+        ("Никогда не коммить без моего разрешения.", "Покажи мне тест."),
+        ("今後はコメントを必ず英語で書いてください。", "今のテストを実行して。"),
+        ("以后请始终用英文写提交信息。", "现在运行测试。"),
+        ("앞으로는 항상 테스트를 작성해 주세요.", "지금 테스트 돌려 줘."),
+    ],
+)
+def test_a_lasting_wish_is_more_than_an_order_of_the_moment(wish: str, momentary: str) -> None:
+    lasting, passing = (
+        wish_probability(features(replace(PERSON, content=text))) for text in (wish, momentary)
+    )
+    assert lasting > 0.6
+    assert passing < 0.5
+    assert [item.kind for item in judged([replace(PERSON, content=wish)])] == [Kind.PREFERENCE]
+
+
+def test_only_a_person_wishes() -> None:
+    assert judged([replace(ASSISTANT, content="Never commit directly to main, always use a branch.")]) == []
+
+
+def test_an_objection_of_the_person_outweighs_a_rule() -> None:
+    text = "We use `asyncpg` instead of `psycopg` because it supports prepared statements."
+    rule = RuleCandidate(Kind.DECISION, text, 1, 0.9)
+    accepted = replace(ASSISTANT, content=text, rule=rule)
+    assert [item.content for item in judged([accepted])] == [text]
+    assert judged([replace(accepted, objected=True)]) == []
+
+
+def test_what_stands_alone_is_kept_rather_than_what_points_somewhere() -> None:
+    alone = replace(
+        ASSISTANT, content="`Client.close()` must be called before exit, otherwise queued events are lost."
+    )
+    pointing = replace(ASSISTANT, content="It must be called before that, otherwise they are lost.")
+    assert keep_probability(features(alone)) > keep_probability(features(pointing))
+
+
+@pytest.mark.parametrize(
+    ("text", "cues"),
+    [
+        ("Can you stop adding comments everywhere?", {"lasting", "ban", "order", "practice", "question"}),
+        ("제발 커밋하지 마세요", {"ban", "order", "practice"}),
+        ("因为测试很慢", {"reason", "practice"}),
+        ("ok go ahead", {"momentary"}),
+    ],
+)
+def test_cues_are_found_by_language(text: str, cues: set[str]) -> None:
+    assert {name for name, value in cues_in(text).items() if value} == cues
