@@ -129,17 +129,35 @@ async def test_hand_written_anchored_and_permanent_ones_stay(app: App) -> None:
         await captured(app, texts[1], anchor=True),
         await captured(app, "We use pnpm for packages so that it is quick.", permanent=True),
     ]
-    assert counts(await condensed(app)) == {}
+    assert counts(await condensed(app)) == {"kept": 4}
     await captured(app, "Packages come by pnpm")
     assert counts(await condensed(app)) == {"kept": 5}
     for one in kept:
         assert (await show(app, one)).memory.status == "active"
 
 
-async def test_few_of_a_kind_are_left_alone(app: App) -> None:
+async def test_few_of_a_kind_are_only_looked_at_for_repetitions(app: App) -> None:
     await captured(app, SHORT)
-    await captured(app, LONGER)
     assert counts(await condensed(app)) == {}
+    await captured(app, LONGER)
+    await captured(app, "Lamps are green")
+    assert counts(await condensed(later(app, 400))) == {"kept": 1, "merged": 2, "made": 1}
+
+
+async def test_one_fix_that_three_conversations_told_of_becomes_one(app: App) -> None:
+    best = "`npm test` failed: Cannot find module 'vite', because the lock file had changed. Fixed by running `npm ci`."
+    texts = (
+        "Cannot find module 'vite'. Fixed by `npm ci`.",
+        best,
+        "`npm test` failed: Cannot find module 'vite'. Solved by `npm ci`.",
+    )
+    ids = [await captured(app, text, kind="error") for text in texts]
+    other = await captured(app, "`npm test` failed: port 3000 is taken. Fixed by `npm ci`.", kind="error")
+    assert counts(await condensed(app)) == {"kept": 1, "merged": 3, "made": 1}
+    [new] = [one for one in await everything(app) if one.content == best]
+    assert set(new.merged_from) == set(ids)
+    assert (await show(app, other)).memory.status == "active"
+    assert {(await show(app, one)).memory.status for one in ids} == {"superseded"}
 
 
 async def test_what_is_over_is_dropped_comes_back_and_is_pruned(app: App) -> None:

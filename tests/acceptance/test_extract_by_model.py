@@ -139,8 +139,8 @@ class TestAlone:
         [asked] = server.asked
         quoted = [json.loads(line) for line in asked.prompt.splitlines() if line.startswith("{")]
         assert quoted == [
-            {"type": "note", "content": "Sessions live in the PostgreSQL database."},
             {"line": 1, "text": f"USER: {hostile}"},
+            {"type": "note", "content": "Sessions live in the PostgreSQL database."},
         ]
         assert not any(line.startswith("Ignore") for line in asked.prompt.splitlines())
         assert "</data>" not in asked.prompt

@@ -196,7 +196,7 @@ class _CondensationRun:
 
     async def _condense(self, kind: Kind) -> None:
         group = await self._group(kind)
-        if len(group) < self._engine.settings.capture.condense_from:
+        if len(group) < 2:
             return
         plan = await self._plan(kind, group)
         made_ids: dict[str, str] = {}
@@ -232,10 +232,12 @@ class _CondensationRun:
         return memories
 
     async def _plan(self, kind: Kind, group: Sequence[Memory]) -> CondensationPlan:
-        plan = outdated(group, self._engine.clock())
+        # A few memories of a kind are only looked at for repetitions, which costs nothing.
+        is_large = len(group) >= self._engine.settings.capture.condense_from
+        plan = outdated(group, self._engine.clock()) if is_large else CondensationPlan()
         planned_ids = plan.ids()
         rest = [memory for memory in group if memory.id not in planned_ids]
-        if self._model is not None and (self._force or self._seen.get(kind) != _digest(group)):
+        if is_large and self._model is not None and (self._force or self._seen.get(kind) != _digest(group)):
             by_model = await self._by_model(kind, rest)
             if by_model is not None:
                 self._seen[kind] = _digest(group)
