@@ -20,10 +20,12 @@ from benchmarks import texts
 from benchmarks.environment import HERE, RESULTS, machine, surroundings
 from benchmarks.report import Aim, Table, aims_table, milliseconds, spread, text, times, write
 
+from mindhold.capture.related_words import FEWEST_RELATED
 from mindhold.hooks import hook_cache_writer
 from mindhold.hooks.lease import Lease
 from mindhold.hooks.project_identity import identity_key, project_identity
 from mindhold.model.error_signs import error_signs
+from mindhold.model.lexemes import lexemes
 
 MEMORIES, ERRORS = 1_000, 200
 ROUNDS, QUICK_ROUNDS = 30, 8
@@ -115,6 +117,12 @@ class _Place:
         known = texts.memories(MEMORIES)
         self._known = known[7]
         memories = [{"id": str(number), "kind": "fact", "text": one} for number, one in enumerate(known)]
+        for number, memory in enumerate(
+            memories
+        ):  # as many related words as a model gives to so many memories
+            others = lexemes(" ".join(known[(number + step) % MEMORIES] for step in range(1, 40)))
+            related = list(dict.fromkeys(others))[:FEWEST_RELATED]
+            memory["related"] = dict.fromkeys(related, 0.4)
         errors = [
             {
                 "id": f"e{number}",

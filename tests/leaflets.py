@@ -14,7 +14,7 @@ def read(home: str, identity: str, agent: str = "") -> dict[str, Any] | None:
         return None
     words: dict[int, list[str]] = {}
     for place in range(1, 1 + leaflet.words):
-        word, numbers = leaflet._line(place)
+        word, numbers, *_ = leaflet._line(place)
         for number in numbers:
             words.setdefault(number, []).append(word)
     memories = [

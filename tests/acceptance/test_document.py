@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ async def test_the_block_follows_the_store(app: App, project: Path) -> None:
     data = path.read_bytes()
     assert data.startswith(b"\xef\xbb\xbf# Mine\r\n\xe9t\xe9\r\n" + START.encode() + b"\n# shop\n")
     assert data.endswith(END.encode() + b"\r\nno newline at the end")
-    assert f"- {DECISION}\n".encode() in data
+    assert f"- {DECISION} ({app.engine.clock():%Y-%m-%d})\n".encode() in data
     assert told.lines == data.count(b"\n") - 4
     await run(app, FORGET, ids=[one])
     assert DECISION.encode() not in path.read_bytes()
@@ -117,7 +118,7 @@ async def test_documents_show_whose_view_was_written_whoever_forgets(app: App, p
     before = path.read_text()
     await run(acting(app, "system"), FORGET, ids=[one])
     assert "her own" not in before
-    assert path.read_text() == before.replace(f"- {DECISION}\n", "")
+    assert path.read_text() == re.sub(rf"- {DECISION}[^\n]*\n", "", before)
 
 
 async def test_an_unchanged_store_writes_nothing(app: App, project: Path) -> None:

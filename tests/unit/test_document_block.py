@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from mindhold.testing.builders import START as BEGUN
 from mindhold.testing.builders import Builder
 
 DAY = timedelta(days=1)
+DAY_SAID = re.compile(r" \(\d{4}-\d\d-\d\d\)$")
 TOLD = [kind for section in SECTIONS for kind in section.kinds]
 SHARES = [section.share for section in SECTIONS]
 HEADINGS = {f"## {section.heading}" for section in SECTIONS}
@@ -33,12 +35,13 @@ def told(memories: list[Memory], *, lines: int = 150, days: float = 0, **more: A
 
 
 def sections(lines: list[str]) -> dict[str, list[str]]:
+    """The lines of each section, without the day when they were said."""
     found: dict[str, list[str]] = {}
     for line in lines:
         if line in HEADINGS:
             found[line.removeprefix("## ")] = []
         elif line.startswith("- "):
-            found[list(found)[-1]].append(line.removeprefix("- "))
+            found[list(found)[-1]].append(DAY_SAID.sub("", line.removeprefix("- ")))
     return found
 
 
@@ -124,7 +127,8 @@ def test_a_document_reads_like_this() -> None:
         "",
         "_For deeper context, use the memory_search, memory_related or memory_ask tools._",
     ]
-    assert block[2:-2] == [
+    day = f"{BEGUN:%Y-%m-%d}"
+    assert [line.removesuffix(f" ({day})") for line in block[2:-2]] == [
         "## Architecture",
         "- Stripe integration via src/lib/stripe.ts",
         "## Key Decisions",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 from pydantic import Field
@@ -32,9 +32,12 @@ from mindhold.model.query import Filter, Order
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Receipt
 from mindhold.projects.scopes import PATHS, find_scope
+from mindhold.text.noise import is_work_log
+from mindhold.text.third_person import in_third_person
 
 DOCUMENTS_NAMESPACE = "capture:documents"  # by scope: the agent whose view was written last
-DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
+CLAUDE_DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md")  # that Claude Code reads at the start of a conversation
+DOCUMENTS = (*CLAUDE_DOCUMENTS, "AGENTS.md", "GEMINI.md")
 LONGEST = 200  # characters of a memory
 MAX_DOCUMENT_BYTES = 10_000_000  # of a document
 MAX_ORDERED = 2_000  # memories of a project that are ordered; of more, the newest and the most used
@@ -87,8 +90,10 @@ def render(
     lines: int,
     now: datetime,
     unlisted: Mapping[Kind, int] | None = None,
+    zone: tzinfo = UTC,
 ) -> str:
-    """Render the block of at most so many lines. `unlisted` counts the memories of a kind that are not given.
+    """Render the block of at most so many lines. `unlisted` counts the memories of a kind that are not given, and
+    dates are those of `zone`.
 
     The same memories give the same text in any order.
     """
@@ -107,7 +112,10 @@ def render(
     for section, section_memories, unlisted_count, room in zip(
         SECTIONS, by_section, beyond, rooms, strict=True
     ):
-        text_lines += _section_text(section.heading, section_memories, room=room, beyond=unlisted_count)
+        lines_of_section = [document_line(memory, zone=zone) for memory in section_memories[:room]]
+        text_lines += _section_text(
+            section.heading, lines_of_section, count=len(section_memories) + unlisted_count, room=room
+        )
     return "\n".join([*text_lines, "", HINT]) + "\n"
 
 
@@ -134,13 +142,20 @@ def section_lines(needs: Sequence[int], *, room: int) -> list[int]:
     return lines
 
 
-def _section_text(heading: str, memories: Sequence[Memory], *, room: int, beyond: int) -> list[str]:
+def _section_text(heading: str, lines: Sequence[str], *, count: int, room: int) -> list[str]:
+    """The heading, the first lines that fit, and how many more of `count` there are."""
     if room < 2:
         return []
-    shown_count = len(memories) if len(memories) + (beyond > 0) <= room - 1 else room - 2
-    lines = [f"## {heading}", *(f"- {one_line(memory.content)}" for memory in memories[:shown_count])]
-    unshown = len(memories) - shown_count + beyond
-    return [*lines, f"- ...and {unshown:,} more (use memory_search to find them)"] if unshown else lines
+    shown = lines if count <= room - 1 else lines[: room - 2]
+    unshown = count - len(shown)
+    more = [f"- ...and {unshown:,} more (use memory_search to find them)"] if unshown else []
+    return [f"## {heading}", *shown, *more]
+
+
+def document_line(memory: Memory, *, zone: tzinfo) -> str:
+    """The line of a memory: in the third person, and with the day when it was said."""
+    content, day = in_third_person(memory.content), memory.occurred.astimezone(zone).date().isoformat()
+    return f"- {one_line(content)}" if day in content else f"- {one_line(content)} ({day})"
 
 
 def _is_shown(memory: Memory, now: datetime) -> bool:
@@ -150,6 +165,7 @@ def _is_shown(memory: Memory, now: datetime) -> bool:
         and memory.trust >= LEAST_TRUST
         and not is_working(memory)
         and not is_part(memory)
+        and not is_work_log(memory.content)
         and confidence_at(memory, now) >= LEAST_SHOWN_CONFIDENCE
     )
 
@@ -180,6 +196,7 @@ async def write_documents(
         lines=engine.settings.capture.document_lines,
         now=engine.clock(),
         unlisted=unlisted,
+        zone=engine.zone(),
     )
     if await writer_of(engine, scope) != agent:
         writer = Entry(DOCUMENTS_NAMESPACE, fingerprint(scope), {"agent": agent}, engine.clock())
@@ -344,7 +361,9 @@ async def erase_from_documents(
     places = await document_places(engine, (memory.scope for memory in erased))
     if not places:
         return receipt, ""
-    lines = {f"- {one_line(memory.content)}" for memory in erased}
+    zone = engine.zone()
+    lines = {document_line(memory, zone=zone) for memory in erased}
+    lines |= {f"- {one_line(memory.content)}" for memory in erased}  # as earlier versions wrote them
     before = await asyncio.to_thread(_count_showing, places, lines)
     documents = await update_documents_at(engine, places)
     lines_now = {line for memory in documents for line in memory.text.split("\n")}
@@ -379,9 +398,13 @@ def _add_counts(receipt: Receipt, *, removed: int, left: int) -> Receipt:
 
 
 def _folders_with_documents(value: Mapping[str, str]) -> list[Path]:
-    project_folder = Path(value["path"])
-    folders = [project_folder, *map(Path, project_identity.worktrees(value.get("identity") or ""))]
-    return [folder for folder in dict.fromkeys(folders) if folder.is_dir() and marked_documents(folder)]
+    return [folder for folder in _project_folders(value) if folder.is_dir() and marked_documents(folder)]
+
+
+def _project_folders(value: Mapping[str, str]) -> list[Path]:
+    """The project's own folder, and its worktrees."""
+    worktrees = project_identity.worktrees(value.get("identity") or "")
+    return list(dict.fromkeys([Path(value["path"]), *map(Path, worktrees)]))
 
 
 def _count_showing(places: Sequence[DocumentPlace], lines: set[str]) -> int:
@@ -398,6 +421,41 @@ def _shows_any(path: Path, encoded_lines: set[bytes]) -> bool:
         return False
     except OSError:
         return True  # unknown: count it
+
+
+async def lines_told_by_documents(engine: Engine, scope: str) -> frozenset[str]:
+    """The lines of memory that Claude Code reads in a document of every folder of the project, worktrees included.
+
+    Raises the store's errors.
+    """
+    entry = await engine.ledger.entry(PATHS, scope, now=engine.clock())
+    if entry is None or not entry.value.get("path"):
+        return frozenset()
+    return await asyncio.to_thread(_lines_told_everywhere, entry.value)
+
+
+def _lines_told_everywhere(value: Mapping[str, str]) -> frozenset[str]:
+    folders = [folder for folder in _project_folders(value) if folder.is_dir()]
+    told = [_lines_told_in(folder) for folder in folders]
+    return frozenset.intersection(*told) if told else frozenset()
+
+
+def _lines_told_in(folder: Path) -> frozenset[str]:
+    """The lines between the markers of the folder's documents for Claude Code."""
+    lines: set[str] = set()
+    for name in CLAUDE_DOCUMENTS:
+        path = folder / name
+        try:
+            if not path.is_file() or path.stat().st_size > MAX_DOCUMENT_BYTES:
+                continue
+            data = path.read_bytes()
+            block = find_block(data, name=str(path))
+        except (OSError, MarkersWrong):
+            continue
+        if block is not None:
+            text = data[block.start : block.end].decode("utf-8", "replace")
+            lines.update(line.strip() for line in text.splitlines() if line.lstrip().startswith("- "))
+    return frozenset(lines)
 
 
 class WriteDocumentsInput(Input):

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -14,28 +13,27 @@ from typing import Any
 
 from pydantic import Field
 
+from mindhold.capture.claude_md import document_line, lines_told_by_documents
+from mindhold.capture.conversation_start import ConversationStart, start_material
 from mindhold.capture.extracted_items import SIGNS
 from mindhold.capture.hook_cache_removal import cache_turn, hooks_in_use
 from mindhold.capture.project_folder import scope_of_folder
-from mindhold.capture.status import read_state
-from mindhold.engine import LEAST_TRUST, Engine, NoUseCounter
+from mindhold.capture.related_words import make_word_vectors, with_related, word_vectors
+from mindhold.capture.status import kept_of_last, read_state
+from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.hooks import hook_cache_writer
 from mindhold.hooks.hook_cache import LONGEST_START, MOST_MEMORIES, VERSION, cache_name
 from mindhold.hooks.hook_cache_writer import one_line
 from mindhold.hooks.project_identity import project_identity
-from mindhold.memories.context import HEADING, StartContext, context, standing
+from mindhold.memories.context import standing
+from mindhold.memories.ranking import at_least
 from mindhold.memories.recall import RecallInput, recall
 from mindhold.model.error_signs import error_signs
 from mindhold.model.errors import MindholdError, ScopeNotFound, SettingsError, StoreError
-from mindhold.model.lifecycle import (
-    CONFIDENCE_DAYS,
-    LEAST_SHOWN_CONFIDENCE,
-    PART_OF_WHOLE,
-    doubt_time,
-    is_working,
-)
+from mindhold.model.lifecycle import CONFIDENCE_DAYS, PART_OF_WHOLE, is_working
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status
 from mindhold.model.query import Filter, Order
+from mindhold.model.relevance import DOUBT
 from mindhold.model.scope import GLOBAL
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.scopes import PATHS, visible_scopes
@@ -45,16 +43,6 @@ from mindhold.text.failure_resolution import says_how_resolved
 LONGEST_MATCHED = 2_000  # characters of a memory whose words are matched
 MAX_PROJECTS = 10_000
 CHARACTERS_PER_TOKEN = 4  # per token, about
-START_KINDS = (
-    Kind.PREFERENCE,
-    Kind.ERROR,
-    Kind.PROCEDURE,
-    Kind.DECISION,
-    Kind.ARCHITECTURE,
-    Kind.PATTERN,
-    Kind.GOTCHA,
-    Kind.PROGRESS,
-)
 FAILURE_KINDS = (Kind.ERROR, Kind.GOTCHA, Kind.PROCEDURE)
 SHOWN_KINDS = tuple(kind for kind in Kind if kind is not Kind.EPISODE)
 ALL_FADED = timedelta(days=max(CONFIDENCE_DAYS.values()) + 1)
@@ -64,10 +52,14 @@ CacheOwner = tuple[str, str]  # the folder, "" for Global, and the agent
 
 
 class MakeHookCacheInput(Input):
-    """The folders whose hook caches are made, "" for none; with `others` those of all projects too."""
+    """The folders whose hook caches are made, "" for none; with `others` those of all projects too.
+
+    `words` has the words near each memory made as well, which takes some seconds the first time.
+    """
 
     folders: list[str] = []
     others: bool = True
+    words: bool = False
 
 
 class MakeHookCacheResult(Output):
@@ -95,16 +87,18 @@ async def hook_cache_of(engine: Engine, scope: str, *, agent: str) -> CacheConte
     )
     memories = _without_contradicted(memories, links)
     memories.sort(key=standing, reverse=True)
+    told_lines = await lines_told_by_documents(engine, scope)
+    zone = engine.zone()
+    told_ids = [
+        memory.id for memory in memories if told_lines and document_line(memory, zone=zone) in told_lines
+    ]
     return {
         "version": VERSION,
         "scope": scope,
         "agent": agent,
         "made": engine.clock().isoformat(),
-        **await _start(engine, scope, agent=agent),
-        "memories": [
-            {"id": memory.id, "kind": memory.kind.value, "text": memory.content[:LONGEST_MATCHED]}
-            for memory in memories
-        ],
+        **await _start(engine, scope, agent=agent, told_lines=told_lines, told_ids=told_ids),
+        "memories": await _matched_memories(engine, memories),
         "errors": await solved_errors(engine, memories, links, where=where),
         "limits": {
             "prompt_most": settings.prompt_most,
@@ -116,6 +110,22 @@ async def hook_cache_of(engine: Engine, scope: str, *, agent: str) -> CacheConte
     }
 
 
+async def _matched_memories(engine: Engine, memories: Sequence[Memory]) -> list[CacheContent]:
+    """What prompts are matched with, words that are near each memory included."""
+    rows = [
+        {"id": memory.id, "kind": memory.kind.value, "text": memory.content[:LONGEST_MATCHED]}
+        for memory in memories
+    ]
+    words = await word_vectors(engine) if rows else None
+    model = engine.vector_source.model
+    vectors = (
+        await engine.store.vector_of([memory.id for memory in memories], model=model)
+        if words and model
+        else {}
+    )
+    return await asyncio.to_thread(with_related, rows, words=words, vectors=vectors)
+
+
 async def make_hook_caches(
     engine: Engine,
     folders: Sequence[str] = (),
@@ -123,6 +133,7 @@ async def make_hook_caches(
     agent: str,
     others: bool = True,
     scopes: Collection[str] = (GLOBAL,),
+    make_words: bool = False,
 ) -> MakeHookCacheResult:
     """Make the hook caches of these folders for the agent, and with `others` all that a write to `scopes` may concern.
 
@@ -138,6 +149,8 @@ async def make_hook_caches(
         named_owners[_cache_name(engine, "", agent)] = ("", agent)
     elif not others or not hooks_in_use(home):
         return MakeHookCacheResult(made=0, gone=0)
+    if make_words:
+        await make_word_vectors(engine)
     results: list[bool] = []
     errors: list[MindholdError] = []
     async with cache_turn(home):
@@ -199,6 +212,7 @@ async def _status(engine: Engine, scope: str, *, agent: str) -> CacheContent:
         "captured": state.captured_at.isoformat() if state.captured_at else None,
         "rung": state.rung or "rules",
         "problem": state.problem,
+        "kept": await kept_of_last(engine, scope, state, agent=agent),
     }
 
 
@@ -216,44 +230,27 @@ def _without_contradicted(memories: Sequence[Memory], links: Iterable[Link]) -> 
     return [memory for memory in memories if memory.anchor or memory.id not in denied_ids]
 
 
-async def _start(engine: Engine, scope: str, *, agent: str) -> CacheContent:
-    """Return the start of a conversation with its ids; its expiry, and the start from then on. Doesn't count as use."""
-    beginning = await _find_beginning(engine, scope, agent=agent)
-    content = _start_content(beginning)
-    moments = [doubt_time(memory, LEAST_SHOWN_CONFIDENCE) for memory in beginning.core] if beginning else []
-    expiry = min(filter(None, moments), default=None)
-    if expiry is None:
+async def _start(
+    engine: Engine, scope: str, *, agent: str, told_lines: Collection[str], told_ids: Sequence[str]
+) -> CacheContent:
+    """Return the start of a conversation with the ids of what it is told by that or by documents; its expiry, and the
+    start from then on. Doesn't count as use.
+    """
+    if not engine.settings.capture.start_tokens:
+        return _start_content(ConversationStart(), told_ids)
+    material = await start_material(engine, scope, agent=agent, told_lines=told_lines)
+    budget, now = engine.settings.capture.start_tokens, engine.clock()
+    start = material.text_at(now, budget=budget)
+    content = _start_content(start, told_ids)
+    if start.until is None:
         return content
-    later = engine.clock() + ALL_FADED
-    rest = await _find_beginning(replace(engine, clock=lambda: later), scope, agent=agent)
-    return {**content, "until": expiry.timestamp(), "later": _start_content(rest)}
+    rest = material.text_at(now + ALL_FADED, budget=budget)
+    return {**content, "until": start.until.timestamp(), "later": _start_content(rest, told_ids)}
 
 
-def _start_content(beginning: StartContext | None) -> CacheContent:
-    if beginning is None:
-        return {"start": "", "start_ids": []}
-    text = beginning.text.removeprefix(HEADING).lstrip("\n")  # the hook has a heading of its own
-    return {"start": text, "start_ids": [memory.id for memory in beginning.core]}
-
-
-async def _find_beginning(engine: Engine, scope: str, *, agent: str) -> StartContext | None:
-    uncounted = replace(engine, use_counter=NoUseCounter(engine.store, engine.clock))
-    budget = engine.settings.capture.start_tokens
-    while budget > 0:
-        beginning = await context(
-            uncounted,
-            agent=agent,
-            budget=budget,
-            kinds=START_KINDS,
-            conversation=None,
-            scope=scope,
-            least_confidence=LEAST_SHOWN_CONFIDENCE,
-            hints=False,
-        )
-        if len(beginning.text) <= LONGEST_START:
-            return beginning
-        budget = min(budget - 1, budget * LONGEST_START // len(beginning.text))
-    return None
+def _start_content(start: ConversationStart, told_ids: Sequence[str]) -> CacheContent:
+    ids = [memory.id for memory in start.memories]
+    return {"start": start.text[:LONGEST_START], "start_ids": list(dict.fromkeys([*ids, *told_ids]))}
 
 
 async def solved_errors(
@@ -341,7 +338,13 @@ class MatchPromptResult(Output):
 
 async def _make_hook_cache(context: Context, request: MakeHookCacheInput) -> MakeHookCacheResult:
     """Make the hook caches."""
-    return await make_hook_caches(context.engine, request.folders, agent=context.agent, others=request.others)
+    return await make_hook_caches(
+        context.engine,
+        request.folders,
+        agent=context.agent,
+        others=request.others,
+        make_words=request.words,
+    )
 
 
 MAKE_HOOK_CACHE = operation(
@@ -362,6 +365,7 @@ async def _match_prompt(context: Context, request: MatchPromptInput) -> MatchPro
             scope=scope or GLOBAL,
             kinds=list(SHOWN_KINDS),
             limit=engine.settings.capture.prompt_most * CANDIDATE_FACTOR,
+            minimum_score=at_least(engine, DOUBT),
             minimum_trust=LEAST_TRUST,
             count_use=False,
         ),

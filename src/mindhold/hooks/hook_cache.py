@@ -43,14 +43,18 @@ class HookCache:
 
     def memories_with(self, word: str) -> list[int]:
         """The numbers of the memories that contain the word."""
+        return self.memories_about(word)[0]
+
+    def memories_about(self, word: str) -> tuple[list[int], list[tuple[int, float]]]:
+        """The numbers of the memories that contain the word, and of those with a related one, each with its weight."""
         from bisect import bisect_left
 
         prefix = f"[{write_json(word)},".encode("ascii")
         index = bisect_left(self._lines, prefix, 1, 1 + self.words)
         if index > self.words or not self._lines[index].startswith(prefix):
-            return []
-        numbers: list[int] = self._line(index)[1]
-        return numbers
+            return [], []
+        _, numbers, *related = self._line(index)
+        return numbers, related[0] if related else []
 
     def memory(self, number: int) -> dict[str, Any]:
         """One memory; `telling` is the number of its content words."""

@@ -35,24 +35,33 @@ def cache_lines(content: dict[str, Any]) -> list[str]:
     memories = content.get("memories", [])[:MOST_MEMORIES]
     errors = content.get("errors", [])[:MOST_MEMORIES]
     numbers_by_word: dict[str, list[int]] = {}
+    related_by_word: dict[str, list[tuple[int, float]]] = {}
     texts = []
     stop_words = stop_lexemes()
     for number, memory in enumerate(memories):
         words = [word for word in dict.fromkeys(lexemes(memory["text"])) if word not in stop_words]
         for word in words:
             numbers_by_word.setdefault(word, []).append(number)
-        texts.append(encode_json({**memory, "text": one_line(memory["text"]), "telling": len(words)}))
+        for word, weight in memory.get("related", {}).items():
+            related_by_word.setdefault(word, []).append((number, weight))
+        shown = {name: value for name, value in memory.items() if name != "related"}
+        texts.append(encode_json({**shown, "text": one_line(memory["text"]), "telling": len(words)}))
+    postings = {
+        word: [word, numbers_by_word.get(word, [])] for word in {**numbers_by_word, **related_by_word}
+    }
+    for word, related in related_by_word.items():
+        postings[word].append(related)
     head = {name: value for name, value in content.items() if name not in ("memories", "errors", "sizes")}
     head |= {
         "version": VERSION,
         "start": neutralize(content.get("start", ""))[:LONGEST_START],
-        "sizes": {"words": len(numbers_by_word), "memories": len(memories), "errors": len(errors)},
+        "sizes": {"words": len(postings), "memories": len(memories), "errors": len(errors)},
     }
     if "later" in head:
         head["later"] = {**head["later"], "start": neutralize(head["later"]["start"])[:LONGEST_START]}
     return [
         encode_json(head),
-        *sorted(encode_json([word, numbers]) for word, numbers in numbers_by_word.items()),
+        *sorted(map(encode_json, postings.values())),
         *texts,
         *(encode_json({**error, "text": one_line(error["text"], LONGEST_ERROR)}) for error in errors),
     ]

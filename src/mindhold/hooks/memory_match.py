@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import groupby, pairwise
-from math import log, sqrt
+from math import exp, log, sqrt
 
 from mindhold.model.lexemes import STOP_WORDS, fold, lexemes, query_lexemes
 
@@ -51,43 +51,53 @@ def common_lexemes() -> frozenset[str]:
 
 # Characters of a prompt to search: the question comes before or after pasted text.
 HEAD, TAIL = 4_000, 2_000
-FLOOR = 0.25
-NAMED_FLOOR = 0.12  # if a rare identifier is shared
-FEWEST = 2  # informative words that must be shared
+FLOOR = 0.27  # least probability that the prompt is about the memory
+NEAR_SHARE = 0.6  # of the best score, from which on others are told too
+LEAST_SHARE = 0.12  # of the prompt that a memory must have, whatever it has of it
+# Learned by `make bench-prompts`: from the share of the prompt that a memory has, and from how much it has of it.
+_BY_SHARE, _BY_WEIGHT, _BASE = 2.64, 2.5, -4.77
+_BY_SIZE = 0.25  # for each doubling of _FEW_MEMORIES: of many memories some come near by chance
+_LEAST_WEIGHT, _MOST_WEIGHT = 0.4, 3.0
+_LEAST_TOTAL = 0.8
+_CLOSE = 0.5  # weight from which on a related word counts for how common a word is
 _FEW_MEMORIES = 100  # below this number, frequencies of words say little
-_COMMON_SHARE = 0.1  # a word that a larger share of the memories has says nothing
-_FAINT = 0.2
+_COMMON_SHARE = 0.1  # a word that a larger share of the memories has says little
+_FAINT = 0.15
 _MOST_NAMED = 2  # memories that may share an identifier that counts by itself
 _MOST_WORDS = 400
-_LONGEST_COMPARED = 24.0
+_LONG = 48.0  # words of a memory, from which on each says less
 _AROUND = "\"'`.,;:!?()[]{}<>*#~“”‘’…"
 
 
 def match_prompt(hook_cache: HookCache, text: str, shown_ids: Collection[str] = ()) -> list[dict[str, Any]]:
     """The memories that the text is about, best first, without those already shown; usually none.
 
-    A memory must share two informative words or a rare identifier with the text, and a good part of what either says.
+    A memory has a good part of what the text says, in its own or in related words, or a rare identifier of it.
     """
     if not hook_cache.memories:
         return []
     total, shared = _compare(hook_cache, text)
+    size = log(max(hook_cache.memories, _FEW_MEMORIES) / _FEW_MEMORIES) / log(2)
     ranked = []
     for number, common in shared.items():
-        if common.telling < FEWEST and not common.names:
+        if common.weight < _LEAST_WEIGHT:
             continue
         memory = hook_cache.memory(number)
-        score = common.weight / sqrt(max(total, 1.0) * min(max(memory["telling"], 1.0), _LONGEST_COMPARED))
-        if memory["id"] not in shown_ids and score >= (NAMED_FLOOR if common.names else FLOOR):
+        weight = common.weight * min(1.0, sqrt(_LONG / max(memory["telling"], 1.0)))
+        share = weight / total
+        odds = _BY_SHARE * share + _BY_WEIGHT * min(weight, _MOST_WEIGHT) + _BASE - _BY_SIZE * size
+        score = 1 / (1 + exp(-odds))
+        if memory["id"] not in shown_ids and share >= LEAST_SHARE and (common.names or score >= FLOOR):
             ranked.append((score + common.names, -number, memory))
     ranked.sort(key=lambda row: row[:2], reverse=True)
-    return [{**memory, "score": round(score, 3)} for score, _, memory in ranked]
+    least = min(ranked[0][0], 1.0) * NEAR_SHARE if ranked else 0.0
+    return [{**memory, "score": round(score, 3)} for score, _, memory in ranked if score >= least]
 
 
 class _Shared:
     """What a memory shares with a prompt."""
 
     def __init__(self) -> None:
-        self.telling = 0.0  # words
         self.weight = 0.0
         self.names = 0  # of these, identifiers that hardly another memory has
 
@@ -100,20 +110,23 @@ def _compare(hook_cache: HookCache, text: str) -> tuple[float, dict[int, _Shared
     total = 0.0
     shared: dict[int, _Shared] = {}
     for lexeme, share, name in _words(text):
-        numbers = hook_cache.memories_with(lexeme)
+        numbers, related = hook_cache.memories_about(lexeme)
+        reach = len(numbers) + sum([weight >= _CLOSE for _, weight in related]) / 2
         informative = lexeme not in common and len(numbers) <= limit
-        weight = (
-            log((size + 1) / (len(numbers) + 0.5))
-            / log(size + 1)
-            * (share if informative else share * _FAINT)
-        )
+        weight = log((size + 1) / (reach + 0.5)) / log(size + 1) * (share if informative else share * _FAINT)
+        if weight <= 0:
+            continue
         total += weight
+        for number, closeness in related:
+            entry = shared.get(number)
+            if entry is None:
+                entry = shared[number] = _Shared()
+            entry.weight += weight * closeness
         for number in numbers:
             entry = shared.setdefault(number, _Shared())
             entry.weight += weight
-            entry.telling += share if informative else 0.0
             entry.names += name and len(numbers) <= _MOST_NAMED
-    return total, shared
+    return max(total, _LEAST_TOTAL), shared
 
 
 def _words(text: str) -> list[tuple[str, float, bool]]:

@@ -14,7 +14,7 @@ from mindhold.memories.hit_context import UNDISPUTED, ties_of
 from mindhold.memories.reflect import OPEN_QUESTION, REFLECTION, REFLECTION_OF
 from mindhold.memories.views import ScopeName, View
 from mindhold.model.errors import ScopeNotFound
-from mindhold.model.lifecycle import confidence_at, is_working
+from mindhold.model.lifecycle import is_working
 from mindhold.model.memory import Kind, Memory
 from mindhold.model.query import Filter, Order
 from mindhold.model.scope import GLOBAL
@@ -34,6 +34,7 @@ HINT_SHARE = 0.25
 PROFILE_SHARE = 0.2
 SUMMARY_SHARE = 0.25
 WORKING_SHARE = 0.4
+GLOBAL_SHARE = 0.4  # of the core's room that Global may take in another scope
 USEFULNESS = 0.25  # how much feedback moves a memory
 OFTEN = 20  # a memory that was shown so often and never used sinks
 SUNK = 0.5  # but never below this share of its importance
@@ -78,8 +79,6 @@ async def context(
     kinds: Sequence[Kind],
     conversation: str | None,
     scope: str | None,
-    least_confidence: float = 0.0,
-    hints: bool = True,
 ) -> StartContext:
     """Return what fits into the budget, most important first. An unknown project gets the context of Global."""
     from mindhold.projects.summary import project_summary  # for the scopes that have one
@@ -99,39 +98,46 @@ async def context(
     working = await _working(engine, conversation, agent=agent) if conversation else []
     working = [memory for memory in working if memory.id not in profile_ids]
     included_ids = {summary.memory, *profile_ids, *(memory.id for memory in working)}
-    now = engine.clock()
-    core = [
-        memory
-        for memory in core
-        if memory.id not in included_ids and confidence_at(memory, now) >= least_confidence
-    ]
+    core = [memory for memory in core if memory.id not in included_ids]
     core = await _undisputed(engine, core, where)
-    waiting = await unreflected(engine, agent=agent, besides=conversation) if hints else 0
-    hint = " ".join(filter(None, [NEW_PROJECT if fresh and hints else "", _hint(waiting)]))
+    waiting = await unreflected(engine, agent=agent, besides=conversation)
+    hint = " ".join(filter(None, [NEW_PROJECT if fresh else "", _hint(waiting)]))
     start = _fitted(StartContext(scopes[0], waiting, hint, person, summary.text, core, working), budget)
     engine.use_counter.note_shown(memory.id for memory in (*start.core, *start.working))
     return start
 
 
 async def _core(engine: Engine, where: Filter, kinds: Sequence[Kind]) -> list[Memory]:
-    """Return anchors of any kind, open questions and last reflections, then memories of `kinds` by their standing.
+    """Return anchors of any kind, open questions and last reflections, then memories of `kinds` by their standing; of each
+    the project's own before Global's.
 
     Working memories of other conversations are left out.
     """
     store = engine.store
-    memories = await store.find(replace(where, anchored=True), order=Order.IMPORTANT, limit=MOST_CORE)
-    memories.sort(key=standing, reverse=True)
+    own = tuple(name for name in where.scopes if name != GLOBAL)
+    parts = [
+        replace(where, scopes=scopes)
+        for scopes in (own, (GLOBAL,))
+        if scopes and set(scopes) <= set(where.scopes)
+    ]
+    memories: list[Memory] = []
+    for part in parts:
+        anchors = await store.find(replace(part, anchored=True), order=Order.IMPORTANT, limit=MOST_CORE)
+        memories += sorted(anchors, key=standing, reverse=True)
     memories += await store.find(replace(where, tags=(OPEN_QUESTION,)), order=Order.NEWEST, limit=MOST_OPEN)
     memories += await store.find(replace(where, tags=(REFLECTION,)), order=Order.NEWEST, limit=MOST_LAST)
-    if kinds:
-        rest = await store.find(replace(where, kinds=tuple(kinds)), order=Order.IMPORTANT, limit=MOST_CORE)
+    for part in parts if kinds else ():
+        rest = await store.find(replace(part, kinds=tuple(kinds)), order=Order.IMPORTANT, limit=MOST_CORE)
         memories += sorted(rest, key=standing, reverse=True)
     return list({memory.id: memory for memory in memories if not is_working(memory)}.values())
 
 
 async def _undisputed(engine: Engine, memories: list[Memory], where: Filter) -> list[Memory]:
     """Drop memories that a later visible memory contradicts; anchors stay."""
-    first = memories[:MOST_SHOWN]
+    own = [memory for memory in memories if memory.scope != GLOBAL][:MOST_SHOWN]
+    everywhere = [memory for memory in memories if memory.scope == GLOBAL][:MOST_SHOWN]
+    shown_ids = {memory.id for memory in (*own, *everywhere)}
+    first = [memory for memory in memories if memory.id in shown_ids]
     disputes = await (await ties_of(engine, first, relations=None, where=where)).disputes() if first else {}
     return [
         memory for memory in first if memory.anchor or not disputes.get(memory.id, UNDISPUTED).contradicted_by
@@ -161,9 +167,11 @@ def _fitted(start: StartContext, budget: int) -> StartContext:
         truncate_to_tokens(start.summary, int(room * SUMMARY_SHARE)) if start.summary and room > 0 else ""
     )
     room -= _cost(f"Summary:\n{_quoted(summary)}") if summary else 0
-    working = _chosen(start.working, int(room * WORKING_SHARE) - _cost("This conversation:"))
+    working_room = int(room * WORKING_SHARE) - _cost("This conversation:")
+    working = _chosen(start.working, working_room, working_room)
     room -= sum(_cost(_line(memory)) for memory in working) + (_cost("This conversation:") if working else 0)
-    core = _chosen(start.core, room - _cost("Core:"))
+    room -= _cost("Core:")
+    core = _chosen(start.core, room, room if start.scope == GLOBAL else int(room * GLOBAL_SHARE))
     start = replace(start, hint=hint, summary=summary, working=working, core=core)
     while start.tokens > budget:  # joined lines have almost the sum of the lines' tokens
         start = _smaller(start)
@@ -180,16 +188,20 @@ def _smaller(start: StartContext) -> StartContext:
     return replace(start, profile="") if start.profile else replace(start, hint="")
 
 
-def _chosen(memories: Iterable[Memory], room: int) -> list[Memory]:
-    """Take memories in order while they fit, each shortened; a short one may fit after a longer one did not."""
+def _chosen(memories: Iterable[Memory], room: int, global_room: int) -> list[Memory]:
+    """Take memories in order while they fit, each shortened; a short one may fit after a longer one did not.
+
+    Those of Global take at most `global_room`.
+    """
     selection: list[Memory] = []
     for memory in memories:
         content = truncate_to_tokens(memory.content, LONGEST_ITEM)
         short = replace(memory, content=content, tokens=count_tokens(content))
         cost = _cost(_line(short))
-        if content and cost <= room:
+        if content and cost <= (min(room, global_room) if memory.scope == GLOBAL else room):
             selection.append(short)
             room -= cost
+            global_room -= cost if memory.scope == GLOBAL else 0
         if room < 4:
             break
     return selection

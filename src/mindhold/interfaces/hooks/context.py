@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from mindhold.hooks import already_shown
 from mindhold.hooks.hook_cache import read_cache, read_cache_head
 from mindhold.hooks.project_identity import project_identity
@@ -94,6 +96,9 @@ MOST, LONGEST_PROMPT = 3, 1_600  # used if the cache has no limits
 MOST_FAILURES = 2
 SHORTEST_PROMPT = 8
 LONGEST_QUESTION = 8_000
+NEW_CONVERSATIONS = ("startup", "clear")
+KEPT_SECONDS = 6 * 86_400.0  # less than what was shown is remembered
+KEPT = "Kept from the last conversation: {}. `mindhold review` shows them."
 FROM_PEOPLE = (None, "user", "sdk")
 FRESH_STARTS = ("startup", "clear", "compact")
 # Prompts that are commands or messages of the client itself.
@@ -115,13 +120,32 @@ def at_start(home: str, payload: dict[str, Any], folder: str) -> str:
     if payload.get("source") in FRESH_STARTS:
         already_shown.reset_shown(home, conversation)
     head = read_cache_head(home, project_identity(folder))
-    if head is None or not _limits(head).get("start", True):
+    if head is None:
         return ""
-    start = _plain(head.get("start")).strip()
+    _mark_shown(home, conversation, head.get("start_ids"))  # and what CLAUDE.md says of it
+    start = _plain(head.get("start")).strip() if _limits(head).get("start", True) else ""
     if not start:
         return ""
-    _mark_shown(home, conversation, head.get("start_ids"))
     return _cut(start if start.startswith(HEADING) else f"{HEADING}\n{start}", LONGEST)
+
+
+def kept_of_last(home: str, payload: dict[str, Any], folder: str) -> str:
+    """Return one line for the person: what was kept of the last conversation. Each is shown once, and only for a week."""
+    if payload.get("source") not in NEW_CONVERSATIONS:
+        return ""
+    status = (read_cache_head(home, project_identity(folder)) or {}).get("status")
+    kept = status.get("kept") if isinstance(status, dict) else None
+    if not isinstance(kept, dict):
+        return ""
+    conversation, text, at = _plain(kept.get("conversation")), _plain(kept.get("text")), kept.get("at")
+    is_recent = isinstance(at, int | float) and time.time() - at < KEPT_SECONDS
+    if not text or not is_recent or conversation == _plain(payload.get("session_id")):
+        return ""
+    try:
+        is_new = already_shown.claim_shown(home, f"kept of {conversation}", [text])
+    except OSError:
+        return ""
+    return KEPT.format(text) if is_new else ""
 
 
 def on_prompt(home: str, payload: dict[str, Any], folder: str) -> str:
@@ -135,20 +159,21 @@ def on_prompt(home: str, payload: dict[str, Any], folder: str) -> str:
         return ""
     conversation = _conversation(payload)
     shown_ids = already_shown.read_shown(home, conversation)
-    cache = None
-    memories = _ask_running_server(home, prompt, folder=folder)
-    if memories is None:
-        cache = read_cache(home, project_identity(folder))
-        if cache is None or not cache.memories:
-            return ""
+    memories = [
+        memory
+        for memory in _ask_running_server(home, prompt, folder=folder) or ()
+        if memory["id"] not in shown_ids
+    ]
+    cache = read_cache(home, project_identity(folder))
+    limits = _limits(cache.head) if cache else {}
+    if cache is not None and cache.memories and len(memories) < _number(limits.get("prompt_most"), MOST):
+        # The cache knows related words, by which it finds what the server doesn't.
         from mindhold.hooks.memory_match import match_prompt
 
-        memories = match_prompt(cache, prompt, shown_ids)
-    memories = [memory for memory in memories if memory["id"] not in shown_ids]
+        served_ids = {memory["id"] for memory in memories}
+        memories += match_prompt(cache, prompt, shown_ids | served_ids)
     if not memories:
         return ""
-    head = cache.head if cache else read_cache_head(home, project_identity(folder)) or {}
-    limits = _limits(head)
     longest = min(_number(limits.get("prompt_chars"), LONGEST_PROMPT), LONGEST)
     selection = _fit(memories, most=_number(limits.get("prompt_most"), MOST), longest=longest - len(HEADING))
     return _claim_lines(home, conversation, selection, HEADING)

@@ -19,7 +19,13 @@ from mindhold.hooks.event_queue import put_event
 from mindhold.hooks.fast_json import parse_record, write_json
 from mindhold.hooks.files import write_all
 from mindhold.hooks.worker import start_worker
-from mindhold.interfaces.hooks.streams import fill_closed_streams, parse_arguments, read_all, report_error
+from mindhold.interfaces.hooks.streams import (
+    fill_closed_streams,
+    has_input,
+    parse_arguments,
+    read_all,
+    report_error,
+)
 
 TYPE_CHECKING = False
 
@@ -47,6 +53,29 @@ def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
     return 0
 
 
+def run_without_arguments(stdin: int = 0, stdout: int = 1) -> bool:
+    """Handle the event on standard input, if there is one; whether there was.
+
+    Claude Code before 2.1.139 ignores `args`, with which Mindhold's hooks used to be called: it runs `mindhold` alone, and
+    would put the help into the conversation.
+    """
+    if not has_input(stdin):
+        return False
+    try:
+        raw = read_all(stdin)
+        payload = parse_record(raw)
+    except (OSError, ValueError):
+        return False
+    if not (_text(payload, "hook_event_name") and _text(payload, "session_id")):
+        return False
+    try:
+        if not is_skipped():
+            _handle("", raw, home=home_folder(), stdout=stdout)
+    except BaseException as error:  # noqa: BLE001 - a hook never fails
+        report_error(error)
+    return True
+
+
 def _handle(name: str, raw: bytes, *, home: str, stdout: int) -> None:
     payload = parse_record(raw)
     named_event = payload.get("hook_event_name")
@@ -59,9 +88,12 @@ def _handle(name: str, raw: bytes, *, home: str, stdout: int) -> None:
     folder = project_dir(cwd=cwd if isinstance(cwd, str) else "")
     try:
         if event in ANSWERED:
-            answer = _answer(event, payload, home=home, folder=folder)
-            if answer:
-                output = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
+            output: dict[str, Any] = {}
+            if answer := _answer(event, payload, home=home, folder=folder):
+                output["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": answer}
+            if message := _message(event, payload, home=home, folder=folder):
+                output["systemMessage"] = message
+            if output:
                 write_all(stdout, write_json(output).encode("ascii") + b"\n")
     finally:
         if event == START or (event in CAPTURED and capture_enabled()):
@@ -76,6 +108,15 @@ def _answer(event: str, payload: dict[str, Any], *, home: str, folder: str) -> s
     if event == "UserPromptSubmit":
         return on_prompt(home, payload, folder)
     return on_failure(home, event, payload, folder)
+
+
+def _message(event: str, payload: dict[str, Any], *, home: str, folder: str) -> str:
+    """Return what the person is shown; the agent doesn't see it."""
+    if event != START:
+        return ""
+    from mindhold.interfaces.hooks.context import kept_of_last
+
+    return kept_of_last(home, payload, folder)
 
 
 def _leave_to_worker(event: str, payload: dict[str, Any], *, home: str, folder: str) -> None:

@@ -54,6 +54,9 @@ def _parts(status: dict[str, Any], now: float) -> list[str]:
     moment = _timestamp(captured)
     if moment is not None:
         parts.append(f"captured {_duration(now - moment)} ago" if now - moment >= 60 else "captured just now")
+    kept = status.get("kept")
+    if isinstance(kept, dict) and kept.get("text"):
+        parts.append(f"last kept {_clean(kept['text'])}")
     if isinstance(rung, str) and rung:
         parts.append(f"by {_clean(rung)}")
     if status.get("problem"):

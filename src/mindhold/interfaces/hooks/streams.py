@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MOST_READ = 32 << 20  # bytes; longer input is skipped, up to MOST_SKIPPED
 MOST_SKIPPED = 256 << 20
 SILENCE = 5.0  # seconds of silence that end incomplete input
+FIRST_SECONDS = 1.0  # within which a caller that hands something in begins
 
 
 def parse_arguments(argv: Sequence[str]) -> tuple[str, str]:
@@ -40,6 +41,14 @@ def fill_closed_streams() -> None:
             os.fstat(stream)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+
+
+def has_input(stdin: int) -> bool:
+    """Whether a program hands something in, and no person. Its end counts as input too."""
+    try:
+        return not os.isatty(stdin) and _ready(stdin, FIRST_SECONDS)
+    except (OSError, ValueError):  # it is closed
+        return False
 
 
 def read_all(stdin: int) -> bytes:
