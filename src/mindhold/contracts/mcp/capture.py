@@ -7,7 +7,18 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mindhold.contracts.mcp.tools import Contract, From, RememberedAnswer, To, Tool, ToolAnswer, ToolArguments
+from mindhold.contracts.mcp.tools import (
+    NEAREST,
+    NEAREST_SCHEMA,
+    Contract,
+    Doubt,
+    From,
+    RememberedAnswer,
+    To,
+    Tool,
+    ToolAnswer,
+    ToolArguments,
+)
 
 Project = Annotated[str | None, To("scope"), Field(description="Another project than this one")]
 
@@ -29,6 +40,21 @@ class RelatedArguments(ToolArguments):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
+class EditedCaptureArguments(ToolArguments):
+    id: str
+    content: str
+
+
+class ReviewArguments(ToolArguments):
+    keep: Annotated[list[str] | None, Field(description="Ids to keep")] = None
+    edit: Annotated[list[EditedCaptureArguments] | None, Field(description="New texts")] = None
+    drop: Annotated[list[str] | None, Field(description="Ids to forget")] = None
+    never: Annotated[list[str] | None, Field(description="Ids to forget, with their like from now on")] = None
+    undo: Annotated[list[str] | None, Field(description="Dropped ids to bring back")] = None
+    project: Project = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+
+
 class CaptureHit(ToolAnswer):
     id: str
     type: Annotated[str, From("kind")]
@@ -48,6 +74,8 @@ class CaptureSearchAnswer(RememberedAnswer):
 
     results: Annotated[list[CaptureHit], From("hits")]
     count: int
+    nearest: Annotated[list[CaptureHit] | None, NEAREST, NEAREST_SCHEMA] = None
+    note: Doubt = None
 
 
 class AskSource(ToolAnswer):
@@ -64,6 +92,7 @@ class AskAnswer(RememberedAnswer):
     answer: str
     sources: Annotated[list[AskSource], From("citations")]
     found: Annotated[int, Field(description="Memories consulted")]
+    nearest: Annotated[list[AskSource] | None, NEAREST, NEAREST_SCHEMA] = None
     method: Annotated[str, From("rung")]
     model: str | None = None
 
@@ -73,6 +102,18 @@ class RelatedAnswer(RememberedAnswer):
 
     results: Annotated[list[CaptureHit], From("memories")]
     total: int
+
+
+class ReviewAnswer(RememberedAnswer):
+    """What waits for review, newest first."""
+
+    captures: list[CaptureHit]
+    waiting: int
+    kept: Annotated[list[str] | None, From("kept", unless_empty=True)] = None
+    edited: Annotated[list[str] | None, From("edited", unless_empty=True)] = None
+    dropped: Annotated[list[str] | None, From("dropped", unless_empty=True)] = None
+    rejected: Annotated[list[str] | None, From("rejected", unless_empty=True)] = None
+    restored: Annotated[list[str] | None, From("restored", unless_empty=True)] = None
 
 
 CAPTURE = Contract(
@@ -99,6 +140,10 @@ CAPTURE = Contract(
         ).described(
             "Lists every memory that has one of the tags, newest first. Use it to see all about a subject whose tag "
             "you know; otherwise use memory_search."
+        ),
+        Tool("memory_review", "Review captures", "review", ReviewArguments, ReviewAnswer).described(
+            "Lists what was captured and not reviewed yet, and carries out the person's verdicts on it. Use it only when "
+            "the person asks to review; never decide for them."
         ),
     ),
 )
