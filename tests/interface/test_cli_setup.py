@@ -100,12 +100,7 @@ def test_a_project_is_set_up_and_taken_back_to_the_byte(person: Person) -> None:
     settings = person.read(".claude/settings.json")
     assert settings["hooks"]["Stop"][0] == {"hooks": [{"type": "command", "command": "x"}]}
     handler = settings["hooks"]["SessionEnd"][0]["hooks"][0]
-    assert handler == {
-        "type": "command",
-        "command": "mindhold",
-        "args": ["hook", "SessionEnd"],
-        "timeout": 5,
-    }
+    assert handler == {"type": "command", "command": "mindhold hook SessionEnd", "timeout": 5}
     assert settings["statusLine"]["command"] == "mindhold statusline"
     server = person.read(".mcp.json")["mcpServers"]["mindhold"]
     assert server == {"type": "stdio", "command": "mindhold", "args": ["mcp", "--toolsets", "core,capture"]}
@@ -122,6 +117,25 @@ def test_a_project_is_set_up_and_taken_back_to_the_byte(person: Person) -> None:
     assert person.told("uninstall", "--yes")["projects_removed"] == [person.folder.name]
     assert tree(person.folder) == before
     assert "Nothing of Mindhold's" in person.fine("uninstall", "--yes")
+
+
+def test_hooks_with_arguments_as_they_were_once_written_become_lines_and_go(person: Person) -> None:
+    """Claude Code before 2.1.139 ignores `args`."""
+    person.fine("init", "--yes")
+    before = person.read(".claude/settings.json")
+    older = json.loads(json.dumps(before))
+    for groups in older["hooks"].values():
+        for group in groups:
+            [handler] = group["hooks"]
+            command, *arguments = handler["command"].split()
+            handler |= {"command": command, "args": arguments}
+    person.write(".claude/settings.json", json.dumps(older, indent=2))
+    assert len(person.told("init", "--yes")["changes"]) == 1
+    assert person.read(".claude/settings.json") == before
+    assert person.told("init", "--yes")["changes"] == []
+    person.write(".claude/settings.json", json.dumps({**older, "model": "opus"}, indent=2))
+    person.fine("uninstall", "--yes")
+    assert person.read(".claude/settings.json") == {"model": "opus"}
 
 
 def test_what_others_wrote_since_stays_and_so_do_memories(person: Person) -> None:
@@ -326,7 +340,7 @@ def test_tools_once_chosen_stay_and_hooks_that_run_twice_are_told(person: Person
     assert again["changes"] == []
     assert not any("twice" in note for note in again["notes"])
     settings = person.folder / ".claude" / "settings.json"
-    settings.write_text(settings.read_text().replace('"mindhold"', '"/old/bin/mindhold"'))
+    settings.write_text(settings.read_text().replace('"mindhold hook', '"/old/bin/mindhold hook'))
     told = person.told("init", "--global", "--yes", at=person.folder)
     assert not any("twice" in note for note in told["notes"]), "of this project nothing is known there"
     told = person.told("init", "--local", "--yes")
@@ -581,7 +595,8 @@ def test_status_says_whether_hooks_hold_here_and_can_run(person: Person) -> None
     settings = person.folder / ".claude" / "settings.json"
     value = json.loads(settings.read_text(encoding="utf-8"))
     for groups in value["hooks"].values():
-        groups[0]["hooks"][0]["command"] = "/nowhere/mindhold"
+        hook = groups[0]["hooks"][0]
+        hook["command"] = hook["command"].replace("mindhold", "/nowhere/mindhold", 1)
     settings.write_text(json.dumps(value), encoding="utf-8")
     assert "The hooks call /nowhere/mindhold, and there is no such program" in person("status").stderr
     done = person("doctor")

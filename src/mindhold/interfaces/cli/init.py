@@ -58,6 +58,7 @@ from mindhold.interfaces.cli.installation import (
     unrecorded_entry,
 )
 from mindhold.interfaces.cli.output import Console, neutral
+from mindhold.interfaces.cli.past import read_past
 from mindhold.interfaces.cli.session import CliSession
 from mindhold.model.errors import MindholdError, Refused
 from mindhold.model.host import ClientFolders
@@ -105,6 +106,7 @@ class InitOutcome:
         "mindhold init",
         "mindhold init --claude-md --yes",
         "mindhold init --global --statusline",
+        "mindhold init --past --yes",
         "mindhold init --dry-run",
     ],
 )
@@ -118,6 +120,9 @@ class InitOutcome:
 @click.option("--no-mcp", is_flag=True, help="Install hooks only, no tools for the agent.")
 @click.option("--name", metavar="NAME", help="The project's name (default: the folder's).")
 @click.option("--toolsets", metavar="NAMES", help=f"Tools for the agent (default: {TOOLSETS}).")
+@click.option(
+    "--past/--no-past", default=None, help="Also read the project's past conversations (else init asks)."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
 @with_session
@@ -125,12 +130,21 @@ async def init(cli: CliSession, /, **options: Any) -> None:
     """Install hooks and tools for Claude Code in this folder.
 
     Other content of the settings files stays as it is, byte for byte. A second run changes nothing. `mindhold
-    uninstall` removes what was installed.
+    uninstall` removes what was installed. Past conversations are read if you agree, or with --past; --yes alone leaves
+    them out.
     """
+    past, everywhere = options.pop("past"), options["everywhere"]
+    if past and (everywhere or options["dry_run"]):
+        raise click.UsageError("--past goes with one project, and changes something.")
     request = init_request(cli.console, **options)
     outcome = await run_init(cli, request, dry_run=options["dry_run"], yes=options["yes"])
-    if not cli.console.as_json(init_document(outcome)):
+    if not cli.console.json:
         print_outcome(cli.console, outcome)
+    if outcome.dry_run or everywhere or (past is None and options["yes"]):
+        past = False
+    captured = await read_past(cli, request.folder, wanted=past)
+    document = {"past": captured.model_dump(mode="json")} if captured else {}
+    cli.console.as_json({**init_document(outcome), **document})
 
 
 def init_request(console: Console, /, **options: Any) -> InitRequest:

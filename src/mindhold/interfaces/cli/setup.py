@@ -16,6 +16,7 @@ from mindhold.interfaces.cli.init import InitRequest, init_document, init_reques
 from mindhold.interfaces.cli.installation import folder_of
 from mindhold.interfaces.cli.models import installed_models
 from mindhold.interfaces.cli.output import neutral
+from mindhold.interfaces.cli.past import read_past
 from mindhold.interfaces.cli.session import CliSession
 from mindhold.model.errors import InvalidInput, ModelError, Refused
 from mindhold.model.host import LOOPBACK_HOSTS
@@ -133,8 +134,9 @@ async def setup(cli: CliSession, /, **flags: Any) -> int:
         for note in choices.notes:
             console.warn(note)
         console.line(f"Ready: everything is kept in {neutral(home)}.")
-        if outcome:
+        if outcome and request:
             print_outcome(console, outcome)
+            await read_past(cli, request.folder, wanted=None if asking else False)
         else:
             console.note(
                 "`mindhold init` in a project's folder lets Claude Code remember what is done there."
