@@ -60,6 +60,7 @@ def _made_and_changed(api: Api, tmp_path: Path) -> None:
         "parent": None,
         "keywords": [],
         "path": str(folders[0]),
+        "log_conversations": True,
     }
     assert api.refused("create_project", given) == (409, "CONFLICT")
     assert api.refused("create_project", {**given, "name": "other"}) == (409, "CONFLICT")

@@ -28,8 +28,8 @@ from mindhold.text.redaction import redact
 ALL = "system"  # a place may be taken by anybody
 
 
-class _Positions:
-    """Where messages stand in their conversations: looked up once for each, then counted."""
+class Positions:
+    """The positions of new messages in their conversations: looked up once for each conversation, then counted."""
 
     def __init__(self, engine: Engine, scope: str) -> None:
         self._engine = engine
@@ -167,7 +167,7 @@ async def _save(context: Context, request: SaveMessagesInput) -> SaveMessagesRes
             results[number] = WriteResult(WriteOutcome.FAILED, error=error)
     policy = Verbatim(
         names=() if key is None else [f"import {key} {number}" for number in messages],
-        positions=_Positions(engine, project),
+        positions=Positions(engine, project),
         embed=request.embed,
         along=recap_jobs(engine),
     )

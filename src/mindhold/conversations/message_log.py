@@ -336,6 +336,10 @@ class SearchMessagesResult(Output):
     """The most relevant first."""
 
     results: list[FoundView] = Field(description="Results, the best first.")
+    nearest: list[FoundView] = Field(
+        default=[],
+        description="If nothing probably answers, there are no results, and here are the nearest few: doubtful.",
+    )
     query_embedding_model: str | None = Field(
         default=None,
         description="The embedding model of the query; null if only words were compared.",
@@ -487,6 +491,7 @@ async def _search(context: Context, request: SearchMessagesInput) -> SearchMessa
     by_meaning = meaning.model is not None and not meaning.reason
     return SearchMessagesResult(
         results=[FoundView.of(hit) for hit in found.hits],
+        nearest=[FoundView.of(hit) for hit in found.nearest],
         query_embedding_model=plain_model(meaning.model) if by_meaning else None,
         search_method="hybrid" if by_meaning else "full_text",
         count=len(found.hits),

@@ -358,13 +358,14 @@ async def search_project(
             conversation=session,
             explained=False,
         )
-        hits = await folded(
-            engine, [hit for hit in found.hits if summary or not _is_summary(hit.memory)], agent=agent
-        )
+        hits, nearest = [
+            await folded(engine, [hit for hit in hits if summary or not _is_summary(hit.memory)], agent=agent)
+            for hits in (found.hits, found.nearest)
+        ]
         if len(hits) >= limit or len(found.hits) < asked or asked == MOST_HITS:
             shown = _bounded(engine, hits[:limit])
             engine.use_counter.note([hit.memory.id for hit in shown])
-            return replace(found, hits=shown)
+            return replace(found, hits=shown, nearest=_bounded(engine, nearest))
         asked *= 4
 
 

@@ -157,7 +157,9 @@ async def _captured_items(engine: Engine, spoken: Sequence[LogUtterance]) -> lis
     items: list[CapturedItem] = []
     carried: Mapping[str, Any] = {}
     for start in range(0, len(steps), RULE_BATCH):
-        extraction = await extract_by_rules(engine, steps[start : start + RULE_BATCH], carried, folder="")
+        extraction = await extract_by_rules(
+            engine, steps[start : start + RULE_BATCH], carried, folder="", judging=False
+        )
         items, carried = [*items, *extraction.items], extraction.carried
         await asyncio.sleep(0)  # let other tasks run
     return items

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,10 +51,11 @@ from mindhold.model.scope import EVERYONE
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import IndexedConversation
 from mindhold.ports.store import Receipt
+from mindhold.projects.summary_sources import SummaryRewrite, apply_rewrite, rewrites_without
 
 AGENT = "agent-"  # prefix of a sub-agent's file name
 CONVERSATION, PASSAGES, COPIES = "index: conversations", "index: passages", "archive"  # in the receipt
-CAPTURES, MEMORIES = "capture notes", "memories"
+CAPTURES, MEMORIES, SUMMARIES = "capture notes", "memories", "summary versions"
 SOURCES = ("claude", "codex", "gemini", "cursor")
 BEGUN = "It is noted as forgotten, so that nothing more of it is kept, but it is not all removed yet."
 
@@ -76,6 +77,7 @@ class ConversationTraces:
     captured: tuple[str, ...]  # names of files that captures may have read
     repeated: tuple[IndexedConversation, ...] = ()
     already: bool = False
+    summaries: tuple[SummaryRewrite, ...] = ()  # of projects that its words were worked into
 
 
 async def _remove_conversation(
@@ -104,6 +106,9 @@ async def _remove_conversation(
         CAPTURES: await _captures_left(engine, doomed),
         MEMORIES: max(len(after.memories), receipt.remaining.get(MEMORIES, 0)),
     }
+    if doomed.summaries:
+        removed[SUMMARIES] = _count_versions(doomed.summaries)
+        remaining[SUMMARIES] = _count_versions(after.summaries)
     receipt = Receipt(
         receipt.ids,
         {MEMORIES: 0, **receipt.removed, **removed, CAPTURES: captures},
@@ -218,7 +223,11 @@ async def _doomed(
     notes = await _notes(engine)
     files = tuple(files_of(session_id, conversations))
     parts = [name for name, note in notes.items() if note.value.get(PART_OF) == session_id]
-    all_memories = await _memories(engine, session_id, files, parts)
+    names = {
+        clean_conversation_name(engine, name)
+        for name in (session_id, *(one.session_id for one in files), *parts)
+    }
+    all_memories = await _memories(engine, session_id, names)
     kept_memories = () if force else tuple(one for one in all_memories if is_kept_for_good(one))
     kept_ids = {one.id for one in kept_memories}
     memories = {one.id: one for one in all_memories if one.id not in kept_ids}
@@ -234,18 +243,17 @@ async def _doomed(
         tuple(dict.fromkeys([f"{session_id}.jsonl", *(one.file.name for one in files), *noted_files])),
         await asyncio.to_thread(_repeated, engine, files, conversations),
         already=session_id in notes,
+        summaries=tuple(await rewrites_without(engine, names, {one.scope for one in all_memories})),
     )
 
 
-async def _memories(
-    engine: Engine, session_id: str, files: Sequence[IndexedConversation], parts: Sequence[str]
-) -> list[Memory]:
-    """The memories of a session, with the parts of long texts that were stored in it; of every agent."""
+def _count_versions(summaries: Sequence[SummaryRewrite]) -> int:
+    return sum(len(one.rewritten) + len(one.dropped) for one in summaries)
+
+
+async def _memories(engine: Engine, session_id: str, names: Collection[str]) -> list[Memory]:
+    """The memories of a session's names, with the parts of long texts that were stored in it; of every agent."""
     memories: dict[str, Memory] = {}
-    names = {
-        clean_conversation_name(engine, name)
-        for name in (session_id, *(one.session_id for one in files), *parts)
-    }
     for name in names:
         memories |= await _said_in(engine, name)
     entries = await engine.store.entries(CONVERSATION_NAMESPACE, now=engine.clock(), limit=MOST_CONVERSATIONS)
@@ -263,10 +271,12 @@ async def _said_in(engine: Engine, conversation: str) -> dict[str, Memory]:
 
 
 async def _erased(engine: Engine, doomed: ConversationTraces) -> tuple[Receipt, str]:
-    """Erase the memories; returns the receipt and a notice about documents that still show some."""
-    if not doomed.memories:
+    """Erase the memories, and summaries as they were; returns the receipt and a notice about documents that still show some."""
+    for summary in doomed.summaries:
+        await apply_rewrite(engine, summary)
+    ids = [memory.id for memory in (*doomed.memories, *(one.record for one in doomed.summaries))]
+    if not ids:
         return Receipt((), {}, {}), ""
-    ids = [memory.id for memory in doomed.memories]
     erased, receipt = await erase(engine, ids, agent=EVERYONE, force=True)
     return await erase_from_documents(engine, receipt, erased)
 
@@ -394,6 +404,14 @@ class DoomedView(Output):
     scope: str
 
 
+class SummaryChangeView(Output):
+    """A project's summary whose versions hold words of the conversation: without these they are written anew, or go."""
+
+    project: str
+    rewritten: list[int] = []
+    dropped: list[int] = []
+
+
 def _doomed_view(memory: Memory) -> DoomedView:
     content = "(hidden)" if memory.status in HIDDEN else shortened(memory, LONGEST_SHOWN).content
     return DoomedView(id=memory.id, content=content, kind=memory.kind, scope=memory.scope)
@@ -417,6 +435,7 @@ class ForgetConversationResult(Output):
     memories: list[DoomedView] = []
     memory_count: int = 0
     kept: list[DoomedView] = []
+    summaries: list[SummaryChangeView] = []
     originals: list[str] = []
     repeated_in: list[PastConversationView] = []
     receipt: ReceiptView | None = None
@@ -436,6 +455,12 @@ def _result(
         memories=[] if forgotten else [_doomed_view(one) for one in traces.memories[:MOST_SHOWN]],
         memory_count=len(traces.memories),
         kept=[_doomed_view(one) for one in traces.kept[:MOST_SHOWN]],
+        summaries=[
+            SummaryChangeView(
+                project=one.record.scope, rewritten=list(one.rewritten), dropped=list(one.dropped)
+            )
+            for one in traces.summaries
+        ],
         originals=[str(one.file) for one in traces.files if one.file.is_file()],
         repeated_in=[PastConversationView.of(one) for one in traces.repeated],
         already=traces.already,

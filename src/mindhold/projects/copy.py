@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from mindhold.aio import cancel_tasks
 from mindhold.engine import Engine
 from mindhold.memories.prepare import index_memory
 from mindhold.model.errors import Conflict, MemoryNotFound, MindholdError, StoreError
@@ -91,8 +92,7 @@ class ProjectLease:
         try:
             yield
         finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
+            await cancel_tasks(beating)
 
     async def check_copy(self, mode: str) -> None:
         """Raise Conflict unless the lease is ours and that store holds only a copy."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -25,10 +25,11 @@ from mindhold.model.errors import (
 )
 from mindhold.model.job import Entry
 from mindhold.model.query import Filter
-from mindhold.model.scope import EVERYONE, MODES, Scope, validate_scope_name
+from mindhold.model.scope import EVERYONE, GLOBAL, MODES, Scope, validate_scope_name
 from mindhold.operations import Input
 from mindhold.ports.backend import Placement, Placements
 from mindhold.projects.scopes import (
+    LOGS,
     PATHS,
     create_scope,
     refuse_clash,
@@ -37,6 +38,7 @@ from mindhold.projects.scopes import (
 from mindhold.projects.storage import register_tenant
 
 PROJECT = "project"
+LOG = "log"  # the field of a project's own choice
 ProjectId = Annotated[str, Field(description="The project's id, which is its name.", examples=["proj_123"])]
 StorageBackend = Annotated[
     str,
@@ -93,12 +95,21 @@ class PlacedProject:
     identity: str | None = None
     copies: tuple[str, ...] = ()
     moving: str | None = None
+    log: bool = False  # whether hooks feed its messages and its summary
 
 
 async def create_project(
-    engine: Engine, name: str, *, mode: str | None = None, path: str | None = None, description: str = ""
+    engine: Engine,
+    name: str,
+    *,
+    mode: str | None = None,
+    path: str | None = None,
+    description: str = "",
+    log: bool | None = None,
 ) -> PlacedProject:
     """Create a project in a store, which only a migration changes later; an existing one of other homes is joined.
+
+    `log` is its own choice whether hooks feed its messages and its summary; None leaves that to the settings.
 
     Raises InvalidInput, Conflict if the name or the path is taken, SettingsError, and the store's errors.
     """
@@ -114,7 +125,25 @@ async def create_project(
     await _place_and_make(engine, cleaned, Placement(valid_mode), description=description, joined=joined)
     if folder is not None:
         await engine.store.put_entry(Entry(PATHS, cleaned, folder, engine.clock()))
+    if log is not None:
+        await choose_log(engine, cleaned, log)
     return await show_project(engine, cleaned, agent=EVERYONE)
+
+
+async def choose_log(engine: Engine, name: str, log: bool) -> None:
+    """Store a project's own choice whether hooks feed its messages and its summary."""
+    await engine.store.put_entry(Entry(LOGS, name, {LOG: log}, engine.clock()))
+
+
+async def is_logged(engine: Engine, name: str) -> bool:
+    """Whether hooks feed the project's messages and its summary: its own choice, else the settings'. Never for Global."""
+    entry = await engine.store.entry(LOGS, name, now=engine.clock())
+    return name != GLOBAL and _log_choice(engine, entry.value if entry else {})
+
+
+def _log_choice(engine: Engine, value: Mapping[str, Any]) -> bool:
+    choice = value.get(LOG)
+    return choice if isinstance(choice, bool) else engine.settings.capture.project_log
 
 
 async def _place_and_make(
@@ -217,6 +246,7 @@ async def _projects(
     engine: Engine, scopes: Sequence[Scope], places: Placements, *, agent: str
 ) -> list[PlacedProject]:
     paths = await _paths(engine)
+    logs = {entry.key: entry.value for entry in await _entries(engine, LOGS)}
     home = Placement(engine.store_registry.home)
     names_by_mode: dict[str, list[str]] = {}
     for scope in scopes:
@@ -236,6 +266,7 @@ async def _projects(
                 identity=folder.get("identity"),
                 copies=tuple(mode for mode in place.copies if place.move is None or mode != place.move.to),
                 moving=None if place.move is None or place.move.to == place.mode else place.move.to,
+                log=scope.name != GLOBAL and _log_choice(engine, logs.get(scope.name, {})),
             )
         )
     return projects
@@ -251,5 +282,8 @@ async def _counts(engine: Engine, names: Sequence[str], *, agent: str) -> dict[s
 
 
 async def _paths(engine: Engine) -> dict[str, dict[str, str | None]]:
-    entries = await engine.store.entries(PATHS, now=engine.clock(), limit=MOST_PROJECTS)
-    return {entry.key: dict(entry.value) for entry in entries}
+    return {entry.key: dict(entry.value) for entry in await _entries(engine, PATHS)}
+
+
+async def _entries(engine: Engine, namespace: str) -> list[Entry]:
+    return await engine.store.entries(namespace, now=engine.clock(), limit=MOST_PROJECTS)

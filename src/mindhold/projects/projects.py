@@ -15,6 +15,7 @@ from mindhold.model.scope import EVERYONE, GLOBAL, StorageMode
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import (
     PlacedProject,
+    choose_log,
     create_project,
     free_folder,
     list_projects,
@@ -34,6 +35,9 @@ class ProjectSettings(View):
     parent: str | None = Field(description="Its parent scope.", examples=[None])
     keywords: list[str] = Field(description="Keywords for search.", examples=[[]])
     path: str | None = Field(description="Its folder or file.", examples=["/home/me/src/shop"])
+    log_conversations: bool = Field(
+        description="Whether hooks feed its messages and its summary.", examples=[True]
+    )
 
 
 class ProjectView(View):
@@ -67,7 +71,7 @@ class ProjectView(View):
             id=scope.name,
             storage_mode=project.mode,
             memories=project.memories,
-            settings=ProjectSettings.fill(scope, path=path),
+            settings=ProjectSettings.fill(scope, path=path, log_conversations=project.log),
             path=path,
             identity=project.identity if owner else None,
             copies=list(project.copies),
@@ -84,6 +88,9 @@ class CreateProjectInput(Input):
     )
     path: str | None = Field(default=None, description="The project's folder on the server.")
     description: str = Field(default="", description="A short description.", examples=["What we sell"])
+    log_conversations: bool | None = Field(
+        default=None, description="Whether hooks feed its messages and its summary.", examples=[True]
+    )
 
 
 class OpenFolderInput(Input):
@@ -130,6 +137,9 @@ class ChangeProjectInput(ShowProjectInput):
     path: str | None = Field(
         default=None, description="The project's new folder on the server; empty for none."
     )
+    log_conversations: bool | None = Field(
+        default=None, description="Whether hooks feed its messages and its summary.", examples=[True]
+    )
 
 
 class DeleteProjectInput(ShowProjectInput):
@@ -166,6 +176,7 @@ async def _create(context: Context, request: CreateProjectInput) -> ProjectView:
         mode=request.storage_mode,
         path=request.path,
         description=request.description,
+        log=request.log_conversations,
     )
     return ProjectView.of(project)
 
@@ -209,7 +220,7 @@ async def _change(context: Context, request: ChangeProjectInput) -> ProjectView:
     """Change a project's description, folder and other settings.
 
     Raises InvalidInput, ScopeNotFound, NotFound without such a folder, Conflict if it belongs to another project, and
-    Refused for a path of Global.
+    Refused for a path or a log of Global.
     """
     engine, path = context.engine, request.path
     if not request.model_dump(exclude={"name"}, exclude_none=True):
@@ -217,12 +228,16 @@ async def _change(context: Context, request: ChangeProjectInput) -> ProjectView:
     name = (await open_project(engine, request.name)).name
     if path is not None and name == GLOBAL:
         raise Refused("Global has no folder.", advice="Choose a project.")
+    if request.log_conversations and name == GLOBAL:
+        raise Refused("Global is no project: hooks don't feed its log.", advice="Choose a project.")
     folder = await free_folder(engine, path, besides=name) if path else None
-    await change_scope(engine, name, **request.model_dump(exclude={"name", "path"}))
+    await change_scope(engine, name, **request.model_dump(exclude={"name", "path", "log_conversations"}))
     if folder is not None:
         await engine.store.put_entry(Entry(PATHS, name, folder, engine.clock()))
     elif path is not None:
         await engine.store.drop_entry(PATHS, name)
+    if request.log_conversations is not None:
+        await choose_log(engine, name, request.log_conversations)
     return ProjectView.of(await show_project(engine, name, agent=context.agent))
 
 

@@ -9,12 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unicodedata import normalize
 
-from mindhold.access.keys import follow_scope
-from mindhold.capture.extracted_items import CAPTURED
-from mindhold.capture.hook_cache_removal import erase_from_hook_caches
-from mindhold.capture.journal import drop_pending_of, follow_erased, note_erased
 from mindhold.engine import Engine
-from mindhold.memories.export import export_to
 from mindhold.memories.prepare import checked_description, checked_labels, checked_scope, checked_scope_name
 from mindhold.model.errors import Conflict, Refused, ScopeNotFound
 from mindhold.model.memory import ANY_STATUS, Memory
@@ -158,6 +153,7 @@ def _joined(label: str) -> str:
 LOT = 2_000  # memories that are erased at once
 LONGEST_FILE = 40  # characters of a scope's name in a file name, which may have 255 bytes
 PATHS = "projects"  # the namespace of the projects' folders
+LOGS = "projects:log"  # the namespace of the projects' own choices whether hooks feed their log
 CAPTURES = ("capture:state", "capture:condensed")  # the namespaces of a project's captures
 
 
@@ -228,6 +224,9 @@ async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
     """Rename a scope, with its memories, children and keys. Raises InvalidInput, ScopeNotFound, Conflict, Refused for Global."""
     if old == GLOBAL:
         raise Refused("Global can't be renamed.")
+    from mindhold.access.keys import follow_scope  # imported late, as below: recall needs none of it
+    from mindhold.capture.journal import follow_erased
+
     cleaned = checked_scope_name(engine, new)
     await refuse_clash(engine, cleaned, besides=old)
     await refuse_shared(engine, old, what="renamed")
@@ -249,6 +248,12 @@ async def delete_scope(
     """
     if name == GLOBAL:
         raise Refused("Global always exists.", advice="`mindhold forget` removes what is in it.")
+    from mindhold.access.keys import follow_scope
+    from mindhold.capture.extracted_items import CAPTURED
+    from mindhold.capture.hook_cache_removal import erase_from_hook_caches
+    from mindhold.capture.journal import note_erased
+    from mindhold.memories.export import export_to
+
     await find_scope(engine, name)
     children = [scope.name for scope in await engine.store.scopes() if scope.parent == name]
     if children:
@@ -313,8 +318,10 @@ async def _refuse_tied(engine: Engine, name: str) -> None:
 
 
 async def _follow_path(engine: Engine, old: str, new: str | None) -> None:
-    """Rename what is stored about a project's folder and captures; without a new name, remove it."""
-    for namespace in (PATHS, *CAPTURES):
+    """Rename what is stored about a project's folder, log and captures; without a new name, remove it."""
+    from mindhold.capture.journal import drop_pending_of
+
+    for namespace in (PATHS, LOGS, *CAPTURES):
         entry = await engine.store.take_entry(namespace, old, now=engine.clock())
         if entry is not None and new is not None:
             await engine.store.put_entry(replace(entry, key=new))

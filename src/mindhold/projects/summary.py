@@ -341,13 +341,16 @@ def cut_sentences(text: str, longest: int) -> str:
 
 TOPIC = "project summary"
 SUMMARY_OF, VERSION, WRITTEN, LAST_MESSAGE = "summary_of", "version", "written", "last_summarized_message_id"
-TRIGGER, MERGED_BY, RESTORED = "trigger", "merged_by", "restored_version"
+TRIGGER, MERGED_BY, RESTORED, SOURCES = "trigger", "merged_by", "restored_version", "sources"
 BY_HAND = "hand"  # amended outside of these use cases
 NOTHING = "0-none"  # the etag of a missing summary
 ANY = "*"  # matches the etag of any existing summary
 LONGEST_SUMMARY = 12_000
 PATIENCE = 15.0  # seconds in which other processes may write first, again and again
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0  # seconds
+Sources = Mapping[
+    str, tuple[str, ...]
+]  # marks of conversations, each with those of its entries (summary_sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +366,7 @@ class Summary:
     trigger: str = ""
     merged_by: str = ""
     restored: int | None = None  # the version that was restored
+    sources: Sources = field(default_factory=dict)
     memory: str | None = None  # the id of its record
     indexed: bool = False  # whether it has a vector
 
@@ -454,6 +458,7 @@ def summary_of(record: Memory | Version, project: str) -> Summary:
         trigger=_text_at(metadata.get(TRIGGER)) or "",
         merged_by=_text_at(by) or "",
         restored=restored if isinstance(restored, int) else None,
+        sources=_sources_at(metadata.get(SOURCES)),
     )
     if isinstance(record, Version):
         return replace(summary, memory=record.memory_id)
@@ -575,6 +580,7 @@ def _metadata(engine: Engine, summary: Summary) -> dict[str, Any]:
         TRIGGER: summary.trigger or None,
         MERGED_BY: summary.merged_by or None,
         RESTORED: summary.restored,
+        SOURCES: {mark: list(entries) for mark, entries in summary.sources.items()} or None,
     }
     return {
         SUMMARY_OF: summary.project,
@@ -590,6 +596,14 @@ async def _records(engine: Engine, scope: str, *, agent: str) -> list[Memory]:
         viewer=agent, scopes=(scope,), kinds=(Kind.CONTEXT,), topic=TOPIC, minimum_trust=LEAST_TRUST
     )
     return [memory for memory in await engine.store.find(where) if SUMMARY_OF in memory.metadata]
+
+
+def _sources_at(value: Any) -> Sources:
+    if not isinstance(value, Mapping):
+        return {}
+    return {
+        mark: tuple(map(str, entries)) for mark, entries in value.items() if isinstance(entries, list | tuple)
+    }
 
 
 def _text_at(value: Any) -> str | None:

@@ -339,6 +339,7 @@ async def _restore(context: Context, request: RestoreSummaryInput) -> RestoreSum
             now,
             knowledge=old.knowledge,
             last_message=old.last_message,
+            sources=old.sources,
             trigger="",
             merged_by=RESTORED_BY,
             restored=version,

@@ -51,6 +51,7 @@ SECTIONS: Mapping[str, str] = {
     "Scopes": "The parts that memory is divided into.",
     "History": "Past conversations, made findable.",
     "Conversations": "What was saved message by message, and the summaries that stand for it.",
+    "Captures": "What was captured from conversations, and the person's verdicts on it.",
     "Upkeep": "How it is, and what keeps it in order.",
     "Jobs": "Work that goes on behind.",
     "Events": "What happens, as it happens.",
@@ -306,6 +307,8 @@ class Schemas:
         for word in words:
             if description := self.description(row, word):
                 properties[word]["description"] = description
+            if fields[word] in row.preset:
+                properties[word]["default"] = row.preset[fields[word]]
         required = [word for word in words if fields[word] in input_schema.get("required", ())]
         return {
             "type": "object",

@@ -63,6 +63,7 @@ class Resource:
     names: Mapping[str, str] = field(default_factory=dict)  # parameter -> input field
     query: tuple[str, ...] | None = None  # parameters in the query; None: all of them, if there is no body
     fixed: Mapping[str, Any] = field(default_factory=dict)  # input fields that only the server sets
+    preset: Mapping[str, Any] = field(default_factory=dict)  # input fields with a default of their own here
     hidden: frozenset[str] = frozenset()  # input fields that can't be set here and keep their defaults
     status: int = 200
     location: str = ""  # URL of what was created, with fields of the answer in braces
@@ -162,7 +163,9 @@ class Resource:
         values = {fields[word]: value for word, value in parameters.items()}
         own = {name: value for name, value in headers.items() if name in self.serves.takes.model_fields}
         try:
-            request_input: Input = self.serves.takes.model_validate({**values, **self.fixed, **own})
+            request_input: Input = self.serves.takes.model_validate(
+                {**self.preset, **values, **self.fixed, **own}
+            )
         except ValidationError as error:
             raise self._input_error(error) from error
         return request_input

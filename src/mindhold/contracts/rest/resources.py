@@ -24,11 +24,13 @@ PROJECT_RESOURCES = (
         "Make a project, in a store of your choice.",
         status=201,
         location="/api/projects/{id}",
+        preset={"log_conversations": True},
         codes=("NOT_FOUND", "SETTINGS_ERROR"),
     ).described(
         "For the owner. `storage_mode` is `local`, `postgres` or `mongodb`, the server's own unless one is named, and stays "
         "until the project is migrated; `path` is its folder on the server's machine. A project of that name that others "
-        "have in the same database already is joined."
+        "have in the same database already is joined. Conversations that hooks capture in its folder feed its messages and its "
+        "summary, unless `log_conversations` is false."
     ),
     _project("GET /api/projects", "list_projects", "Every project, and where its memory is kept.").described(
         "Those that you may see, by name. Folders are told to the owner alone."
@@ -420,6 +422,34 @@ KNOWLEDGE_RESOURCES = (
     _history("GET /api/history/projects", "history_projects", "The folders that there are conversations of."),
 )
 
+_capture = partial(Resource, "Captures")
+
+CAPTURE_RESOURCES = (
+    _capture(
+        "GET /api/captures",
+        "list_captures",
+        "What was captured from conversations and nobody has reviewed yet, newest first.",
+    ),
+    _capture(
+        "POST /api/captures/review",
+        "review",
+        "Keep, edit or drop captured memories, or have their like never captured again.",
+        codes=("MEMORY_NOT_FOUND", "CONTENT_TOO_LARGE"),
+        own_example={"keep": [ID]},
+    ).described("Dropped ones can be restored by `undo`. The answer has what waits next, at most `limit`."),
+    _capture(
+        "GET /api/captures/rejections",
+        "list_rejections",
+        "What was rejected, which teaches capture what not to keep.",
+    ),
+    _capture(
+        "POST /api/captures/rejections/lift",
+        "lift_rejections",
+        "Let the like of rejected memories be captured again.",
+        own_example={"ids": [ID]},
+    ).described("The memories themselves stay forgotten."),
+)
+
 CONVERSATION_RESOURCES = (
     _conversation(
         "GET /api/conversations", "list_conversations", "The conversations of the log, each with its summary."
@@ -614,6 +644,7 @@ RESOURCES: tuple[Resource, ...] = (
     *MEMORY_RESOURCES,
     *KNOWLEDGE_RESOURCES,
     *CONVERSATION_RESOURCES,
+    *CAPTURE_RESOURCES,
     *PROFILE_RESOURCES,
     *UPKEEP_RESOURCES,
     *JOB_RESOURCES,

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 
 MOST_VERSIONS = 50
+_LOG = click.option(
+    "--log/--no-log",
+    "log_conversations",
+    default=None,
+    help="Whether hooks feed its messages and its summary (default: capture.project_log).",
+)
 
 
 @click.group(
@@ -42,6 +48,7 @@ def projects() -> None:
 @click.option("--storage", "storage_mode", type=click.Choice(MODES), help="Its store (default: store.mode).")
 @click.option("--path", metavar="DIR", help="Its folder; all worktrees of one repository are one project.")
 @click.option("--description", metavar="WORDS", help="What it is about.")
+@_LOG
 @with_open_session
 async def create_project(session: OpenSession, /, **fields: Any) -> None:
     """Create a project, or join it if it exists in that store already."""
@@ -91,6 +98,7 @@ async def show_project(session: OpenSession, /, *, name: str) -> None:
         ("memories", "its store does not answer" if project.memories is None else f"{project.memories}"),
         ("description", project.description),
         ("active", "yes" if project.active else "no"),
+        ("log", "fed by hooks" if project.settings.log_conversations else "not fed by hooks"),
         ("path", project.path or ""),
         ("identity", project.identity or ""),
         ("also", _remark(project)),
@@ -103,6 +111,7 @@ async def show_project(session: OpenSession, /, *, name: str) -> None:
     examples=[
         "mindhold projects change shop --path ~/src/shop",
         "mindhold projects change shop --description 'Lamps' --inactive",
+        "mindhold projects change shop --log",
     ],
 )
 @click.argument("name")
@@ -111,6 +120,7 @@ async def show_project(session: OpenSession, /, *, name: str) -> None:
 @click.option("--active/--inactive", default=None, help="Switch it on or off.")
 @click.option("--parent", metavar="NAME", help="The scope that contains it; Global for none.")
 @words("--keyword", "keywords", metavar="WORD", help="Replace its keywords by these.")
+@_LOG
 @with_open_session
 async def change_project(session: OpenSession, /, *, name: str, **fields: Any) -> None:
     """Change settings of a project.
@@ -121,7 +131,9 @@ async def change_project(session: OpenSession, /, *, name: str, **fields: Any) -
 
     changes = {field: value for field, value in fields.items() if value not in (None, ())}
     if not changes:
-        raise click.UsageError("Give --description, --path, --active, --inactive, --parent or --keyword.")
+        raise click.UsageError(
+            "Give --description, --path, --active, --inactive, --parent, --keyword, --log or --no-log."
+        )
     project = await session.run(CHANGE_PROJECT, name=name, **changes)
     if not session.console.as_json(project):
         session.console.line(f"Changed {neutral(project.name)}.")
