@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 TYPE_CHECKING = False
@@ -66,6 +67,7 @@ class AppLauncher:
 
     async def serve_stdio(self, loaded: LoadedSettings) -> None:
         """MCP on standard input and output, until the client goes."""
+        gc.disable()  # imports make objects that stay: until they are done, collecting only costs time
         from mindhold.app.server import run_stdio
 
         await run_stdio(loaded)
@@ -86,6 +88,8 @@ def main() -> None:
     argv = sys.argv[1:]
     if argv and argv[0] in ("hook", "statusline") and HELP.isdisjoint(argv):
         _quick(argv[0], argv[1:])
+    elif not argv and _was_event():
+        _end_at_once()
     elif argv and argv[0] == "hook-worker":
         sys.exit(_work(argv[1:]))
     elif argv and argv[0] == "history-worker":
@@ -102,12 +106,23 @@ def main() -> None:
 
 def _quick(name: str, argv: Sequence[str]) -> None:
     """Ends the process at once: there is nothing to tidy up, and a stream that was closed must not fail it."""
-    import os
-
     try:
         _run(name, argv)
     finally:
-        os._exit(0)
+        _end_at_once()
+
+
+def _end_at_once() -> None:
+    import os
+
+    os._exit(0)
+
+
+def _was_event() -> bool:
+    """Handle an event of Claude Code that comes without the arguments of `mindhold hook`; whether there was one."""
+    from mindhold.interfaces.hooks.event import run_without_arguments
+
+    return run_without_arguments()
 
 
 def _run(name: str, argv: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from claude_code import Ran, claude, surrounded
+from claude_code import NEWEST, Ran, claude, surrounded
 from scripted import Say, Use
 
 PATIENCE = 90.0
@@ -39,6 +39,7 @@ class Desk:
 
     folder: Path
     user: Path
+    client: str = NEWEST
 
     def environment(self) -> dict[str, str]:
         programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -61,7 +62,8 @@ class Desk:
     def converse(self, prompt: str, *turns: Say | Use, go_on: bool = False) -> Ran:
         """A conversation, and the silence after it in which the worker does its work."""
         argv = ["-p", *(["--continue"] if go_on else []), prompt, "--allowedTools", "Bash"]
-        ran = claude(argv, turns, folder=self.folder, user=self.user, PATH=self.environment()["PATH"])
+        path = self.environment()["PATH"]
+        ran = claude(argv, turns, folder=self.folder, user=self.user, client=self.client, PATH=path)
         self.settle()
         return ran
 

@@ -9,10 +9,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from claude_code import binary, claude, surrounded
+from claude_code import NEWEST, claude, program, surrounded
 from scripted import Say, Use
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,9 +22,9 @@ TOOL = "mcp__plugin_mindhold_mindhold__"
 PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 
 
-def ask(user: Path, *argv: str, folder: Path = ROOT) -> str:
+def ask(user: Path, *argv: str, folder: Path = ROOT, client: str = NEWEST) -> str:
     done = subprocess.run(
-        [str(binary()), *argv],
+        [*program(client), *argv],
         cwd=folder,
         env=surrounded(user, PATH=PATH),
         stdin=subprocess.DEVNULL,
@@ -49,17 +50,16 @@ def test_installed_from_the_marketplace_it_captures_and_recalls(tmp_path: Path) 
     folder.mkdir()
     ask(user, "plugin", "marketplace", "add", str(ROOT))
     ask(user, "plugin", "install", "mindhold@mindhold", folder=folder)
+    surroundings: dict[str, Any] = {"folder": folder, "user": user, "PATH": PATH}
     fact = {"content": "The quay crane lifts 40 tonnes.", "topic": "crane", "type": "fact"}
     argv = ["-p", "/mindhold:remember the crane lifts 40 tonnes", "--allowedTools", f"{TOOL}remember"]
-    ran = claude(argv, [Use(f"{TOOL}remember", fact), Say("Kept.")], folder=folder, user=user, PATH=PATH)
+    ran = claude(argv, [Use(f"{TOOL}remember", fact), Say("Kept.")], **surroundings)
     assert ran.said == "Kept."
     asked = json.dumps(ran.requests, ensure_ascii=False)
     assert "Remember this with the `remember` tool of Mindhold" in asked
     assert '\\"success\\":true' in asked.replace(" ", "")
     settle(user)
-    told = claude(
-        ["-p", "What can the quay crane lift?"], [Say("40 tonnes.")], folder=folder, user=user, PATH=PATH
-    )
+    told = claude(["-p", "What can the quay crane lift?"], [Say("40 tonnes.")], **surroundings)
     assert fact["content"] in json.dumps(told.requests[0]), "the hook brings it back"
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from scripted import Json, Say, ScriptedModel, Use, serving
 
-MODULES = Path(__file__).resolve().parents[2] / ".cache" / "claude" / "node_modules" / "@anthropic-ai"
+MODULES = Path(__file__).resolve().parents[2] / ".cache" / "claude" / "node_modules"
+NEWEST, OLD = "newest", "2.1.100"  # clients; the old one ignores `args` of hooks, as all before 2.1.139 do
 LEFT_OUT = ("ANTHROPIC_", "CLAUDE", "MINDHOLD_", "ENABLE_", "PYTHONDONTWRITEBYTECODE")
 
 
@@ -22,11 +23,16 @@ class Ran:
     requests: list[Json]
 
 
-def binary() -> Path:
-    """The program that npm brought."""
-    found = [path for name in ("claude", "claude.exe") for path in MODULES.glob(f"claude-code-*/{name}")]
+def program(client: str = NEWEST) -> list[str]:
+    """How the program that npm brought is started."""
+    if client == OLD:
+        script = MODULES / f"claude-code-{OLD}" / "cli.js"
+        assert script.is_file(), "make test-claude installs it"
+        return ["node", str(script)]
+    places = [f"@anthropic-ai/claude-code-*/{name}" for name in ("claude", "claude.exe")]
+    found = [path for place in places for path in MODULES.glob(place)]
     assert found, "make test-claude installs it"
-    return found[0]
+    return [str(found[0])]
 
 
 def surrounded(user: Path, **variables: str) -> dict[str, str]:
@@ -45,12 +51,18 @@ def surrounded(user: Path, **variables: str) -> dict[str, str]:
 
 
 def claude(
-    argv: Sequence[str], turns: Sequence[Say | Use], *, folder: Path, user: Path, **variables: str
+    argv: Sequence[str],
+    turns: Sequence[Say | Use],
+    *,
+    folder: Path,
+    user: Path,
+    client: str = NEWEST,
+    **variables: str,
 ) -> Ran:
     """One run of it, to its end. What it prints on failing is the assertion's."""
     with serving(ScriptedModel(turns)) as model:
         done = subprocess.run(
-            [str(binary()), *argv],
+            [*program(client), *argv],
             cwd=folder,
             env=surrounded(user, ANTHROPIC_BASE_URL=model.url, **variables),
             stdin=subprocess.DEVNULL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -95,7 +96,10 @@ def test_hooks_join_those_of_others_which_stay_as_they_are(tmp_path: Path) -> No
     assert change.after is not None
     merged = json.loads(change.after)
     assert set(merged["hooks"]) == {event for event, _, _ in EVENTS} | {"Notification"}
-    assert [group["hooks"][0]["command"] for group in merged["hooks"]["Stop"]] == ["say done", "mindhold"]
+    assert [group["hooks"][0]["command"] for group in merged["hooks"]["Stop"]] == [
+        "say done",
+        "mindhold hook Stop",
+    ]
     assert merged["hooks"]["SessionEnd"][0]["hooks"][0]["timeout"] == 5
     assert merged["hooks"]["PostToolUse"][0]["matcher"] == "Bash"
     for line in OTHERS.splitlines():
@@ -113,7 +117,7 @@ def test_a_moved_program_is_put_right_and_nothing_else_is(tmp_path: Path) -> Non
     path.write_text(changed)
     again = hooks_of(path, MOVED)
     assert again.after is not None
-    assert again.after.decode() == changed.replace('"mindhold"', '"/opt/a b/mindhold"')
+    assert again.after.decode() == changed.replace('"mindhold hook', '"\\"/opt/a b/mindhold\\" hook')
     put(tmp_path / "home", again)
     taken(tmp_path / "home")
     assert path.read_text() == "{}"
@@ -215,7 +219,7 @@ def test_hooks_of_others_that_name_mindhold_are_theirs(tmp_path: Path, command: 
     change = hooks_of(path)
     assert [one["hooks"][0]["command"] for one in json.loads(change.after or b"")["hooks"]["Stop"]] == [
         command,
-        "mindhold",
+        "mindhold hook Stop",
     ]
     put(tmp_path / "home", change)
     path.write_bytes(path.read_bytes() + b"\n")
@@ -238,12 +242,19 @@ def test_a_call_of_ours_keeps_its_options_and_its_runner(tmp_path: Path) -> None
     handlers = [
         {"type": "command", "command": "/old/mindhold --home=/x hook Stop"},
         {"type": "command", "command": "uvx", "args": ["mindhold", "-v", "hook", "Stop"]},
+        {"type": "command", "command": "mindhold", "args": ["--home", "/a b", "hook", "Stop"], "timeout": 3},
+        {"type": "command", "command": "'mindhold'  hook 'Stop'"},
     ]
     path = written(tmp_path / "settings.json", json.dumps({"hooks": {"Stop": [{"hooks": handlers}]}}))
-    after = hooks_of(path).after
-    one, two = json.loads(after or b"")["hooks"]["Stop"][0]["hooks"]
-    assert (one["command"], one["args"]) == ("mindhold", ["--home=/x", "hook", "Stop"])
-    assert (two["command"], two["args"]) == ("uvx", ["mindhold", "-v", "hook", "Stop"])
+    change = hooks_of(path)
+    assert json.loads(change.after or b"")["hooks"]["Stop"][0]["hooks"] == [
+        {"type": "command", "command": "mindhold --home=/x hook Stop"},
+        {"type": "command", "command": "uvx mindhold -v hook Stop"},
+        {"type": "command", "command": 'mindhold --home "/a b" hook Stop', "timeout": 3},
+        {"type": "command", "command": "'mindhold'  hook 'Stop'"},
+    ]
+    path.write_bytes(change.after or b"")
+    assert not hooks_of(path).changes
     server = {"command": "/old/mindhold", "args": ["--scope", "x", "mcp"], "env": {"A": "b"}}
     path = written(tmp_path / "mcp.json", json.dumps({"mcpServers": {"mindhold": server}}))
     change = json_change(path, KEYS, server_entry(PLAIN, toolsets="core", home="/h"))
@@ -263,8 +274,32 @@ def test_lines_for_the_shells_of_windows() -> None:
     call = parse_call(line, None)
     assert call is not None
     assert call.words == ("statusline",)
+    assert program.hook("Stop", windows=True) == {"command": "C:/Users/me/Scripts/mindhold.exe hook Stop"}
+    short = StartCommand("C:\\MYTOOL~1\\mindhold.exe").hook("Stop", windows=True)
+    assert short == {"command": "C:/MYTOOL~1/mindhold.exe hook Stop"}
+    assert parse_call(short["command"], None) is not None
+    blank = StartCommand("C:\\My Tools\\mindhold.exe")
     with pytest.raises(Refused, match="Git Bash"):
-        StartCommand("C:\\My Tools\\mindhold.exe").line("statusline", windows=True)
+        blank.line("statusline", windows=True)
+    assert blank.hook("Stop", windows=True) == {"command": blank.command, "args": ["hook", "Stop"]}
+
+
+def test_lines_for_other_shells_are_what_they_read() -> None:
+    if os.name == "nt":
+        pytest.skip("for sh")
+    for folder in (
+        "/opt/a b",
+        "/opt/it's",
+        '/opt/a "b"',
+        "/opt/$HOME",
+        "/opt/a\\b",
+        "/opt/`date`",
+        "/opt/고양이",
+    ):
+        program = StartCommand(f"{folder}/mindhold", portable=False)
+        [line] = program.hook("Stop").values()
+        shown = subprocess.run(["sh", "-c", f"printf '%s\n' {line}"], capture_output=True, check=True)
+        assert shown.stdout.decode().splitlines() == [program.command, "hook", "Stop"]
 
 
 def test_the_program_is_named_where_the_name_leads_to_it(tmp_path: Path) -> None:

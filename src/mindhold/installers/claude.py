@@ -23,7 +23,14 @@ from mindhold.installers.files import (
     read,
     remove_empty,
 )
-from mindhold.installers.mcp_clients import HOME_VARIABLE, CommandCall, StartCommand, merge_call, parse_call
+from mindhold.installers.mcp_clients import (
+    HOME_VARIABLE,
+    CommandCall,
+    StartCommand,
+    handler_call,
+    merge_call,
+    parse_call,
+)
 from mindhold.model.errors import Conflict, MarkersWrong
 from mindhold.model.markers import END, START, find_block
 
@@ -50,12 +57,7 @@ def hook_groups(program: StartCommand) -> dict[str, dict[str, Any]]:
     """The hook group for each event."""
     groups: dict[str, dict[str, Any]] = {}
     for event, matcher, seconds in EVENTS:
-        handler = {
-            "type": "command",
-            "command": program.command,
-            "args": program.arguments_for("hook", event),
-            "timeout": seconds,
-        }
+        handler = {"type": "command", **program.hook(event), "timeout": seconds}
         groups[event] = {**({"matcher": matcher} if matcher else {}), "hooks": [handler]}
     return groups
 
@@ -66,7 +68,7 @@ def settings_change(path: Path, program: StartCommand, *, home: str | None, stat
     edit = _SettingsEdit(path, parse_json_file(path, before))
     with errors_name_file(path):
         for event, group in hook_groups(program).items():
-            edit.add_hook(event, group)
+            edit.add_hook(event, group, program)
         if home is not None:
             edit.add_home(home)
         if status_line:
@@ -83,9 +85,8 @@ class _SettingsEdit:
         self.undo: list[dict[str, Any]] = []
         self.summary: list[str] = []
 
-    def add_hook(self, event: str, group: Mapping[str, Any]) -> None:
+    def add_hook(self, event: str, group: Mapping[str, Any], program: StartCommand) -> None:
         path = (HOOKS, event)
-        target = group["hooks"][0]
         our_calls = [
             (position, call)
             for position, handler in handlers(self.document, event)
@@ -94,13 +95,22 @@ class _SettingsEdit:
         if not our_calls:
             self._note(HOOK, path, self.document.put_item(path, group), f"hook {event}")
         for (number, within), call in our_calls:
-            command, arguments = merge_call(call, target["command"], target["args"])
-            for name, value in (("command", command), ("args", arguments)):
-                position = (*path, number, "hooks", within, name)
-                if self.document.get(position) != value:
-                    self.document = self.document.put_member(position, value).document
-                    self.undo.append({"do": HOOK, "path": list(path)})
-                    self.summary.append(f"hook {event}: how it is called")
+            command, arguments = merge_call(call, program.command, program.arguments_for("hook", event))
+            if self._set_call((*path, number, "hooks", within), call, [command, *arguments]):
+                self.undo.append({"do": HOOK, "path": list(path)})
+                self.summary.append(f"hook {event}: how it is called")
+
+    def _set_call(self, position: KeyPath, call: CommandCall, words: list[str]) -> bool:
+        """Write how a handler calls us, if it differs in more than in its quotation marks; whether it did."""
+        handler, target = self.document.get(position), handler_call(words[0], words[1:])
+        same_form = ("args" in handler) == ("args" in target)
+        if same_form and ([*call.start, *call.options, *call.words] == words or call_of(handler) == target):
+            return False
+        for name, value in target.items():
+            self.document = self.document.put_member((*position, name), value).document
+        if "args" not in target:
+            self.document = self.document.drop_member((*position, "args"))
+        return True
 
     def add_home(self, home: str) -> None:
         keys = (ENV, HOME_VARIABLE)
@@ -144,6 +154,11 @@ def _handlers(groups: Any) -> Iterator[tuple[tuple[int, int], dict[str, Any]]]:
         for within, handler in enumerate(inner if isinstance(inner, list) else ()):
             if isinstance(handler, dict):
                 yield (number, within), handler
+
+
+def call_of(handler: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a handler says how it calls its program."""
+    return {name: handler[name] for name in ("command", "args") if name in handler}
 
 
 def hook_call(handler: Any) -> CommandCall | None:

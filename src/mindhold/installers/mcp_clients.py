@@ -6,6 +6,7 @@ import filecmp
 import os
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -65,7 +66,11 @@ class StartCommand:
 
     def line(self, *words: str, windows: bool = os.name == "nt") -> str:
         """A line for a shell, for clients that accept nothing else. Raises Refused if no line works in every shell."""
-        return " ".join(_quote(word, windows=windows) for word in (self.command, *self.arguments_for(*words)))
+        return _line((self.command, *self.arguments_for(*words)), windows=windows)
+
+    def hook(self, event: str, *, windows: bool = os.name == "nt") -> dict[str, Any]:
+        """The call of a hook, as a handler has it."""
+        return handler_call(self.command, self.arguments_for("hook", event), windows=windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,23 @@ def merge_call(previous: CommandCall, command: str, arguments: Sequence[str]) ->
     return first, [*more, *previous.options, *new.words]
 
 
+def handler_call(
+    command: str, arguments: Sequence[str], *, windows: bool = os.name == "nt"
+) -> dict[str, Any]:
+    """A call as a hook's handler has it: one line, because Claude Code before 2.1.139 ignores `args`.
+
+    `args` remain for a program that no line calls in every shell of Windows.
+    """
+    try:
+        return {"command": _line((command, *arguments), windows=windows)}
+    except Refused:
+        return {"command": command, "args": list(arguments)}
+
+
+def _line(words: Sequence[str], *, windows: bool) -> str:
+    return " ".join(_quote(word, windows=windows) for word in words)
+
+
 def _split_line(line: str) -> list[str]:
     """The words of a line that calls one program; empty if a shell would do more than that."""
     line = line.strip()
@@ -182,8 +204,8 @@ def _is_same_file(left: Path, right: Path) -> bool:
 def _quote(word: str, *, windows: bool) -> str:
     """Quote a word. Double quotes work in every shell but Windows' ones, which agree on plain words and forward slashes."""
     if windows:
-        word = word.replace("\\", "/")
-    if re.fullmatch(r"[\w@%+=:,./-]+", word):
+        word = (_short_path(word) if re.search(r"\s", word) else word).replace("\\", "/")
+    if re.fullmatch(r"[\w@%+=:,./-]+" if not windows else r"[\w%+=:,./-][\w@%+=:,./~-]*", word):
         return word
     if windows:
         raise Refused(
@@ -191,6 +213,16 @@ def _quote(word: str, *, windows: bool) -> str:
             advice="Put mindhold on the PATH, or leave out the status line.",
         )
     return '"' + re.sub(r'(["$`\\])', r"\\\1", word) + '"'
+
+
+def _short_path(path: str) -> str:
+    """The path that Windows has for programs that know no blanks; the path itself if there is none."""
+    if sys.platform != "win32":
+        return path
+    import ctypes
+
+    buffer = ctypes.create_unicode_buffer(32_768)
+    return buffer.value if ctypes.windll.kernel32.GetShortPathNameW(path, buffer, len(buffer)) else path
 
 
 def server_entry(
