@@ -25,6 +25,7 @@ _NAME = re.compile(r"^[a-zA-Z0-9_-]+$")
 _WORD = re.compile(r"[a-z0-9]{3,}")
 _TEXT, _WHOLE, _THING = {"type": "string"}, {"type": "integer"}, {"type": "object"}
 _PROVIDER = {"type": "string", "enum": ["ollama", "claude-sdk"], "default": "claude-sdk"}
+MODELS = {"ollama": "olmo-3.1:32b", "claude-sdk": "claude-haiku-4-5-20251101"}  # where a call names none
 _DEPTH = {"type": "integer", "default": 0, "minimum": 0, "maximum": 5}
 
 
@@ -195,7 +196,11 @@ class Shelf:
         else:
             kind, pieces = _split(given["content"])
             results = [
-                {"chunk_index": at, "response": f"They spoke of {kind} in {len(piece)} characters."}
+                {
+                    "chunk_index": at,
+                    "response": f"They spoke of {kind} in {len(piece)} characters.",
+                    "model": MODELS[given["provider"]],
+                }
                 for at, piece in enumerate(pieces)
             ]
         return {"status": "completed", "goal": given["goal"], "results": results}
@@ -285,7 +290,7 @@ async def serve(told: argparse.Namespace) -> None:
     from mcp.server.stdio import stdio_server
 
     shelf, conduct = Shelf(told), Conduct(told)
-    conduct.log(started=sorted(os.environ))
+    conduct.log(started=sorted(os.environ), model=os.environ.get("ANTHROPIC_MODEL"))
 
     async def listed(_context: Any, _params: Any) -> types.ListToolsResult:
         names = ["somebody_elses"] if told.stranger else list(SCHEMAS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from mcp_clients import HttpServer, Wire, surroundings
+from mcp_clients import HttpServer, Wire, command, surroundings
 
 from mindhold.hooks.event_queue import put_event
 from mindhold.hooks.lease import Lease, indexer_lock_path
@@ -219,6 +220,24 @@ def test_a_question_behind_a_backlog_starts_the_background(home: Path) -> None:
         wire.call("memory_recall", query="valve")
         until(lambda: all(is_whole(home, name) for name in names), "all of it")
         assert wire.close() == 0
+    for process in processes(home):
+        process.kill()
+
+
+def test_a_question_from_the_shell_starts_it_too_and_says_so(home: Path) -> None:
+    names = backlog(home, megabytes=45, sessions=15)
+    asked = subprocess.run(
+        command("history", "search", "valve"),
+        env=surroundings(home),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert "not read yet" in asked.stderr
+    assert "It goes on in the background" in asked.stderr
+    until(lambda: all(is_whole(home, name) for name in names), "all of it")
     for process in processes(home):
         process.kill()
 

@@ -252,6 +252,23 @@ async def test_what_is_ours_alone_is_not_in_its_environment(
     assert "MINDHOLD_LLM_OPENAI_KEY" not in names
 
 
+@pytest.mark.parametrize("provider", ["claude-sdk", "ollama"])
+async def test_the_ledger_has_the_model_that_was_asked(
+    reading: Open, servers: Servers, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With claude-sdk the public server passes on no model: the one that it starts heeds a variable."""
+    monkeypatch.delenv("ANTHROPIC_MODEL", raising=False)
+    async with reading(**{"rlm.provider": provider, "rlm.model": "small-1"}) as app:
+        await read_by_rlm(app.engine, QUESTION, [talked(app, "one", [("The build fails", ANSWER)])])
+        await summary_by_rlm(app.engine, ["user: We talked of webpack."])
+        asked = {share.name for share in (await app.run(SPEND, SPEND.takes())).models}
+    [model] = [one["model"] for one in servers.noted() if "started" in one]
+    if provider == "claude-sdk":
+        assert (model, asked) == ("small-1", {"rlm:claude-sdk:small-1"})
+    else:
+        assert (model, asked) == (None, {"rlm:ollama:small-1", "rlm:ollama:olmo-3.1:32b"})
+
+
 def test_how_it_is_started(tmp_path: Path, load: Callable[..., LoadedSettings]) -> None:
     assert rlm_server(load().settings) is None
     command, folder, advice = start_command(RlmSettings(server_path=str(tmp_path)))

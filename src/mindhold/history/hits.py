@@ -24,10 +24,12 @@ from mindhold.history.excerpts import (
 )
 from mindhold.history.projects import ProjectSelection, by_session, last_moment, worked_in
 from mindhold.history.ranking import LookupResult, RankedSession, held_in, relevance, unlike
+from mindhold.memories.ranking import at_least
 from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.memories.reflect import REFLECTION
 from mindhold.model.lexemes import lexemes
 from mindhold.model.query import Filter, Order
+from mindhold.model.relevance import DOUBT
 from mindhold.ports.history import IndexedConversation, IndexedStep, Passage
 from mindhold.ports.transcripts import Role
 from mindhold.text.failure_resolution import says_how_resolved
@@ -182,7 +184,12 @@ async def hits_from_memories(
     if not place.remembers:
         return []
     request = RecallInput(
-        query=query, scope=place.scope, everywhere=place.scope is None, scope_only=True, limit=4 * limit
+        query=query,
+        scope=place.scope,
+        everywhere=place.scope is None,
+        scope_only=True,
+        minimum_score=at_least(engine, DOUBT),
+        limit=4 * limit,
     )
     recalled = await recall(engine, request, agent=agent)
     hits_by_session: dict[str, HistoryHit] = {}
@@ -256,11 +263,20 @@ class SearchedConversations:
 
 
 def hits_from_index(
-    engine: Engine, looked: LookupResult, reach: SearchedConversations, *, how: bool, limit: int
+    engine: Engine,
+    looked: LookupResult,
+    reach: SearchedConversations,
+    *,
+    how: bool,
+    limit: int,
+    answering: bool = True,
 ) -> list[HistoryHit]:
-    """The best hits of an index lookup. `how`: the question asks how something was resolved. Blocks."""
-    answers = unlike(session for session in looked.found if session.answers)
-    hits = (_of_ranked(engine, looked, session, reach, how=how) for session in answers)
+    """The best hits of an index lookup. `how`: the question asks how something was resolved. Blocks.
+
+    Unless `answering`, the nearest of the sessions that don't answer.
+    """
+    sessions = unlike(session for session in looked.found if session.answers is answering)
+    hits = (_of_ranked(engine, looked, session, reach, how=how) for session in sessions)
     return list(islice((session for session in hits if session is not None), limit))
 
 

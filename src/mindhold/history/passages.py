@@ -269,6 +269,55 @@ def made_summary(passages: Sequence[Passage]) -> str:
     return " ".join(parts) or _cut(sentences[0].text, LONGEST_SUMMARY)
 
 
+FEWEST_TELLING = 3  # words that tell what a conversation was about
+_LAST_PASSAGES = 3
+_PLAN = LazyPattern(
+    r"^#{1,3}[ \t]+(?:(?:implementation )?plan:?[ \t]+)?(?P<title>\S.*)$", re.IGNORECASE | re.MULTILINE
+)
+
+
+def subject_line(title: ConversationLabel, passages: Sequence[Passage]) -> str:
+    """What a conversation was about: its title; if that says little, the heading of its plan or the most telling request."""
+    if title.by in OWN:
+        return title.text
+    requests = [step.text for passage in passages for step in passage.utterances if step.role is Role.USER]
+    plan = _PLAN.search(requests[0]) if requests else None
+    if plan is not None and _telling_words(plan["title"]) > 1:
+        return _cut(_plain(plan["title"]), LONGEST_TITLE)
+    if _telling_words(title.text) >= FEWEST_TELLING:
+        return title.text
+    sentences = [
+        sentence
+        for passage in passages[:MOST_LOOKED_AT]
+        for step in passage.utterances
+        if step.role is Role.USER
+        for sentence, _ in _telling_ones(step)
+    ]
+    best = max(sentences, key=_telling_words, default="")
+    return _cut(best, LONGEST_TITLE) if _telling_words(best) >= FEWEST_TELLING else title.text
+
+
+def closing_line(passages: Sequence[Passage]) -> str:
+    """The sentence of the last answers that says best how a conversation ended; late ones and results count most."""
+    ratings: list[tuple[float, int, str]] = []
+    answers = [
+        step
+        for passage in passages[-_LAST_PASSAGES:]
+        for step in passage.utterances
+        if step.role is Role.CLAUDE
+    ]
+    for back, step in enumerate(reversed(answers)):
+        for place, (sentence, _) in enumerate(_telling_ones(step)):
+            rating = math.log1p(_telling_words(sentence)) - 0.25 * back - 0.1 * place
+            rating += 0.8 if _DONE.search(sentence) else 0.0
+            ratings.append((rating, -back, sentence))
+    return max(ratings, default=(0.0, 0, ""))[2]
+
+
+def _telling_words(text: str) -> int:
+    return sum(len(word) > 2 for word in set(_words.of(text).split()) - stop_lexemes())
+
+
 def fallback_title(passages: Sequence[Passage]) -> str:
     """The title of a conversation without any request: what was said or done first."""
     steps = [step for passage in passages if not passage.head for step in passage.utterances]

@@ -150,11 +150,11 @@ class KnownConversations:
         return self.conversations + self.unread
 
 
-async def known_conversations(engine: Engine, *, unread: bool) -> KnownConversations:
-    """All conversations that may be shown, after indexing what is new. Raises the store's errors."""
+async def known_conversations(engine: Engine, *, unread: bool, refreshed: bool = True) -> KnownConversations:
+    """All conversations that may be shown, after indexing what is new if `refreshed`. Raises the store's errors."""
     if not engine.settings.history.enabled or engine.history.withheld:
         return KnownConversations()
-    unread_bytes = await refresh(engine)
+    unread_bytes = await refresh(engine) if refreshed else 0
     indexed = await asyncio.to_thread(engine.history.conversations)
     # Rows of a forgotten conversation stay until the current indexer is done.
     forgotten = await forgotten_sessions(engine)

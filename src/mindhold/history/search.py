@@ -43,7 +43,7 @@ from mindhold.history.projects import (
 from mindhold.history.ranking import LookupResult, held_in, look_up, narrowed_to
 from mindhold.history.rlm_reader import read_by_rlm
 from mindhold.memories.filters import check_query
-from mindhold.memories.recall import RecallInput
+from mindhold.memories.recall import MOST_NEAREST, NEAREST, RecallInput
 from mindhold.memories.views import View
 from mindhold.model.errors import InvalidInput, RlmError
 from mindhold.operations import Context, Input, Output, operation
@@ -102,6 +102,10 @@ class SearchHistoryResult(Output):
     """
 
     results: list[FindView] = Field(description="Results, the best first.")
+    nearest: list[FindView] = Field(
+        default=[],
+        description="If nothing clearly answers, there are no results, and here are the nearest few: doubtful.",
+    )
     total_sessions_searched: int = Field(examples=[214])
     suggestion: str | None = Field(default=None, description="What would have been better.")
     searched_with: str = Field(examples=["index"])
@@ -167,13 +171,25 @@ async def search_history(
     period_count = len(hits) if lookup.asked.only_time else 0
     best = _merged(hits, others)[:limit]
     results = await hits_with_memories(engine, best, wanted=frozenset(lookup.asked.lexemes), agent=agent)
+    nearest: list[HistoryHit] = []
+    if not results and not lookup.asked.only_time:
+        nearest = await asyncio.to_thread(
+            hits_from_index, engine, lookup, reach, how=how, limit=min(limit, MOST_NEAREST), answering=False
+        )
     suggestion = await _suggestion(
-        engine, lookup, conversations, project=project, found=len(results), held=period_count
+        engine,
+        lookup,
+        conversations,
+        project=project,
+        found=len(results),
+        held=period_count,
+        near=bool(nearest),
     )
     error = outcome.error
     partial = [_of_finding(engine, lookup, finding, reach, outcome.reading) for finding in outcome.partial]
     return SearchHistoryResult(
         results=[_view(hit) for hit in results],
+        nearest=[_view(hit) for hit in nearest],
         total_sessions_searched=len(
             reach.sessions.keys() | {hit.session_id for hit in others if hit.session_id}
         ),
@@ -318,6 +334,7 @@ async def _suggestion(
     project: str | None,
     found: int,
     held: int,
+    near: bool,
 ) -> str | None:
     """Advice about unread conversations, other conversations of the period, and what to try if nothing was found."""
     advice = []
@@ -327,6 +344,8 @@ async def _suggestion(
         advice.append("No conversation is known on this machine.")
     elif not found:
         wider = ", or leave the project out" if project is not None else ""
+        if near:
+            advice.append(NEAREST)
         advice.append(f"Use fewer or broader words{wider}.")
     if looked.asked.period is not None and (not found or held > found):
         count_text = f"{held} conversations are of that time; " if held > found else ""
@@ -335,7 +354,7 @@ async def _suggestion(
         unread = await unread_count(engine)
         count = f"{unread} conversation{'s' if unread > 1 else ''} " if unread else "Conversations "
         size = f"({max(1, known.left // MEGABYTE)} MB) {'is' if unread == 1 else 'are'} not read yet"
-        advice.append(f"{count}{size}: that goes on in the background, and by `mindhold history index`.")
+        advice.append(f"{count}{size}: `mindhold history index` reads them, and a running server does.")
     if not found and not engine.settings.history.archive:
         advice.append("What Claude Code deleted is kept where `mindhold history archive` was agreed to.")
     return " ".join(advice) or None

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from mindhold.contracts.mcp.tools import (
+    NEAREST,
+    NEAREST_SCHEMA,
     Contract,
     From,
     NoArguments,
@@ -58,6 +60,7 @@ class HistoryRecallAnswer(RememberedAnswer):
     """Each conversation once, best first."""
 
     results: Annotated[list[ConversationHit], Field(max_length=5)]
+    nearest: Annotated[list[ConversationHit] | None, NEAREST, NEAREST_SCHEMA] = None
     total_sessions_searched: int
     suggestion: str | None = None
     searched_with: str | None = None

@@ -12,6 +12,7 @@ import click
 
 from mindhold.interfaces.cli.command import Group, command, with_open_session, with_session
 from mindhold.interfaces.cli.output import (
+    DOUBTFUL,
     Console,
     display_width,
     local_time,
@@ -136,6 +137,7 @@ VECTOR_SECONDS = 60.0  # limit for making vectors; the rest is made later
 MOST_VECTORS = 1_000_000
 MOST_WARNINGS = 20
 LONGEST_CELL = 72
+IN_BACKGROUND = "It goes on in the background; `mindhold history status` tells how far it is."
 _HERE = "mindhold.interfaces.cli.history"
 _WHERE = {
     name: f"{_HERE}:{name}" for name in ("index", "search", "timeline", "projects", "show", "summarize")
@@ -188,9 +190,8 @@ async def index(
 
     if background:
         started = start_indexer(str(cli.loaded().settings.home))
-        there = "It goes on in the background; `mindhold history status` tells how far it is."
         if not cli.console.as_json({"started": started}):
-            cli.console.line(there if started else "Another process is at it already.")
+            cli.console.line(IN_BACKGROUND if started else "Another process is at it already.")
         return
     logging.getLogger("mindhold.history").addHandler(logging.NullHandler())  # printed below
     async with cli.open() as session:
@@ -246,6 +247,12 @@ def _print_indexed(console: Console, result: IndexHistoryResult) -> None:
         console.warn(f"and {len(by_file) - MOST_WARNINGS} more files; --json has them all.")
 
 
+async def _continue_indexing(session: OpenSession) -> None:
+    """Have a background process index what the question had no time for."""
+    if session.running.history_behind and await session.running.index_in_background():
+        session.console.note(f"Older conversations are being indexed. {IN_BACKGROUND}")
+
+
 def _format_lines(misread: Sequence[MisreadView]) -> str:
     """Format line numbers as editors accept them."""
     numbers = [warning.line for warning in misread if warning.line]
@@ -271,14 +278,21 @@ async def search(
 ) -> None:
     """Search past conversations; prints text, file and line."""
     from mindhold.history.search import SEARCH_HISTORY
+    from mindhold.memories.recall import NEAREST
 
     session.running.warm()
     project = resolve_project(project, server=session.server)
     result = await session.run(SEARCH_HISTORY, query=" ".join(query), project=project, limit=limit)
+    await _continue_indexing(session)
     console = session.console
     if console.as_json(result):
         return
-    for number, hit in enumerate(result.results, 1):
+    if result.nearest:
+        console.line(DOUBTFUL)
+    elif not result.results:
+        console.line("Nothing was found.")
+    shown = result.results or result.nearest
+    for number, hit in enumerate(shown, 1):
         head = f"{number}. {local_time(hit.timestamp, session.zone)}"
         title = one_line(hit.title or hit.summary, most=console.room(head, otherwise=LONGEST_CELL))
         console.line(console.style(f"{head}  {title}", bold=True))
@@ -294,14 +308,12 @@ async def search(
         for memory in hit.memories:
             text = f"{memory['id']}  {memory['kind']}: {memory['content']}"
             console.line(f"   {one_line(text, most=console.room(' ', otherwise=LONGEST_CELL + 40))}")
-    if not result.results:
-        console.line("Nothing was found.")
     if result.message:
         advice = result.resolution or ""
         console.warn(result.message if advice in result.message else f"{result.message} {advice}")
-    console.note((result.suggestion or "").removeprefix("Nothing was found.").strip())
+    console.note((result.suggestion or "").removeprefix(NEAREST).strip())
     count = plural(result.total_sessions_searched, "conversation")
-    can_show = result.results and not session.server
+    can_show = shown and not session.server
     shows = "; `mindhold history show SESSION --around LINE` shows one" if can_show else ""
     console.note(f"{count} searched with {result.searched_with}{shows}.")
 
@@ -329,6 +341,7 @@ async def timeline(
         raise click.UsageError("Give a TIME or --days, not both.")
     project = resolve_project(project, server=session.server)
     result = await session.run(HISTORY_TIMELINE, days=days, when=" ".join(time) or None, project=project)
+    await _continue_indexing(session)
     if session.console.as_json(result):
         return
     if result.sessions:
@@ -358,6 +371,7 @@ async def projects(session: OpenSession) -> None:
     from mindhold.history.projects import HISTORY_PROJECTS
 
     result = await session.run(HISTORY_PROJECTS)
+    await _continue_indexing(session)
     if session.console.as_json(result):
         return
     if not result.projects:

@@ -200,6 +200,7 @@ def _print_preview(console: Console, result: ForgetConversationResult) -> None:
         console.line(f"    {view.id}  {view.kind}: {one_line(view.content, most=LONGEST_CELL)}")
     if result.memory_count > len(result.memories):
         console.line(f"    and {result.memory_count - len(result.memories)} more")
+    _print_summaries(console, result, rewritten="are rewritten", dropped="go")
     _print_remaining(console, result)
     if result.originals:
         console.line("  The transcript is another program's, and stays:")
@@ -214,6 +215,7 @@ def _print_forgotten(console: Console, result: ForgetConversationResult) -> None
         console.line(f"{name} is forgotten already, and nothing more of it was there.")
     else:
         console.line(f"Forgot {name}, and {plural(result.memory_count, 'memory')} with it.")
+    _print_summaries(console, result, rewritten="were rewritten", dropped="are gone")
     if result.receipt:
         print_receipt(console, result.receipt)
         console.note(
@@ -226,6 +228,17 @@ def _print_forgotten(console: Console, result: ForgetConversationResult) -> None
         console.line("The transcript is not ours and stays; delete it for the words to be gone altogether:")
         for file in result.originals:
             console.line(f"  {neutral(file)}")
+
+
+def _print_summaries(
+    console: Console, result: ForgetConversationResult, *, rewritten: str, dropped: str
+) -> None:
+    """Print the versions of project summaries that hold words of the conversation."""
+    for summary in result.summaries:
+        for numbers, what in ((summary.rewritten, rewritten), (summary.dropped, dropped)):
+            if numbers:
+                versions = ", ".join(map(str, numbers))
+                console.line(f"  Of the summary of {neutral(summary.project)}, versions {what}: {versions}")
 
 
 def _print_remaining(console: Console, result: ForgetConversationResult) -> None:
