@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from mindhold.access.secrets import fingerprint
+from mindhold.aio import cancel_tasks
 from mindhold.model.errors import StoreError
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ async def claim(
     try:
         yield True
     finally:
-        renewal.cancel()
-        await asyncio.wait({renewal})  # not `await`: that would swallow a cancellation of the caller
+        await cancel_tasks(renewal)
         with suppress(StoreError):  # it then expires by itself
             await _swap(engine, name, owner, new=None)
 

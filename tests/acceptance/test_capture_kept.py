@@ -277,3 +277,66 @@ async def test_no_half_of_a_secret_goes_to_a_model(opened: Open, file: Path, fol
             await capture(app, file, folder)
     assert "mcp__a__b" in server.asked[0].prompt
     assert secret[:8] not in server.asked[0].prompt
+
+
+async def test_a_model_is_told_of_the_whole_conversation_piece_by_piece(
+    opened: Open, file: Path, folder: Path
+) -> None:
+    token = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+    with LanguageServer(lambda _system, _prompt: "[]", key=KEY) as server:
+        async with modelled(opened, server) as app:
+            write(file, *spoken(DECIDED, f"use {token}"), user("[skip-hook] hidden words"))
+            await capture(app, file, folder)
+            append(file, *spoken("stop, no MySQL", "and now the tests", after=timedelta(hours=1)))
+            await capture(app, file, folder)
+    first, second = (request.prompt for request in server.asked)
+    assert "stop, no MySQL" not in first
+    said = second.partition("What the person said:\n")[2].partition("\n\n")[0]
+    assert [json.loads(line)["said"] for line in said.splitlines()] == [
+        DECIDED,
+        "use [redacted:github-token]",
+        "stop, no MySQL",
+        "and now the tests",
+    ]
+    part = second.partition("The part to read:\n")[2].partition("\n\n")[0]
+    assert DECIDED not in part
+    assert "with the part to read" in second
+
+
+async def test_a_later_piece_corrects_or_takes_back_what_an_earlier_one_said(
+    opened: Open, file: Path, folder: Path
+) -> None:
+    redis = "Sessions are kept in Redis because restarts lost them."
+    trap = "The importer fails on empty files and must be guarded."
+    found: list[dict[str, Any]] = [
+        {"type": "decision", "content": redis},
+        {"type": "gotcha", "content": trap},
+    ]
+    with LanguageServer(lambda _system, _prompt: json.dumps(found), key=KEY) as server:
+        async with modelled(opened, server) as app:
+            write(file.with_name("other.jsonl"), *spoken("Keep this as it is"))
+            found[:], kept = [{"type": "gotcha", "content": trap.replace("importer", "exporter")}], found[:]
+            await capture(app, file.with_name("other.jsonl"), folder)
+            found[:] = kept
+            write(file, *spoken("Where do sessions go?", after=timedelta(hours=1)))
+            first = await capture(app, file, folder)
+            assert len(first.stored) == 2
+            better = "Sessions are kept in PostgreSQL because Redis lost them at restarts."
+            found[:] = [
+                {"type": "decision", "content": better, "supersedes_content": redis},
+                {"type": "withdrawn", "content": trap},
+                {"type": "withdrawn", "content": trap.replace("importer", "exporter")},
+                {"type": "withdrawn", "content": "Nobody ever said anything like this."},
+            ]
+            append(file, *spoken("No, take PostgreSQL", after=timedelta(hours=2)))
+            second = await capture(app, file, folder)
+            assert (second.superseded, second.withdrawn) == (first.stored[:1], first.stored[1:])
+            assert await contents(app) == [trap.replace("importer", "exporter"), better]
+            prompt = server.asked[-1].prompt
+            own = [json.loads(line) for line in prompt.splitlines() if '"this conversation"' in line]
+            assert {line["content"] for line in own} == {redis, trap}
+            # Read anew, it doesn't come back.
+            found[:] = kept
+            write(file, *spoken("Another start", "Where do sessions go?"))
+            await capture(app, file, folder)
+            assert trap not in await contents(app)

@@ -348,7 +348,7 @@ class TestAsking:
         token = "ghp_" + "a1B2" * 9
         async with with_model() as app:
             await stored(app, CRANE)
-            await run(app, ASK, question=f"Does the crane lift {token}?")
+            await run(app, ASK, question=f"The quay crane lifts how many tonnes? {token}")
         assert server.asked
         assert token not in server.asked[-1].prompt
 

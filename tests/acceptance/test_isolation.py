@@ -68,6 +68,7 @@ TOOLS: Mapping[str, list[dict[str, Any]]] = {
     "memory_search": [{"query": SECRET}],
     "memory_ask": [{"question": f"What opens the {SECRET} vault?"}],
     "memory_related": [{"memory_id": "ID"}, {"memory_id": "OWN"}],
+    "memory_review": [{}, {"drop": ["ID"]}, {"never": ["ID"]}, {"undo": ["ID"]}],
     "store_memory": [
         {"content": KNOWN},
         {"content": f"Said of {SECRET}.", "source": "conversation", "conversation_id": f"{SECRET}-talk"},
@@ -105,6 +106,10 @@ OPERATIONS: Mapping[str, list[dict[str, Any]]] = {
     "tags": [{}],
     "unlink": [{"origin": "ID", "target": "OWN"}],
     "unforget": [{"ids": ["ID"]}],
+    "list_captures": [{}, {"everywhere": True}],
+    "review": [{"keep": ["ID"]}, {"edit": [{"id": "ID", "content": "Nothing."}]}],
+    "list_rejections": [{}],
+    "lift_rejections": [{"ids": ["ID"]}],
     "remember_many": [{"items": [{"content": KNOWN}]}],
     "end_conversation": [{"conversation": f"{SECRET}-talk"}],
     "recent_messages": [{}],

@@ -74,7 +74,7 @@ def inspect(request: pytest.FixtureRequest, home: Path, server: HttpServer, tmp_
 
 
 def test_every_definition_passes_the_strict_lint(inspect: Inspector) -> None:
-    assert len(inspect("tools/list", "--strict")["tools"]) == 41
+    assert len(inspect("tools/list", "--strict")["tools"]) == 42
 
 
 def test_tools_resources_and_prompts_answer(inspect: Inspector) -> None:

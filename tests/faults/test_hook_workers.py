@@ -266,6 +266,47 @@ async def test_each_conversation_is_its_own_agents(home: Path, folder: Path, ten
     assert not any(said in one.content for one in found for said in told_by(ten[2]) | told_by(ten[3]))
 
 
+async def test_a_folder_that_is_excluded_while_a_worker_lives_is_left_out(
+    home: Path, folder: Path, ten: list[Path], tmp_path: Path
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+
+    def answer(_system: str, _prompt: str) -> str:
+        (home / "config.toml").write_text('[capture]\nexclude = "private"\n', encoding="utf-8")
+        return "[]"
+
+    with Lease(str(home)) as mine:
+        assert mine
+        run_hook(home, given("SessionEnd", ten[0], folder))
+        run_hook(home, given("SessionEnd", ten[1], private))
+        run_hook(home, given("SessionEnd", ten[2], folder))
+    with LanguageServer(answer) as server:
+        run_hook(home, given("SessionStart", ten[3], folder), by_service(server))
+        until_quiet(home)
+        sent = "".join(request.prompt for request in server.asked)
+    assert [thing in sent for thing in THINGS[:3]] == [True, False, True]
+    assert waiting(home) == []
+    assert {scope for scope, *_ in await captured(home)} <= {"a shop"}
+
+
+@pytest.mark.parametrize("gone_last", [True, False])
+def test_documents_are_written_whatever_became_of_another_conversation(
+    home: Path, folder: Path, one: Path, gone_last: bool
+) -> None:
+    document = folder / "CLAUDE.md"
+    document.write_text("<!-- MEMORY:START -->\n<!-- MEMORY:END -->\n", encoding="utf-8")
+    events = [given("Stop", one, folder), given("SessionEnd", one.with_name("gone.jsonl"), folder)]
+    with Lease(str(home)) as mine:
+        assert mine
+        for event in events if gone_last else reversed(events):
+            run_hook(home, event)
+    run_hook(home, given("SessionStart", one, folder))
+    until_quiet(home)
+    assert waiting(home) == []
+    assert "Spruce" in document.read_text("utf-8")
+
+
 def test_a_worker_that_can_not_even_be_told_to_stop_has_an_end(home: Path) -> None:
     stuck = (
         "import sys, time, mindhold.app.application, mindhold.app.worker\n"

@@ -333,12 +333,22 @@ def test_jobs(shell: Shell) -> None:
     assert shell("jobs", "list", "--state", "sleeping").status == 2
 
 
+def test_models_are_listed_with_what_they_cost(shell: Shell) -> None:
+    [row] = [line for line in shell.fine("models").out.splitlines() if "(multilingual)" in line]
+    for part in ("multilingual-e5-small", "can be pulled", "100 languages", "384", "124 MB", "2 x"):
+        assert part in row
+    listed = {each["name"]: each for each in shell.fine("models", "--json").json["models"]}
+    assert listed["all-MiniLM-L6-v2"]["relative_time"] == 1
+    assert all(each["languages"] and each["bytes_used"] for each in listed.values())
+
+
 def test_models_without_any(shell: Shell) -> None:
     listed = shell.fine("models", "list", "--json").json["models"]
     assert listed
     assert not any(model["installed"] for model in listed)
     assert "can be pulled" in shell.fine("models", "list").out
     assert shell("models", "use", "no-such-model").status == 8
+    assert "`mindhold models pull multilingual-e5-small`" in shell("models", "use", "multilingual").err
     assert shell("models", "remove", "no-such-model").status == 8
     assert shell("models", "pull", "./no-such-folder").status == 8
 

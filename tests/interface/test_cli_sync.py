@@ -29,7 +29,7 @@ def test_documents_are_written(shell: Shell, project: Path) -> None:
     path.write_text(f"# Mine\n{START}\n{END}\n", encoding="utf-8")
     captured(shell, "We use pnpm for packages")
     assert shell.fine("sync", str(project)).out == f"{path}: written, 6 lines of memory\n"
-    assert "- We use pnpm for packages\n" in path.read_text(encoding="utf-8")
+    assert "- We use pnpm for packages (2" in path.read_text(encoding="utf-8")  # with its date
     assert "up to date" in shell.fine("sync", str(project)).out
     shell.patch.chdir(project)
     [told] = shell.fine("sync", "--json").json["documents"]

@@ -159,7 +159,10 @@ def test_a_conversation_begins_with_what_is_known(claude: Claude) -> None:
     assert "cents" in claude("SessionStart", source="compact")
     assert "5433" in claude("UserPromptSubmit", prompt=PORT)  # which it has forgotten
     claude.know(limits={"start": False})
-    assert claude("SessionStart", source="startup") == ""
+    assert claude("SessionStart", source="startup", session_id="2") == ""
+    claude.know(start_ids=["m0"], limits={"start": False})  # of CLAUDE.md
+    assert claude("SessionStart", source="startup", session_id="2") == ""
+    assert claude("UserPromptSubmit", prompt=PORT, session_id="2") == ""
     claude.know(start="x" * 8_999)
     assert len(claude("SessionStart", source="startup")) < LONGEST
 
@@ -278,7 +281,8 @@ def test_a_running_mindhold_is_asked_first(claude: Claude) -> None:
     thread.start()
     token = server.register_server(str(claude.home), listener.getsockname()[1])
     try:
-        assert claude("UserPromptSubmit", prompt=PORT) == f"{HEADING}\n- decision: From the desk"
+        both = f"{HEADING}\n- decision: From the desk\n- fact: {MEMORIES[0]}"
+        assert claude("UserPromptSubmit", prompt=PORT) == both
         assert claude("UserPromptSubmit", prompt=PORT) == ""
     finally:
         thread.join()
@@ -289,7 +293,7 @@ def test_a_running_mindhold_is_asked_first(claude: Claude) -> None:
         "text": PORT,
         "cwd": str(claude.project),
     }
-    assert MEMORIES[0] in claude("UserPromptSubmit", prompt=PORT)  # which is gone now
+    assert MEMORIES[0] in claude("UserPromptSubmit", prompt=PORT, session_id="2")  # which is gone now
 
 
 def test_worktrees_and_folders_below_are_the_same_project(claude: Claude) -> None:
@@ -397,6 +401,25 @@ def test_the_event_itself_decides_not_the_command(claude: Claude) -> None:
     assert [event["event"] for event in claude.waits()] == ["Stop"]
     done = claude.run("hook", stdin=claude.event("SessionStart", source="startup"))
     assert b"cents" in done.stdout
+
+
+def test_an_event_without_arguments_is_handled_like_any_other(claude: Claude) -> None:
+    claude.know()
+    done = claude.run(stdin=claude.event("UserPromptSubmit", prompt=PORT))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert MEMORIES[0] in json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
+    for name in (*CAPTURING, "Status", "PreToolUse"):
+        done = claude.run(stdin=claude.event(name))
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert [event["event"] for event in claude.waits()] == list(CAPTURING)
+
+
+@pytest.mark.parametrize("raw", [b"", b"remember this", b"{}", b'{"session_id": "x"}', b"[1]", b"{"])
+def test_whoever_calls_it_without_arguments_or_event_gets_the_help(claude: Claude, raw: bytes) -> None:
+    done = claude.run(stdin=raw)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"Long-term memory for AI agents" in done.stdout
+    assert claude.waits() == []
 
 
 def test_the_home_may_be_named(claude: Claude, tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_every_tool_answers_as_its_schema_says(wire: Wire, schemas: dict[str, Js
         Draft202012Validator(schema["inputSchema"]).validate(arguments)
         Draft202012Validator(schema["outputSchema"]).validate(answered(wire, tool, **arguments))
         called.add(tool)
-    assert len(schemas) == 41
+    assert len(schemas) == 42
     assert called == schemas.keys()
 
 
@@ -328,6 +328,7 @@ def _a_call_of_each(wire: Wire) -> Iterator[tuple[str, Json]]:
     yield "memory_related", {"tags": ["barn"]}
     yield "memory_recall", {"query": "seeder"}
     yield "memory_timeline", {"days": 1}
+    yield "memory_review", {}
     yield "memory_projects", {}
     yield "forget", {"id": first}
     yield "delete_memory", {"target": {"memory_id": second}, "forget_mode": "hard"}

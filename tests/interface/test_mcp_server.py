@@ -204,7 +204,7 @@ async def test_a_client_is_told_when_the_toolsets_change(load: Load) -> None:
     async with talking(load(), message_handler=heard) as talk:
         before = len((await talk.client.list_tools()).tools)
         await talk.server.serve_toolsets("all")
-        assert len((await talk.client.list_tools()).tools) == 41 > before
+        assert len((await talk.client.list_tools()).tools) == 42 > before
     assert "ToolListChangedNotification" in told
 
 

@@ -299,4 +299,4 @@ def test_a_running_server_follows_the_settings_file(tmp_path: Path) -> None:
         (tmp_path / "home" / "config.toml").write_text('toolsets = "all"\n', encoding="utf-8")
         while wire.hear().get("method") != "notifications/tools/list_changed":
             pass
-        assert len(wire.ask("tools/list")["result"]["tools"]) == 41 > before
+        assert len(wire.ask("tools/list")["result"]["tools"]) == 42 > before

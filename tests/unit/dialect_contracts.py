@@ -49,19 +49,30 @@ CAPTURE = {
         required=("query",),
         gives=_each("results", _CAPTURED),
         extra_arguments=("project", "limit"),
-        extra_answers=("notice", "count", "results.score"),
+        extra_answers=("notice", "count", "nearest", "note", "results.score"),
     ),
     "memory_ask": Contract(
         required=("question",),
         gives=("answer",),
         extra_arguments=("project",),
-        extra_answers=("notice", *_each("sources", "id type content tags score"), "found", "method", "model"),
+        extra_answers=(
+            *("notice", "found", "nearest", "method", "model"),
+            *_each("sources", "id type content tags score"),
+        ),
     ),
     "memory_related": Contract(
         required=("tags",),
         gives=_each("results", _CAPTURED),
         extra_arguments=("project", "limit"),
         extra_answers=("notice", "total", "results.score"),
+    ),
+}
+
+OF_REVIEW = {  # Mindhold's own
+    "memory_review": Contract(
+        gives=(*_each("captures", _CAPTURED), "waiting"),
+        extra_arguments=(*_each("edit", "id content"), "keep", "drop", "never", "undo", "project", "limit"),
+        extra_answers=("notice", "captures.score", "kept", "edited", "dropped", "rejected", "restored"),
     ),
 }
 
@@ -77,6 +88,7 @@ HISTORY = {
         extra_answers=(
             "notice",
             *_each("results", "file line")[1:],
+            "nearest",
             "searched_with",
             "error",
             "message",
@@ -126,21 +138,21 @@ ASSISTANT = {
         },
         gives=_FOUND,
         extra_arguments=("include_archived",),
-        extra_answers=("notice", "results.archived"),
+        extra_answers=("notice", "nearest", "note", "results.archived"),
     ),
     "search_by_tag": Contract(
         required=("tag",),
         optional={"query": None},
         gives=_FOUND,
         extra_arguments=("top_k",),
-        extra_answers=("notice", "results.archived"),
+        extra_answers=("notice", "nearest", "note", "results.archived"),
     ),
     "search_by_scope": Contract(
         required=("scope",),
         optional={"query": None},
         gives=_FOUND,
         extra_arguments=("top_k",),
-        extra_answers=("notice", "results.archived", *_DIGEST),
+        extra_answers=("notice", "nearest", "note", "results.archived", *_DIGEST),
     ),
     "recall_memory_by_time": Contract(
         optional={"time_query": None, "range": None, "range.from": None, "range.to": None, "scope": None},
@@ -253,7 +265,7 @@ PROJECT = {
             "count",
             "storage_backend",
         ),
-        extra_answers=("notice", "results.kind"),
+        extra_answers=("notice", "nearest", "note", "results.kind"),
     ),
 }
 
@@ -314,11 +326,11 @@ FRAGMENTS = {
             "layers",
             "time",
             "hint",
+            "nearest",
             "fragments.score",
-            "fragments.layer",
             "fragments.contradicts",
             "fragments.contradictedBy",
-            "fragments.why",
+            "fragments.supersededBy",
             "fragments.timestamp",
             "fragments.project",
             *_each("fragments.linked", "id relation content"),
@@ -515,7 +527,7 @@ PROFILE = {
 }
 
 CONTRACTS = {
-    "capture": CAPTURE,
+    "capture": CAPTURE | OF_REVIEW,
     "history": HISTORY,
     "assistant": ASSISTANT | PROFILE,
     "project": PROJECT,

@@ -99,12 +99,12 @@ def all_names(schema: dict[str, Any]) -> dict[str, Any]:
 # The contracts
 
 
-def test_there_are_forty_one_tools_of_five_contracts() -> None:
+def test_there_are_forty_two_tools_of_five_contracts() -> None:
     assert {name: [tool.name for tool in contract(name).tools] for name in DIALECTS} == {
         name: [tool.name for tool in contract(name).tools if tool.name in tools]
         for name, tools in CONTRACTS.items()
     }
-    assert sum(len(contract(name).tools) for name in DIALECTS) == len(TOOLS) == 41
+    assert sum(len(contract(name).tools) for name in DIALECTS) == len(TOOLS) == 42
     assert {name for tools in CONTRACTS.values() for name in tools} == set(TOOLS)
 
 

@@ -193,7 +193,13 @@ def test_results_of_every_shape(file: Path, content: Any, said: str) -> None:
         {"type": "system", "subtype": "compact_boundary", "content": "Conversation compacted"},
         {"type": "progress", "data": {"message": entry("user", "inner")}},
         {"type": "attachment", "attachment": {"type": "hook_additional_context", "content": ["From us"]}},
-        {"type": "queue-operation", "operation": "enqueue", "content": "later"},
+        {"type": "queue-operation", "operation": "remove", "content": "later"},
+        {
+            "type": "queue-operation",
+            "operation": "enqueue",
+            "content": '{"task_id": "b1", "task_type": "local_bash"}',
+        },
+        {"type": "queue-operation", "operation": "enqueue", "content": "/clear"},
         {"type": "summary", "summary": "x"},
         {"type": "something-new", "message": {"role": "user", "content": "hello"}},
         {"type": "user", "message": "no object"},
@@ -249,6 +255,49 @@ def test_what_was_typed_meanwhile_is_said_by_the_user(file: Path) -> None:
 
     followed = steps(file, queued(), queued(isMeta=True), queued(commandMode="task-notification"))
     assert told(followed) == [("USER", "Use tabs")]
+
+
+def test_a_queued_message_is_said_when_it_is_typed_and_once(file: Path) -> None:
+    queued = {"type": "queue-operation", "operation": "enqueue", "content": "Use tabs"}
+    got = {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "Use tabs"}}
+    assert told(steps(file, queued, entry("assistant", [text("Working")]), got)) == [
+        ("USER", "Use tabs"),
+        ("CLAUDE", "Working"),
+    ]
+    assert told(steps(file, queued, entry("user", "Use tabs"), entry("user", "Use tabs"))) == [
+        ("USER", "Use tabs"),
+        ("USER", "Use tabs"),
+    ]
+
+
+def test_a_queued_message_is_remembered_over_pieces(file: Path) -> None:
+    stamped = {"timestamp": "2026-03-02T10:00:01Z"}
+    begun = lines(
+        entry("user", "Go on"),
+        {"type": "queue-operation", "operation": "enqueue", "content": "Use tabs"} | stamped,
+    )
+    file.write_bytes(begun)
+    first = follow(file)
+    file.write_bytes(begun + lines(entry("user", "Use tabs", timestamp="2026-03-02T10:00:09Z")))
+    second = follow(file, first.cursor)
+    assert (told(first.steps), told(second.steps)) == ([("USER", "Go on"), ("USER", "Use tabs")], [])
+
+
+def test_what_is_said_when_refusing_or_stopping_objects(file: Path) -> None:
+    refused = (
+        "The user doesn't want to proceed with this tool use. The tool use was rejected. To tell you how to proceed, "
+        "the user said:\nWrite the test first"
+    )
+    followed = steps(
+        file,
+        call("Edit", file_path="a.py"),
+        result(refused, is_error=True),
+        entry("user", "[Request interrupted by user]"),
+        entry("user", "Not that file"),
+        entry("user", "Thanks"),
+    )
+    said = [(step.text, step.objecting) for step in followed if step.role is Role.USER]
+    assert said == [("Write the test first", True), ("Not that file", True), ("Thanks", False)]
 
 
 def test_two_objects_on_a_line_are_two_steps(file: Path) -> None:

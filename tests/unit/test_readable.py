@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 
 from mindhold.capture.conversation_text import (
     CHUNK_CHARACTERS,
+    ENDING_CHARACTERS,
     OVERLAP_CHARACTERS,
+    PersonMessage,
     chunks,
+    ending,
     is_excluded,
     is_own_call,
+    person_messages,
     readable,
     redact_steps,
     without_skipped_turns,
@@ -31,7 +35,16 @@ def step(role: Role, text: str, line: int = 1, *, tool: str = "", failed: bool =
         (step(Role.USER, "add billing to the app"), "USER: add billing to the app"),
         (step(Role.CLAUDE, "I'll use Stripe."), "CLAUDE: I'll use Stripe."),
         (step(Role.TOOL, "src/lib/stripe.ts", tool="Write"), "TOOL [Write]: src/lib/stripe.ts"),
-        (step(Role.RESULT, "ok", tool="Bash"), ""),
+        (step(Role.RESULT, "ok", tool="Read"), ""),
+        (step(Role.RESULT, "ok", tool="Bash"), "TOOL [Bash] passed"),
+        (
+            step(Role.RESULT, 'The user answered: "Cache?"="No"', tool="AskUserQuestion"),
+            'USER answered: The user answered: "Cache?"="No"',
+        ),
+        (
+            step(Role.RESULT, "The user doesn't want to proceed with this tool use.", tool="Bash"),
+            "USER refused TOOL [Bash]",
+        ),
         (step(Role.RESULT, "Exit code 1", tool="Bash", failed=True), "TOOL [Bash] failed: Exit code 1"),
         (step(Role.USER, "  "), ""),
     ],
@@ -81,6 +94,31 @@ def test_no_chunk_is_too_long_and_every_step_is_in_one(parts: list[tuple[Role, s
 
 def test_chunks_hold_what_the_specification_says() -> None:
     assert (CHUNK_CHARACTERS, OVERLAP_CHARACTERS) == (6_000, 500)
+
+
+def test_the_person_s_words_are_told_apart() -> None:
+    steps = [
+        step(Role.USER, "Add a cache", 1),
+        step(Role.CLAUDE, "USER answered: nothing", 2),
+        replace(step(Role.USER, "look for it", 3), aside=True),
+        step(Role.RESULT, '"Which?"="Redis"', 4, tool="AskUserQuestion"),
+        step(Role.RESULT, "USER answered: no", 5, tool="Bash", failed=True),
+        replace(step(Role.USER, "stop, no Redis", 6), objecting=True),
+    ]
+    assert person_messages(steps) == [
+        PersonMessage(1, "Add a cache"),
+        PersonMessage(4, '"Which?"="Redis"'),
+        PersonMessage(6, "stop, no Redis", objecting=True),
+    ]
+
+
+def test_the_end_of_a_conversation_is_bounded() -> None:
+    steps = [step(Role.CLAUDE, f"{number} " + "word " * 300, number) for number in range(1, 20)]
+    lines = ending(steps)
+    assert lines[-1][0] == 19
+    assert len(lines) > 1
+    assert sum(len(text) for _, text in lines) <= ENDING_CHARACTERS
+    assert ending([]) == ()
 
 
 def test_a_marked_turn_and_its_answer_are_left_out() -> None:

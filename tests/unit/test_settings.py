@@ -287,11 +287,11 @@ def test_no_repr_has_a_secret(tmp_path: Path) -> None:
 class TestKeptKeys:
     """Of Anthropic, where other programs keep it."""
 
-    FIRST, SECOND = ".config/anthropic/api_key", ".anthropic/api_key"
+    JSON, FIRST, SECOND = ".memory-mcp/config.json", ".config/anthropic/api_key", ".anthropic/api_key"
 
     @pytest.fixture
     def own(self, tmp_path: Path) -> Path:
-        for place in (self.FIRST, self.SECOND):
+        for place in (self.JSON, self.FIRST, self.SECOND):
             (tmp_path / "own" / place).parent.mkdir(parents=True)
         return tmp_path / "own"
 
@@ -306,6 +306,8 @@ class TestKeptKeys:
         assert self.source(own) == ("second", str(own / self.SECOND))
         (own / self.FIRST).write_text("  first ")
         assert self.source(own) == ("first", str(own / self.FIRST))
+        (own / self.JSON).write_text('\ufeff{"model": "haiku", "apiKey": " json "}', encoding="utf-8")
+        assert self.source(own) == ("json", str(own / self.JSON))
         config.write_text('[llm]\nanthropic_key = "ours"\n')
         assert self.source(own) == ("ours", str(config))
         assert self.source(own, ANTHROPIC_API_KEY="env") == ("env", "ANTHROPIC_API_KEY")
@@ -316,6 +318,23 @@ class TestKeptKeys:
         (own / self.FIRST).write_bytes(content)
         (own / self.SECOND).write_text("second")
         assert self.source(own)[0] == "second"
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            '{"apiKey": ""}',
+            '{"apiKey": 7}',
+            '{"apiKey": "two words"}',
+            '["apiKey"]',
+            "bare",
+            "{",
+            "[" * 9_000,
+        ],
+    )
+    def test_json_without_a_key_is_passed_over(self, own: Path, content: str) -> None:
+        (own / self.JSON).write_text(content)
+        (own / self.FIRST).write_text("first")
+        assert self.source(own)[0] == "first"
 
     def test_a_folder_in_its_place_is_passed_over(self, own: Path) -> None:
         (own / self.FIRST).mkdir()

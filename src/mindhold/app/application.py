@@ -27,7 +27,7 @@ from mindhold.conversations.activity import call_activity_of, flush_activity, no
 from mindhold.engine import Engine, UseCounter
 from mindhold.hooks.files import HOOKS
 from mindhold.interfaces.runtime import I, O, ProgressCallback
-from mindhold.memories.embedding import follow_model
+from mindhold.memories.embedding import follow_model, prepare_questions
 from mindhold.memories.idempotency import run_once
 from mindhold.model.errors import MindholdError, NotFound, Refused, SettingsError, StoreError
 from mindhold.model.memory import IdMaker
@@ -59,9 +59,16 @@ class App:
     loaded: LoadedSettings
     job_queued: asyncio.Event = field(default_factory=asyncio.Event)  # set: a call may have queued a job
     written: set[str] = field(default_factory=set)  # scopes whose memories may have changed; Global means all
+    preparing: list[asyncio.Task[None]] = field(default_factory=list)  # one, once questions are expected
 
-    def warm(self, *, patient: bool = True) -> None:
-        self.engine.vector_source.warm(patient=patient)
+    def warm(self, *, wait_seconds: float | None = None) -> None:
+        self.engine.vector_source.warm(wait_seconds=wait_seconds)
+        if not self.preparing:
+            self.preparing.append(asyncio.create_task(prepare_questions(self.engine)))
+
+    async def prepared(self) -> None:
+        """Wait for what warm() started, before the store is closed."""
+        await asyncio.gather(*self.preparing, return_exceptions=True)
 
     async def run(
         self,
@@ -229,6 +236,7 @@ async def open_app(
                     closing.push_async_callback(model.close)
                 closing.callback(engine.history.close)
                 closing.push_async_callback(engine.vector_source.close)
+                closing.push_async_callback(app.prepared)
                 closing.push_async_callback(engine.use_counter.flush)
                 closing.push_async_callback(flush_activity, engine)
                 closing.push_async_callback(app.refresh_hook_caches, closing=True)

@@ -28,8 +28,17 @@ class RemoteApp:
     loaded: LoadedSettings
     withheld: bool = False  # True: the configured key belongs to another server and isn't sent
 
-    def warm(self, *, patient: bool = True) -> None:
+    def warm(self, *, wait_seconds: float | None = None) -> None:
         """Do nothing: the server loads its own models."""
+
+    @property
+    def history_behind(self) -> bool:
+        """False: the server indexes its own conversations."""
+        return False
+
+    async def index_in_background(self) -> bool:
+        """Do nothing: the server indexes its own conversations."""
+        return False
 
     async def run(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -15,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from mindhold.aio import cancel_tasks
 from mindhold.hooks.server import unregister_server
 from mindhold.interfaces.cli.session import StartObserver
 from mindhold.interfaces.hooks.server import serve_hooks
@@ -27,7 +29,6 @@ from mindhold.settings.loader import LoadedSettings, home_agent, is_hosted, load
 
 log = logging.getLogger("mindhold.doors")
 FIRST_OPEN_SECONDS = 20.0
-CANCEL_SECONDS = 10.0  # then background work is cancelled again
 FIRST_UPKEEP_SECONDS = 5.0
 UPKEEP_SECONDS = 30.0
 SOON_SECONDS = 5.0  # the shortest time between two runs of jobs
@@ -124,7 +125,11 @@ async def _open_first(opening: LazyEngine, start: StartObserver) -> None:
 @asynccontextmanager
 async def _engine(loaded: LoadedSettings) -> AsyncIterator[OpenMindhold]:
     """The open application. Its modules are imported in a thread, so that the server answers meanwhile."""
-    app = await asyncio.to_thread(import_module, "mindhold.app.application")
+    try:
+        app = await asyncio.to_thread(import_module, "mindhold.app.application")
+    finally:
+        gc.freeze()  # what was imported stays, so no collection needs to look through it
+        gc.enable()
     async with app.open_app(loaded) as running:
         names = [scope.name for scope in await running.engine.store.scopes()]
         await _make_scope(running, names)
@@ -287,9 +292,5 @@ async def _background(
     try:
         yield
     finally:
-        # Repeated, since one part that swallows a cancellation must not keep the process from ending.
-        while running := [task for task in tasks if not task.done()]:
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running, timeout=CANCEL_SECONDS)
+        await cancel_tasks(*tasks)
         await asyncio.gather(*tasks, return_exceptions=True)

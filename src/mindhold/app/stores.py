@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
-from mindhold.backup.create import offer_restore
 from mindhold.hooks.files import permissions_notice, restrict_permissions
 from mindhold.model.errors import (
     MindholdError,
@@ -266,6 +265,8 @@ def advise_restore(home: Path) -> Iterator[None]:
     try:
         yield
     except StoreDamaged as error:
+        from mindhold.backup.create import offer_restore  # imported late: a sound store needs no backup
+
         offer = offer_restore(home / "backups")
         if not offer:
             raise
@@ -288,6 +289,8 @@ def _backup_finding(settings: Settings, findings: Sequence[StoreFinding]) -> lis
     """The backup that could replace a damaged store."""
     if all(finding.healthy for finding in findings):
         return []
+    from mindhold.backup.create import offer_restore
+
     offer = offer_restore(settings.home / "backups")
     return [StoreFinding("backup", bool(offer), offer or "there is none to restore")]
 

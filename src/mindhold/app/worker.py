@@ -17,6 +17,7 @@ from mindhold.hooks.lease import Lease
 from mindhold.hooks.worker import LAST_SECONDS, lower_priority, set_deadline
 
 if TYPE_CHECKING:
+    from mindhold.capture.capture import CaptureResult
     from mindhold.interfaces.runtime import OpenMindhold
     from mindhold.model.scope import Caller
     from mindhold.settings.loader import LoadedSettings
@@ -34,7 +35,7 @@ PASSAGES = 256  # that get a vector in one run
 LONGEST_LOG = 64 * 1024
 LAG_SECONDS = 0.3  # the client writes the transcript a little later than it calls the hook
 LAGS = 5
-BUSY = "busy"  # the outcome of a capture that another process already does
+BUSY, CAPTURED = "busy", "captured"  # outcomes of a capture: another process is at it; something was read
 # From least to most telling: of one conversation's events only the last is handled.
 EVENTS = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
 Event = dict[str, Any]
@@ -68,11 +69,13 @@ def _run(home: str, tried: set[str], *, begun: float) -> bool:
     from mindhold.settings.loader import load_settings
 
     try:
+        settings_file = SettingsFile(home)
         loaded = load_settings({"home": home})
         seconds = float(loaded.settings.capture.worker_seconds)
         set_deadline(begun + seconds)
         with logging_to(loaded.settings):
-            work = _Work(loaded, home, tried, until=begun + seconds - LAST_SECONDS, share=seconds * SHARE)
+            until = begun + seconds - LAST_SECONDS
+            work = _Work(loaded, settings_file, home, tried, until=until, share=seconds * SHARE)
             asyncio.run(work.do())
         return work.left > 0
     except MindholdError as error:  # the store is away, busy or full, or the settings are wrong
@@ -89,15 +92,25 @@ class _Work:
     """One run, on one open app."""
 
     def __init__(
-        self, loaded: LoadedSettings, home: str, tried: set[str], *, until: float, share: float
+        self,
+        loaded: LoadedSettings,
+        settings_file: SettingsFile,
+        home: str,
+        tried: set[str],
+        *,
+        until: float,
+        share: float,
     ) -> None:
         self._loaded = loaded
+        self._settings_file = settings_file
         self._home = home
         self._tried = tried
         self._until = until
         self._share = share
         self._folders: dict[str, dict[str, None]] = {"": {}}  # by agent
         self._transcripts: dict[str, None] = {}  # that grew and are to be indexed
+        # By agent and folder: projects whose documents lack what was captured last.
+        self._outdated: dict[tuple[str, str], None] = {}
 
     async def do(self) -> None:
         """Do the work. Raises MindholdError if the store can't be opened."""
@@ -105,7 +118,7 @@ class _Work:
 
         async with open_app(self._loaded) as running:
             upkeep = time.monotonic() + UPKEEP_SECONDS
-            while self.left > 0:
+            while self._goes_on:
                 if events := _untried(self._home, self._tried):
                     await self._handle_all(running, events)
                 elif self._transcripts:
@@ -117,14 +130,19 @@ class _Work:
                 await running.index_in_background()
 
     @property
+    def _goes_on(self) -> bool:
+        """Whether there is time, and the settings are those that the run began with."""
+        return self.left > 0 and not self._settings_file.is_changed
+
+    @property
     def left(self) -> float:
         """Seconds that are left."""
         return self._until - time.monotonic()
 
     async def _handle_all(self, running: OpenMindhold, events: Sequence[WaitingEvent]) -> None:
-        """Handle as many as there is time for; the others go on waiting."""
+        """Handle as many as there is time for; the others go on waiting, also for a run with changed settings."""
         rest = _latest_events(events)
-        while rest and self.left > 0:
+        while rest and self._goes_on:
             batch, rest = rest[:BATCH], rest[BATCH:]
             await self._handle(running, batch)
 
@@ -133,7 +151,7 @@ class _Work:
         done: list[str] = []
         last = _last_of_each(batch)
         for file, event in batch:
-            if self.left <= 0:
+            if not self._goes_on:
                 break
             self._folders.setdefault(_text(event, "agent"), {})[_text(event, "folder")] = None
             self._tried.add(file)
@@ -142,6 +160,7 @@ class _Work:
                 self._transcripts[_text(event, "file")] = None
             if not is_conversation or await self._captured(running, file, event, documents=file in last):
                 done.append(file)
+        await self._write_documents(running)
         await self._write_hook_caches(running)
         for file in done:
             event_queue.remove_event(file)
@@ -154,7 +173,9 @@ class _Work:
         try:
             async with asyncio.timeout(seconds):
                 options = {"documents": documents, "model_seconds": seconds * MODEL_SHARE}
-                return await _capture(running, event, options)
+                result = await _capture(running, event, options)
+                self._note_outdated(event, result)
+                return result is None or result.outcome != BUSY
         except (StoreError, SettingsError) as error:  # not the conversation's fault
             log.warning("a conversation waits: %s", error.code)
             _note(self._home, error.code)
@@ -170,6 +191,27 @@ class _Work:
             _note(self._home, type(error).__name__)
             _count_attempt(file, event)
         return False
+
+    def _note_outdated(self, event: Event, result: CaptureResult | None) -> None:
+        project = _text(event, "agent"), _text(event, "folder")
+        if result is not None and result.documents:
+            self._outdated.pop(project, None)
+        elif result is not None and result.outcome == CAPTURED and project[1]:
+            self._outdated[project] = None
+
+    async def _write_documents(self, running: OpenMindhold) -> None:
+        """Write the documents that the last conversation of their project left as they were: it may have no transcript."""
+        from mindhold.capture.claude_md import WRITE_DOCUMENTS
+        from mindhold.interfaces.runtime import call_operation
+        from mindhold.model.errors import MindholdError
+
+        for agent, folder in self._outdated:
+            try:
+                async with asyncio.timeout(max(0.0, self.left)):
+                    await call_operation(running, WRITE_DOCUMENTS, caller=_caller(agent), folder=folder)
+            except (MindholdError, OSError, TimeoutError) as error:
+                log.warning("documents were not written: %s", getattr(error, "code", type(error).__name__))
+        self._outdated.clear()
 
     async def _index(self, running: OpenMindhold) -> None:
         """Index the captured transcripts at once. If that fails, a later run of the indexer makes up for it."""
@@ -208,7 +250,8 @@ class _Work:
                 for agent, folders in self._folders.items():
                     every = others and not agent  # one call makes those of all agents
                     if folders or every:
-                        options = {"folders": list(folders), "others": every}
+                        # The first caches must not wait for the words.
+                        options = {"folders": list(folders), "others": every, "words": others}
                         await call_operation(running, MAKE_HOOK_CACHE, caller=_caller(agent), **options)
                     folders.clear()
         except (MindholdError, OSError, TimeoutError) as error:
@@ -233,8 +276,30 @@ class _Work:
             return False
 
 
-async def _capture(running: OpenMindhold, event: Event, options: Event) -> bool:
-    """Capture the conversation of an event. False if another process does. Raises MindholdError."""
+class SettingsFile:
+    """The settings file as it was when a run began, so that the run sees that it was changed since."""
+
+    def __init__(self, home: str) -> None:
+        from mindhold.settings.schema import Settings
+
+        self._path = Settings(home=Path(home)).config_file
+        self._state = self._look()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it was written, made or removed since."""
+        return self._look() != self._state
+
+    def _look(self) -> tuple[int, ...]:
+        try:
+            facts = self._path.stat()
+        except OSError:
+            return ()
+        return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+async def _capture(running: OpenMindhold, event: Event, options: Event) -> CaptureResult | None:
+    """Capture the conversation of an event; None if it has none. Raises MindholdError."""
     from mindhold.capture.capture import CAPTURE
     from mindhold.interfaces.runtime import call_operation
     from mindhold.settings.sections import comma_list
@@ -243,16 +308,16 @@ async def _capture(running: OpenMindhold, event: Event, options: Event) -> bool:
     fields: dict[str, Any] = {name: _text(event, name) for name in names} | options
     # Without a folder the transcript names it.
     if not fields["file"] or not (fields["folder"] or Path(fields["file"]).is_file()):
-        return True
+        return None
     fields["exclude"] = list(comma_list(_text(event, "exclude")))
     for turn in range(LAGS):
         if turn == LAGS - 1:
             fields["last_message"] = ""  # it won't come any more
         done = await call_operation(running, CAPTURE, caller=_caller(_text(event, "agent")), **fields)
         if not done.lags:
-            return bool(done.outcome != BUSY)
+            return done
         await asyncio.sleep(LAG_SECONDS)
-    return True
+    return done
 
 
 def _caller(agent: str) -> Caller | None:

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,15 @@ from pydantic import Field
 
 from mindhold.access.secrets import fingerprint
 from mindhold.capture.claude_md import WrittenView, write_documents
-from mindhold.capture.condensation import condensation_reason, condense
+from mindhold.capture.condensation import SESSION_END_EVENT, condensation_reason, condense
 from mindhold.capture.conversation_text import is_excluded, is_own_call, redact_steps, without_skipped_turns
-from mindhold.capture.extracted_items import CapturedItem, ExtractedItems
+from mindhold.capture.extracted_items import ExtractedItems
 from mindhold.capture.extraction import Extractor
 from mindhold.capture.journal import PENDING_NAMESPACE, Pending, parse_pending, put_pending
 from mindhold.capture.project_folder import scope_of_folder
-from mindhold.capture.status import record_capture, record_problem
+from mindhold.capture.project_log import log_messages, summarize_log
+from mindhold.capture.settlement import settle, with_times
+from mindhold.capture.status import MANUAL, record_capture, record_problem
 from mindhold.capture.storage import store_items
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import Engine
@@ -120,7 +121,6 @@ class CaptureOutcome(StrEnum):
     BUSY = "busy"  # another process is at it
 
 
-MANUAL = "manual"
 LONGEST = 1_000_000
 HEAD_BYTES = 1 << 20  # bytes of a file that name its working folder
 
@@ -143,6 +143,8 @@ class CaptureInput(Input):
     subagent: str = ""
     # Whether captured memories are condensed when due, and documents written.
     documents: bool = True
+    # Whether others were held in the project since: what it left open is not open any more.
+    past: bool = False
     exclude: list[str] = []
     model_seconds: float | None = Field(default=None, ge=0)
 
@@ -157,7 +159,9 @@ class CaptureResult(Output):
     found: int = 0
     stored: list[str] = []
     superseded: list[str] = []
+    withdrawn: list[str] = []  # archived, because the conversation itself took them back
     duplicates: int = 0
+    rejected: int = 0  # left out, for they are like what the user rejected
     rung: str = ""  # `rules`, or the name of the model that extracted
     condensed: str = ""  # the reason, if it was condensed
     documents: list[WrittenView] = []
@@ -223,12 +227,13 @@ class _Capture:
         self._agent = agent
         self._key = cursor_key(conversation, event.file, event.subagent)
         self._cursor = CURSOR_PREFIX + self._key
-        self._extractor = Extractor(engine, event.folder, agent)
+        self._extractor = Extractor(engine, event.folder, agent, conversation=conversation, file=event.file)
         self._raw: str | None = None  # the cursor's value in the store
         self._problem = ""
-        self._lines = self._found = self._duplicates = 0
+        self._lines = self._found = self._duplicates = self._rejected = 0
         self._stored: list[str] = []
         self._superseded: list[str] = []
+        self._withdrawn: list[str] = []
 
     async def run(self) -> CaptureResult:
         """Capture the conversation. Raises InvalidInput and the store's errors; a repeated call resumes."""
@@ -269,8 +274,10 @@ class _Capture:
         if state.own:
             return CaptureResult(outcome=CaptureOutcome.OWN_CALL, scope=self._scope)
         outcome = await self._read(state)
+        if outcome is CaptureOutcome.NOTHING and state.cursor.offset and self._event.event in _ENDS:
+            await self._settle()
         notice = self._problem or self._extractor.notice
-        has_taken = self._lines > 0 or self._found > 0
+        has_taken = bool(self._lines or self._found or self._stored or self._withdrawn)
         if has_taken and self._scope is not None and outcome is not CaptureOutcome.OWN_CALL:
             recorded = await record_capture(
                 self._engine,
@@ -286,6 +293,9 @@ class _Capture:
             await record_problem(self._engine, self._scope, self._problem)
         if has_taken and outcome is CaptureOutcome.NOTHING:
             outcome = CaptureOutcome.CAPTURED
+        if outcome in _CONTINUED_OUTCOMES:
+            problem = await self._summarize()
+            notice = notice or problem
         rung = self._extractor.rung if has_taken else ""
         return self._result(outcome, scope=self._scope, rung=rung, notice=notice)
 
@@ -300,7 +310,9 @@ class _Capture:
             found=self._found,
             stored=self._stored,
             superseded=self._superseded,
+            withdrawn=self._withdrawn,
             duplicates=self._duplicates,
+            rejected=self._rejected,
             rung=rung,
             notice=notice,
         )
@@ -366,8 +378,10 @@ class _Capture:
             if not self._engine.settings.capture.subagents:
                 steps = [step for step in steps if not step.aside]
             steps = await asyncio.to_thread(redact_steps, steps)
+            if not is_subagent:
+                await self._log(steps)
             extraction = await self._extractor.pick(steps, state.carried, scope=self._scope)
-            extraction = replace(extraction, items=_add_times(extraction.items, piece.steps))
+            extraction = replace(extraction, items=with_times(extraction.items, piece.steps))
             next_ = replace(next_, carried=extraction.carried)
         self._lines += piece.lines
         if extraction.items:
@@ -376,6 +390,48 @@ class _Capture:
             pending = Pending(self._raw, next_.as_json(), self._scope, extraction.items)
             await put_pending(self._engine, self._key, pending)
         return next_ if await self._store(extraction, next_.as_json()) else None
+
+    async def _settle(self) -> None:
+        """Judge the whole conversation, which was captured in pieces, now that it has ended. A model judges its own pieces."""
+        is_subagent = bool(self._event.subagent) or Path(self._event.file).name.startswith(SUBAGENTS)
+        if self._scope is None or is_subagent or self._engine.settings.capture.by_model:
+            return
+        settlement = await settle(
+            self._engine,
+            self._event.file,
+            conversation=self._event.conversation,
+            folder=self._event.folder,
+            scope=self._scope,
+            agent=self._agent,
+        )
+        if settlement is None or self._raw is None:
+            return
+        await self._check_forgotten()
+        counted = self._found, self._duplicates
+        items = (*settlement.items, *settlement.withdrawn)
+        await self._store(ExtractedItems(items), self._raw)
+        self._found, self._duplicates = counted  # most of it was found before
+
+    async def _log(self, steps: Sequence[TranscriptStep]) -> None:
+        """Save what was said in the project's log. It comes first: what is pending has no messages."""
+        self._scope = await log_messages(
+            self._engine,
+            steps,
+            conversation=self._event.conversation,
+            file=self._event.file,
+            folder=self._event.folder,
+            scope=self._scope,
+            agent=self._agent,
+        )
+
+    async def _summarize(self) -> str:
+        """Work the conversation into the project's summary at its end; return what went wrong."""
+        if self._scope is None or self._event.event not in _ENDS:
+            return ""
+        await self._check_forgotten()
+        return await summarize_log(
+            self._engine, self._scope, conversation=self._event.conversation, agent=self._agent
+        )
 
     async def _store(self, extraction: ExtractedItems, next_: str) -> bool:
         """Store the items and move the cursor; False if another process moved it, who then owns the pending note too."""
@@ -388,11 +444,14 @@ class _Capture:
                 file=self._event.file,
                 scope=self._scope,
                 agent=self._agent,
+                past=self._event.past,
             )
             self._found += len(extraction.items)
             self._stored += stored.stored
             self._superseded += stored.superseded
+            self._withdrawn += stored.withdrawn
             self._duplicates += stored.duplicates
+            self._rejected += stored.rejected
             await self._extractor.note(extraction, stored.ids)
         if not await self._engine.store.swap_cursor(self._cursor, old=self._raw, new=next_):
             return False
@@ -446,16 +505,6 @@ def cursor_key(conversation: str, file: str, subagent: str = "") -> str:
     return fingerprint(f"{conversation}\n{subagent}\n{Path(file).name}")[:32]
 
 
-def _add_times(items: Sequence[CapturedItem], steps: Sequence[TranscriptStep]) -> tuple[CapturedItem, ...]:
-    """Add the time to each item; an item before these steps gets the time of the first step."""
-    moments: dict[int, datetime] = {}
-    for step in steps:
-        if step.timestamp is not None:
-            moments.setdefault(step.line, step.timestamp)
-    first = min(moments.values(), default=None)
-    return tuple(replace(item, said=moments.get(item.line, first)) for item in items)
-
-
 async def _capture(context: Context, request: CaptureInput) -> CaptureResult:
     """Store what is worth storing of a conversation."""
     engine, agent = _with_deadline(context.engine, request.model_seconds), context.agent
@@ -504,5 +553,6 @@ async def _working_folder(engine: Engine, file: str) -> str:
     return head.cwd
 
 
+_ENDS = frozenset({SESSION_END_EVENT, MANUAL})  # events after which a conversation is worked into the summary
 # Where nothing is new, a killed run may have left the rest undone.
 _CONTINUED_OUTCOMES = frozenset({CaptureOutcome.CAPTURED, CaptureOutcome.NOTHING})

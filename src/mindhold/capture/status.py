@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+from mindhold.capture.extracted_items import CAPTURED, REVIEWED
 from mindhold.engine import Engine
 from mindhold.hooks import event_queue, hook_cache_writer
 from mindhold.hooks.files import HOOKS
 from mindhold.locks import wait_for_claim
 from mindhold.memories.views import View
 from mindhold.model.job import Entry
+from mindhold.model.memory import Kind
+from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import StoreFinding
 
 STATE_NAMESPACE = "capture:state"  # by scope
+MANUAL = "manual"  # the event of a capture that a person asked for
 LONGEST_PROBLEM = 500
 _TIME_FIELDS = ("captured_at", "problem_at")
 
@@ -93,6 +100,49 @@ async def _write(engine: Engine, scope: str, state: CaptureState) -> None:
     for name in _TIME_FIELDS:
         value[name] = value[name] and value[name].isoformat()
     await engine.store.put_entry(Entry(STATE_NAMESPACE, scope, value, engine.clock()))
+
+
+# What people call the kinds, one and many; the others are called by their names.
+KIND_WORDS: Mapping[Kind, tuple[str, str]] = {
+    Kind.PREFERENCE: ("wish", "wishes"),
+    Kind.GOTCHA: ("trap", "traps"),
+    Kind.ARCHITECTURE: ("note on architecture", "notes on architecture"),
+    Kind.PROGRESS: ("note on progress", "notes on progress"),
+    Kind.CONTEXT: ("note on context", "notes on context"),
+}
+MOST_KEPT = 1_000
+
+
+def kinds_in_words(counts: Mapping[Kind, int]) -> str:
+    """`2 wishes, 1 decision`, the most frequent first."""
+    parts = []
+    for kind, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
+        one, many = KIND_WORDS.get(kind, (kind.value, f"{kind.value}s"))
+        parts.append(f"{count} {one if count == 1 else many}")
+    return ", ".join(parts)
+
+
+async def kept_of_last(engine: Engine, scope: str, state: CaptureState, *, agent: str) -> dict[str, Any]:
+    """Return what was kept of the conversation that hooks captured last and nobody has reviewed, in words and numbers alone.
+
+    Empty if nothing was. Hooks show it to the person once.
+    """
+    if not state.conversation or state.captured_at is None or state.event == MANUAL:
+        return {}
+    where = Filter(viewer=agent, scopes=(scope,), agents=(agent,), conversation=state.conversation)
+    memories = await engine.store.find(where, limit=MOST_KEPT)
+    counts = Counter(
+        memory.kind
+        for memory in memories
+        if memory.provenance.source == CAPTURED and REVIEWED not in memory.metadata
+    )
+    if not counts:
+        return {}
+    return {
+        "conversation": state.conversation,
+        "text": kinds_in_words(counts),
+        "at": state.captured_at.timestamp(),
+    }
 
 
 MAX_PROJECTS = 10_000

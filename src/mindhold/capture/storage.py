@@ -9,21 +9,25 @@ from datetime import datetime
 
 from mindhold.capture.extracted_items import CAPTURED, CapturedItem
 from mindhold.capture.journal import all_hashes, erased_at
+from mindhold.capture.rejections import rejected_items
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import Engine
 from mindhold.memories.duplicates import inheritance, superseding
 from mindhold.memories.prepare import FIRST_YEAR, TURN, content_hash, safe_text
+from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.memories.write import RememberInput, WriteOutcome, write_many
 from mindhold.model.errors import Conflict, MemoryNotFound, Refused, ScopeNotFound, StoreError
 from mindhold.model.lifecycle import is_kept_for_good, is_part, is_working
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Provenance, Relation, Status
 from mindhold.model.query import Filter, Search
+from mindhold.ports.store import Mark
 from mindhold.text.similarity import content_words, difference_kinds, jaccard, one_contains_other, quantifiers
 
 DIALECT = "capture"
 # Shares of common words: with the text that it supersedes, with another memory of its kind.
 SUPERSEDES_SHARE, REPEATS_SHARE = 0.5, 0.6
 SAME_SUBJECT_SHARE = 0.25  # of the shorter one's words, which the text that it supersedes has too
+WITHDRAWN_SHARE = 0.8  # of common words, from which a memory is the one that an item takes back
 MAX_SIMILAR = 50  # memories with the most common words
 MAX_SEARCH_WORDS = 32  # words of a search
 LONGEST = 2_000
@@ -36,26 +40,40 @@ _SEPARATING_DIFFERENCES = frozenset({"number", "name", "date", "path", "negation
 class StoredItems:
     """The result of storing items: new memories, those that they replaced, and how many existed already.
 
-    `ids` has the memory of each item; None for noise, or for what was erased since it was said.
+    `withdrawn` are memories of the conversation that no longer hold and are archived.
+    `ids` has the memory of each item; None for noise, for what was erased since it was said, and for the `rejected` items,
+    which are like what the user rejected.
     """
 
     ids: tuple[str | None, ...] = ()
     stored: tuple[str, ...] = ()
     superseded: tuple[str, ...] = ()
     duplicates: int = 0
+    rejected: int = 0
+    withdrawn: tuple[str, ...] = ()
 
 
 async def store_items(
-    engine: Engine, items: Sequence[CapturedItem], *, conversation: str, file: str, scope: str, agent: str
+    engine: Engine,
+    items: Sequence[CapturedItem],
+    *,
+    conversation: str,
+    file: str,
+    scope: str,
+    agent: str,
+    past: bool = False,
 ) -> StoredItems:
-    """Store the items. Raises ScopeNotFound, Refused for a deactivated scope, and the store's errors."""
+    """Store the items; of a `past` conversation, after which others were held, without its open ends. Raises ScopeNotFound, Refused for a deactivated scope, and the store's errors."""
     matcher = _ItemMatcher(engine, scope=scope, agent=agent)
     source = Provenance(DIALECT, CAPTURED, clean_conversation_name(engine, conversation), file=file)
     known_by_hash = await _stored_before(engine, source.conversation or "", scope=scope, agent=agent)
+    rejected = await rejected_items(engine, items, scope=scope, agent=agent)
     ids: list[str | None] = [None] * len(items)
     requests: dict[int, RememberInput] = {}
     current: list[tuple[CapturedItem, Memory]] = []
     for number, item in enumerate(items):
+        if item.withdrawn or number in rejected or (past and is_open_end(item)):
+            continue
         digest = content_hash(safe_text(engine, item.content[:LONGEST]))
         erased = await erased_at(engine, digest, scope=scope, agent=agent)
         if erased is not None and (item.said is None or item.said <= erased):
@@ -82,12 +100,25 @@ async def store_items(
             current.append((items[number], result.memory))
     for item, memory in current:
         retired += await matcher.retire(item, memory)
+    withdrawn = [
+        memory_id
+        for item in items
+        if item.withdrawn
+        for memory_id in await matcher.withdraw(item, source.conversation or "")
+    ]
     return StoredItems(
         ids=tuple(ids),
         stored=tuple(stored),
         superseded=tuple(dict.fromkeys(retired)),
         duplicates=sum(each is not None for each in ids) - len(stored),
+        rejected=len(rejected),
+        withdrawn=tuple(withdrawn),
     )
+
+
+def is_open_end(item: CapturedItem) -> bool:
+    """Whether the item says what is left to do."""
+    return OPEN_QUESTION in item.tags
 
 
 def _request(item: CapturedItem, source: Provenance, *, scope: str, now: datetime) -> RememberInput:
@@ -187,6 +218,25 @@ class _ItemMatcher:
         except (Conflict, MemoryNotFound):  # somebody removed one of them: it needs no retiring
             return []
         return [each.id for each in old]
+
+    async def withdraw(self, item: CapturedItem, conversation: str) -> list[str]:
+        """Archive what this conversation left and the item takes back; return its id."""
+        words = content_words(item.content)
+        candidates = [
+            (jaccard(words, content_words(memory.content)), memory)
+            for memory in await self._near(words, None)
+            if memory.provenance.conversation == conversation and _may_retire(memory)
+        ]
+        share, memory = max(candidates, key=lambda candidate: candidate[0], default=(0.0, None))
+        if (
+            memory is None
+            or share < WITHDRAWN_SHARE
+            or difference_kinds(item.content, memory.content) & _SEPARATING_DIFFERENCES
+        ):
+            return []
+        mark = Mark(memory.id, Status.ARCHIVED, memory.status, self._engine.clock(), only_from=Status.ACTIVE)
+        await self._engine.store.apply([mark])
+        return [memory.id]
 
     async def _outdated(self, item: CapturedItem) -> list[Memory]:
         outdated: dict[str, Memory] = {}

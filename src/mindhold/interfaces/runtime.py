@@ -27,8 +27,11 @@ class OperationRunner(Protocol):
     def loaded(self) -> LoadedSettings:
         """The settings that it was opened with."""
 
-    def warm(self, *, patient: bool = True) -> None:
-        """Start loading the embedding model. Unless `patient`, searches don't wait for it."""
+    def warm(self, *, wait_seconds: float | None = None) -> None:
+        """Start loading the embedding model and the index of vectors.
+
+        Questions wait for the model at most so many seconds, None: as long as it takes.
+        """
 
     async def run(
         self,
@@ -46,6 +49,13 @@ class OperationRunner(Protocol):
     ) -> O:
         """Run an operation. A write with the same `key` runs once and repeats its answer. Raises MindholdError."""
 
+    @property
+    def history_behind(self) -> bool:
+        """Whether more conversations wait for indexing than a search may read."""
+
+    async def index_in_background(self) -> bool:
+        """Start a process that indexes, unless one runs; return whether one runs now."""
+
 
 class OpenMindhold(OperationRunner, Protocol):
     """An open Mindhold in this process, with the hooks for background work."""
@@ -56,15 +66,8 @@ class OpenMindhold(OperationRunner, Protocol):
     def conversation_roots(self) -> list[Path]:
         """Return the existing folders of past conversations. Blocks."""
 
-    @property
-    def history_behind(self) -> bool:
-        """Whether more conversations wait for indexing than a search may read."""
-
     async def await_history_behind(self) -> None:
         """Wait until `history_behind` is true."""
-
-    async def index_in_background(self) -> bool:
-        """Start a process that indexes, unless one runs; return whether one runs now."""
 
     async def await_job(self, seconds: float) -> bool:
         """Wait up to `seconds` until a job is queued, also by another server; return whether one was."""

@@ -27,6 +27,7 @@ from mindhold.lifecycle.maintenance import MAINTENANCE_JOB, run_nightly_turn, ti
 from mindhold.memories.duplicates import RELATE, relate
 from mindhold.memories.embedding import EMBED, embed_missing, queue_embedding
 from mindhold.memories.evaluation import EVALUATE, SECONDS, evaluate
+from mindhold.memories.language import note_language
 from mindhold.model.errors import ModelError
 from mindhold.model.job import Job
 from mindhold.ports.store import Enqueue
@@ -47,6 +48,8 @@ def _no_end() -> float:
 
 
 async def _embed(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any]:
+    if advice := await note_language(engine):
+        log.warning(advice)
     if engine.vector_source.model is None or await engine.vector_source.refusal() is not None:
         return {"embedded": 0}
     embedded = await embed_missing(engine, enough=lambda: left() <= 0)

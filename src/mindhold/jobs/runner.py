@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from mindhold.aio import cancel_tasks
 from mindhold.engine import Engine
 from mindhold.history.passages import EMBED_HISTORY_JOB, history_model, own_job
 from mindhold.jobs.handlers import ARCHIVE_HISTORY, TIDY
@@ -59,9 +60,7 @@ class Runner:
                 raise
             return JobRun(job, kept=False)
         finally:
-            renewal.cancel()
-            # Not awaited itself, which would swallow a cancellation of the caller.
-            await asyncio.wait({renewal})
+            await cancel_tasks(renewal)
         return JobRun(outcome, await self._engine.store.finish(outcome, self._owner))
 
     async def run_all(

@@ -21,6 +21,7 @@ from mindhold.hooks.files import exposed_paths
 from mindhold.lifecycle.contradiction_detection import RULES, last_failure
 from mindhold.lifecycle.retention import room_finding, room_notice
 from mindhold.memories.embedding import embed_missing
+from mindhold.memories.language import language_advice, note_language, stored_language
 from mindhold.memories.model_budget import CHECK, EMBEDDING, Metered, spent_today
 from mindhold.memories.views import FindingView, ReceiptView
 from mindhold.model.errors import ModelError
@@ -29,6 +30,7 @@ from mindhold.model.memory import ANY_STATUS, Status
 from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.cache import SidecarFacts
+from mindhold.ports.embedder import models_in
 from mindhold.ports.llm import ModelLevel, levels_of
 from mindhold.ports.store import Capability, StoreFinding
 from mindhold.projects.storage import OK, StoreState, reachable_scopes, storages, stores_without_vectors
@@ -49,10 +51,11 @@ def _model_notice(engine: Engine) -> str:
     model = engine.vector_source.model
     if model is None or engine.settings.embedding.provider != "local":
         return engine.vector_source.reason
-    name = model.rpartition("/")[0]
-    if any(card.name == name for card in engine.models.installed()):
+    installed = {card.name for card in engine.models.installed()}
+    missing = next((name for name in models_in(model) if name not in installed), None)
+    if missing is None:
         return engine.vector_source.reason
-    return f"The model {name} is not here: `mindhold models pull {name}` fetches it."
+    return f"The model {missing} is not here: `mindhold models pull {missing}` fetches it."
 
 
 async def _examine(engine: Engine) -> list[StoreFinding]:
@@ -60,6 +63,9 @@ async def _examine(engine: Engine) -> list[StoreFinding]:
     findings = list(await engine.store.check())
     if Capability.VECTORS in engine.store.capabilities:  # else no model helps; the store says why
         findings.extend(await asyncio.to_thread(_model_findings, engine))
+        await note_language(engine)
+        if advice := await language_advice(engine, await stored_language(engine)):
+            findings.append(StoreFinding("language", True, advice))
     findings.append(await asyncio.to_thread(_folder_finding, engine.settings.home))
     findings.append(_disk_finding(engine.settings.home))
     findings.append(await room_finding(engine))
@@ -259,7 +265,8 @@ async def _status(context: Context, _request: StatusInput) -> StatusResult:
     result = await status(engine, await storages(engine), agent=context.agent)
     if not context.owner:
         return result.model_copy(update=_redactions(result))
-    notice = " ".join(filter(None, (result.notice, await room_notice(engine))))
+    language = await language_advice(engine, await stored_language(engine))
+    notice = " ".join(filter(None, (result.notice, language, await room_notice(engine))))
     backup = _backup_view(await backup_state(engine))
     return result.model_copy(update={"notice": notice, "backup": backup})
 

@@ -311,6 +311,10 @@ class ModelPullFailed(ModelError):
     code = "MODEL_PULL_FAILED"
 
 
+class ModelUnreachable(ModelPullFailed):
+    """No server that has the model can be reached. The message says what to do, to be one line."""
+
+
 class ModelAway(ModelError):
     """The service can't be reached, or accepts no more calls for now."""
 

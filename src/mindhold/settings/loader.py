@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -20,8 +21,9 @@ from mindhold.settings.sections import PASSPHRASE, LlmSettings, fallbacks, origi
 
 ANTHROPIC_KEY = "llm.anthropic_key"
 ANTHROPIC = "https://api.anthropic.com"
-KEY_FILES = (".config/anthropic/api_key", ".anthropic/api_key")  # in the user's home folder; the first wins
-_LONGEST_KEY = 10_000  # bytes
+# In the user's home folder; the first that has a key wins. JSON has it under `apiKey`.
+KEY_FILES = (".memory-mcp/config.json", ".config/anthropic/api_key", ".anthropic/api_key")
+_LONGEST_KEY_FILE = 10_000  # bytes
 
 
 class StoredKey(NamedTuple):
@@ -58,12 +60,23 @@ def stored_key(environ: Mapping[str, str]) -> StoredKey | None:
             if not path.is_file():  # a pipe would never end
                 continue
             with path.open("rb") as file:
-                text = file.read(_LONGEST_KEY + 1).decode("utf-8-sig").strip()
-        except (OSError, ValueError):
+                content = file.read(_LONGEST_KEY_FILE + 1)
+            if len(content) > _LONGEST_KEY_FILE:
+                continue
+            text = content.decode("utf-8-sig")
+            key = _key_in_json(text) if path.suffix == ".json" else text.strip()
+        except (OSError, ValueError, RecursionError):
             continue
-        if text and len(text) <= _LONGEST_KEY and len(text.split()) == 1:
-            return StoredKey(text, str(path))
+        if len(key.split()) == 1:
+            return StoredKey(key, str(path))
     return None
+
+
+def _key_in_json(text: str) -> str:
+    """The `apiKey` of an object; empty if it has none. Raises ValueError, RecursionError."""
+    document = json.loads(text)
+    key = document.get("apiKey") if isinstance(document, dict) else None
+    return key.strip() if isinstance(key, str) else ""
 
 
 PREFIX = "MINDHOLD_"

@@ -160,8 +160,8 @@ class EmbeddingSettings:
     )
     model: str = setting(
         "auto",
-        "Which model; auto keeps the local one that made the stored vectors, else the best one pulled, and takes a "
-        "service's usual one.",
+        "Which model; auto keeps the local one that made the stored vectors, else the best one pulled (the multilingual "
+        "one if most of what is stored isn't English), and takes a service's usual one.",
         aliases=("EMBEDDING_MODEL",),
     )
     dimensions: int = setting(

@@ -124,11 +124,16 @@ class CaptureSettings:
         "Who picks out what is worth keeping: rules on this machine, or the language model of llm.provider, which is "
         "then sent the conversations, without secrets.",
     )
+    project_log: bool = setting(
+        False,
+        "Whether what was said is also saved as the project's messages and worked into its summary, unless the project "
+        "says otherwise.",
+    )
     most_calls: int = setting(
         10, "Most calls of the model for one capture; the rest is left to rules.", least=0, most=1_000
     )
     start_tokens: int = setting(
-        1_500, "Tokens of memory that a conversation begins with; 0 is none.", least=0, most=2_400
+        1_000, "Tokens of memory that a conversation begins with; 0 is none.", least=0, most=2_400
     )
     prompt_tokens: int = setting(
         400, "Tokens of memory that a prompt may bring to mind; 0 is none.", least=0, most=2_400
@@ -217,13 +222,16 @@ class HistorySettings:
         return self.read_with == "auto"
 
 
+CLAUDE_SDK = "claude-sdk"  # the provider of RLM servers that starts Claude Code
+
+
 @dataclass(frozen=True, slots=True)
 class RlmSettings:
     server_path: str = setting(
         "", "The folder of an RLM server, which `uv` runs; empty means none.", aliases=("RLM_SERVER_PATH",)
     )
     command: str = setting("", "The command that starts an RLM server, instead of `uv` in rlm.server_path.")
-    provider: str = setting("claude-sdk", "Whom the RLM server asks.")
+    provider: str = setting(CLAUDE_SDK, "Whom the RLM server asks.")
     model: str = setting("claude-haiku-4-5", "By which model.")
     concurrency: int = setting(4, "Calls that it makes at once.", least=1, most=8)
     most_conversations: int = setting(

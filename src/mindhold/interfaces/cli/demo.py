@@ -111,9 +111,10 @@ class Tour:
         nothing = "  nothing found" if self.by_meaning else "  nothing found by words alone"
         for question in QUESTIONS:
             result = await self._session.run(RECALL, query=question, limit=1)
-            best = result.hits[0] if result.hits else None
+            best = next(iter(result.hits or result.nearest), None)
+            doubtful = " (doubtful)" if result.nearest else ""
             self._say(f"? {question}")
-            self._say(f"  {best.score:.2f}  {one_line(best.content)}" if best else nothing)
+            self._say(f"  {best.score:.2f}  {one_line(best.content)}{doubtful}" if best else nothing)
             self._note("recall", question=question, answer=best.content if best else None)
 
     async def refuse(self) -> None:
@@ -137,9 +138,10 @@ class Tour:
         result = await self._session.run(RECALL, query="what was shipped", when="last week")
         words = result.timeframe.words if result.timeframe else ""
         self._say(f"Understood as {words}.")
-        for hit in result.hits[:1]:
+        hits = result.hits or result.nearest
+        for hit in hits[:1]:
             self._say(f"  {hit.score:.2f}  {one_line(hit.content)}")
-        self._note("time", range=words, answer=[hit.content for hit in result.hits])
+        self._note("time", range=words, answer=[hit.content for hit in hits])
 
     async def forget(self) -> None:
         """Hide a memory and bring it back."""

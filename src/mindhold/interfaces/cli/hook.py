@@ -13,7 +13,7 @@ from mindhold.interfaces.cli.session import CliSession
     local=True,
     examples=[
         "mindhold hook Stop < event.json",
-        '{"type": "command", "command": "mindhold", "args": ["hook", "Stop"]}    # in .claude/settings.json',
+        '{"type": "command", "command": "mindhold hook Stop"}    # in .claude/settings.json',
     ],
 )
 @click.argument("event", required=False, metavar="[EVENT]")

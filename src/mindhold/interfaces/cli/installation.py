@@ -14,7 +14,15 @@ from typing import Any
 
 import click
 
-from mindhold.installers.claude import ENV, EVENTS, foreign_hook_commands, handlers, is_our_hook
+from mindhold.installers.claude import (
+    ENV,
+    EVENTS,
+    call_of,
+    foreign_hook_commands,
+    handlers,
+    hook_call,
+    is_our_hook,
+)
 from mindhold.installers.config_text import JsonText
 from mindhold.installers.files import FileChange, parse_json_file, read
 from mindhold.installers.manifest import InstalledFile, server_undo, table_undo
@@ -225,9 +233,9 @@ def hook_warnings(settings: ClaudeSettings, level: str, program: StartCommand) -
 
 def _calls_otherwise(document: JsonText, program: StartCommand) -> bool:
     """Whether hooks call Mindhold in another way; Claude Code runs identical hooks once only."""
-    calls = {event: (program.command, program.arguments_for("hook", event)) for event, *_ in EVENTS}
+    calls = {event: program.hook(event) for event, *_ in EVENTS}
     return any(
-        is_our_hook(handler) and (handler.get("command"), handler.get("args")) != call
+        is_our_hook(handler) and call_of(handler) != call
         for event, call in calls.items()
         for _, handler in handlers(document, event)
     )
@@ -244,8 +252,8 @@ def hooks_here(folder: Path, places: ClientFolders) -> tuple[str, str] | None:
     for level, document in settings.documents.items():
         for event, *_ in EVENTS:
             for _, handler in handlers(document, event):
-                if is_our_hook(handler):
-                    return _LEVEL_TEXTS[level], str(handler.get("command"))
+                if call := hook_call(handler):
+                    return _LEVEL_TEXTS[level], call.start[0]
     return None
 
 

@@ -54,6 +54,7 @@ COMMANDS = {
     "sync": f"{_HERE}.status:sync",
     "contradictions": f"{_HERE}.audit:contradictions",
     "capture": f"{_HERE}.status:capture",
+    "review": f"{_HERE}.review:review",
     "config": f"{_HERE}.config:config",
     "models": f"{_HERE}.models:models",
     "jobs": f"{_HERE}.jobs:jobs",
@@ -82,7 +83,7 @@ HEADED = {
     "Serving": "mcp serve actions keys",
     "Upkeep": "status stats spend doctor maintain consolidate audit contradictions config models jobs backup restore export "
     "import",
-    "Claude Code": "init uninstall connect capture sync hook statusline",
+    "Claude Code": "init uninstall connect capture review sync hook statusline",
     "Getting started": "setup demo completion",
 }
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 WIDEST = 100
+DOUBTFUL = "Nothing clearly answers. The nearest, doubtful:"
 SHORT = 20  # table cells up to this width are never folded: dates, numbers, ids
 BYTES = ("index", "download")  # progress steps counted in bytes
 # Characters that could control a terminal or hide text: controls, escapes, direction overrides, lone surrogates.

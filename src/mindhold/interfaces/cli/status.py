@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mindhold.interfaces.cli.command import command, with_open_session, with_session
-from mindhold.interfaces.cli.forget import print_receipt
+from mindhold.interfaces.cli.forget import confirm, print_receipt
 from mindhold.interfaces.cli.installation import whole_path
 from mindhold.interfaces.cli.output import Console, local_time, neutral, one_line, plural, price
 from mindhold.interfaces.cli.session import CARRY_OVER, CheckFinding, CliSession, OpenSession
@@ -46,20 +46,43 @@ OUTCOMES = {
     examples=[
         "mindhold capture ~/.claude/projects/-home-me-shop/*.jsonl",
         "mindhold capture conversation.jsonl --folder ~/shop --json",
+        "mindhold capture --past --preview",
+        "mindhold capture --past --limit 100 --yes",
     ],
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
-    help="The project's folder (default: the folder of each conversation).",
+    help="The project's folder (default: the folder of each conversation; with --past the current one).",
 )
+@click.option("--past", is_flag=True, help="Read the project's past conversations with Claude Code.")
+@click.option(
+    "--limit", "-n", type=int, metavar="N", help="With --past: only the newest N conversations (default: 20)."
+)
+@click.option("--preview", is_flag=True, help="With --past: say how many, how long, and what for example.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
 @with_open_session
-async def capture(session: OpenSession, /, *, files: tuple[Path, ...], folder: Path | None) -> int:
+async def capture(
+    session: OpenSession,
+    /,
+    *,
+    files: tuple[Path, ...],
+    folder: Path | None,
+    past: bool,
+    limit: int | None,
+    preview: bool,
+    yes: bool,
+) -> int:
     """Capture memories from transcripts now, as hooks do.
 
-    Each transcript is read from where the last capture stopped. If one can't be read, the exit status is 1.
+    Each transcript is read from where the last capture stopped. If one can't be read, the exit status is 1. --past reads
+    the conversations that were held in the project before, in the order in which they were said, each once.
     """
+    if past == bool(files) or ((preview or limit is not None) and not past):
+        raise click.UsageError("Name transcripts, or say --past, with --limit and --preview.")
+    if past:
+        return await _capture_past(session, whole_path(folder), limit=limit, only_preview=preview, yes=yes)
     from mindhold.capture.capture import CAPTURE
 
     session.running.warm()
@@ -85,7 +108,34 @@ async def capture(session: OpenSession, /, *, files: tuple[Path, ...], folder: P
                 if document.problem:
                     session.console.warn(document.problem)
     session.console.as_json({"captured": outcomes})
+    if any(outcome.get("stored") for outcome in outcomes):
+        session.console.note("`mindhold review` walks through what was kept.")
     return 1 if failed else 0
+
+
+async def _capture_past(
+    session: OpenSession, folder: Path, *, limit: int | None, only_preview: bool, yes: bool
+) -> int:
+    from mindhold.interfaces.cli.past import capture_past, preview_past, print_captured, print_preview
+
+    console = session.console
+    if only_preview or not yes:
+        preview = await preview_past(session, folder, limit=limit)
+        if only_preview and console.as_json(preview):
+            return 0
+        if not preview.conversations:
+            if not console.as_json({"conversations": 0}):
+                console.line("No past conversation of this project waits to be read.")
+            return 0
+        if not console.json:
+            print_preview(session, preview)
+        if only_preview:
+            return 0
+        confirm(console, "Shall they be read?")
+    result = await capture_past(session, folder, limit=limit)
+    if not console.as_json(result):
+        print_captured(console, result)
+    return 1 if result.problems else 0
 
 
 def _describe(file: Path, result: CaptureResult) -> str:
@@ -98,7 +148,9 @@ def _describe(file: Path, result: CaptureResult) -> str:
     duplicates = f", {result.duplicates} known already" if result.duplicates else ""
     replaced = f", {plural(len(result.superseded), 'older one')} replaced" if result.superseded else ""
     stored = plural(len(result.stored), "memory") + (f" for {result.scope}" if result.scope else "")
-    return f"{name}: {stored}, of {plural(result.lines, 'line')}{duplicates}{replaced}, by {result.rung}"
+    rejected = f", {result.rejected} like what you rejected" if result.rejected else ""
+    lines = plural(result.lines, "line")
+    return f"{name}: {stored}, of {lines}{duplicates}{replaced}{rejected}, by {result.rung}"
 
 
 def _capture_facts(session: OpenSession, result: CaptureStatusResult) -> list[tuple[str, str]]:
