@@ -36,8 +36,9 @@ WISHES = Path(__file__).resolve().parent / "extraction" / "wishes.json"
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 WHOLE = 1 << 30  # bytes that are read at once
 KEEP, WISH = "keep", "wish"
-KEEP_PENALTY, WISH_PENALTY, KIND_PENALTY = 60.0, 20.0, 20.0
-TIMES = 2  # how often each sentence made for it teaches what a wish is
+KEEP_PENALTY, WISH_PENALTY, KIND_PENALTY = 120.0, 20.0, 20.0
+HALF = 0.5  # what a marginal candidate is worth: without it the false ones weigh no more than these
+TIMES = 1  # how often each sentence made for it teaches what a wish is
 FEWEST = 3  # examples of a kind to learn it from
 NEVER = -5.0  # offset of a kind with fewer
 LEAST_SHOWN = 5e-4  # weight that is written
@@ -151,7 +152,7 @@ def learn(rows: Sequence[Row], made: Sequence[Made]) -> dict[str, Weights]:
 
 
 def learn_keep(rows: Sequence[Row]) -> Weights:
-    return fit([row.known for row in rows], tuple(rows[0].known), _good(rows), KEEP_PENALTY)
+    return fit([row.known for row in rows], tuple(rows[0].known), _worth(rows), KEEP_PENALTY)
 
 
 def learn_wish(rows: Sequence[Row], made: Sequence[Made]) -> Weights:
@@ -180,6 +181,10 @@ def learn_kinds(rows: Sequence[Row]) -> dict[str, Weights]:
         else:
             learned[kind.value] = Weights({}, NEVER)
     return learned
+
+
+def _worth(rows: Sequence[Row]) -> _Target:
+    return np.array([{GOOD: 1.0, MARGINAL: HALF}.get(row.label, 0.0) for row in rows])
 
 
 def _good(rows: Sequence[Row]) -> _Target:

@@ -141,6 +141,7 @@ def _with_outcome(
         for sentence in sentences
         if sentence.role is Role.USER and _OBJECTION.match(sentence.text)
     } | {step.line for step in steps if step.role is Role.USER and step.objecting}
+    retracted = _retracted(candidates, sentences)
     edits = [(call.line, base_name(call.input)) for call in calls if call.writes and call.input]
     mentions: dict[str, int] = {}  # the last message that has a name
     for sentence in sentences:
@@ -159,11 +160,29 @@ def _with_outcome(
             ),
             repeated=any(mentions.get(name, 0) > candidate.line for name in names),
             last=candidate.line >= last_message,
-            objected=candidate.role is not Role.USER and answer in objections,
+            objected=(candidate.role is not Role.USER and answer in objections)
+            or candidate.content in retracted,
             opening=turn <= 1,
         )
 
 
+def _retracted(candidates: Sequence[Candidate], sentences: Sequence[Sentence]) -> set[str]:
+    """The choices that the person took back later: each time the last one before."""
+    choices = [one for one in candidates if one.role is Role.TOOL and one.kind is Kind.DECISION]
+    retracted = set()
+    for sentence in sentences:
+        if sentence.role is Role.USER and _RETRACTION.search(sentence.text):
+            before = [one for one in choices if one.line < sentence.line]
+            if before:
+                retracted.add(max(before, key=lambda one: one.line).content)
+    return retracted
+
+
+_RETRACTION = any_case(
+    r"^(?:(?:hm+|oh|wait|sorry|but|well|ok(?:ay)?|or)[\s,.!]+)*(?:actually\b|on second thoughts?|no,? (?:do|use|take|let's|go with)\b|scrap (?:that|it)|forget (?:that|what i said)"
+    r"|moment,|doch (?:lieber|nicht)|en fait|finalement|en realidad|mejor|вообще-то|やっぱり|算了|还是)"
+    r"|\b(?:i (?:misread|misunderstood|was wrong|(?:have )?changed my mind|take (?:it|that) back)|habe es mir anders überlegt|j'ai changé d'avis|he cambiado de idea|я передумал\w*)\b|다시 생각해"
+)
 _OBJECTION = any_case(
     r"^(?:(?:hm+|oh|wait|sorry|but|well|please|ok(?:ay)?|and)[\s,.!]+)*(?:no\b(?! (?:problem|worries|need))|nope|nah|wrong|incorrect|don't|do not|revert|undo|not |stop|why (?:did|do|not|are)"
     r"|i (?:said|asked|told|meant|don't|didn't|wanted|would rather|disagree)|i'd (?:rather|prefer)|that'?s (?:wrong|not)|rather|instead|go back|actually|we (?:don't|never|can't)"

@@ -49,6 +49,8 @@ _SECTIONS: Mapping[str, LazyPattern] = {
     "structure": LazyPattern(r"how|architecture|overview|structure|flow|key|detail"),
     "caveats": LazyPattern(r"note|caveat|gotcha|important|warning|limit"),
 }
+# A sentence without any of these cues says nothing about how it is to be done.
+_MARKS = ("lasting", "ban", "order", "norm", "only", "complaint", "contrast")
 # Cues that say more together.
 _TOGETHER = (
     ("ban", "practice"),
@@ -58,6 +60,15 @@ _TOGETHER = (
     ("lasting", "ban"),
     ("contrast", "practice"),
     ("question", "order"),
+    ("norm", "practice"),
+    ("norm", "momentary"),
+    ("task", "practice"),
+    ("task", "lasting"),
+    ("task", "ban"),
+    ("only", "practice"),
+    ("only", "task"),
+    ("complaint", "practice"),
+    ("finding", "lasting"),
 )
 _TEXTS: Mapping[str, LazyPattern] = {
     "I": LazyPattern(r"\b(?:I|I'm|my|me)\b"),
@@ -81,6 +92,12 @@ _TEXTS: Mapping[str, LazyPattern] = {
     ),
     "choice": LazyPattern(r"\b(?:Chosen|Agreed)\b"),
     "plan agreed": LazyPattern(r"^Plan agreed"),
+    "choice of a step": any_case(
+        r"\b(?:proceed|continue|go on|execute|unblock|land|wide|resume|right now|(?:do|happen) (?:with (?:this|that|it)|next|now|first)|this (?:pr|commit|branch|time|session|turn)|draft pr"
+        r"|update (?:the )?pr|commit (?:it|this|now|these)|merge|push|which (?:branch|files|commits?)|delet\w+|overwrite|confirm|retry|stop here)\b[^?]*\?.*\bChosen:"
+        r"|\bChosen: (?:retry|stop|proceed|continue|commit|push|merge|delete|separate pr|later|not now|cancel|yes, (?:update|do|delete|push|commit|create|go)|update|work on it)\b"
+        r"|(?:どう進め|削除|コミット|强推|提交|覆盖|진행|삭제|커밋).*\bChosen:"
+    ),
 }
 
 
@@ -91,6 +108,7 @@ def features(candidate: Candidate) -> Mapping[str, float]:
     known: dict[str, float] = dict(cues)
     known |= {f"person {name}": value * person for name, value in cues.items()}
     known |= {f"{one} {other}": cues[one] * cues[other] for one, other in _TOGETHER}
+    known["unmarked"] = float(not any(cues[name] for name in _MARKS))
     known |= {
         f"lasting {name}": cues[name] * (1.0 - cues["momentary"]) for name in ("ban", "order", "practice")
     }

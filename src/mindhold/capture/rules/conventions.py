@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from mindhold.capture.cues import cues_in
 from mindhold.capture.extracted_items import LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
@@ -24,7 +25,9 @@ from mindhold.capture.rules.sentences import (
     user_statement,
 )
 from mindhold.capture.rules.tool_calls import (
+    WRITING_TOOLS,
     ToolCall,
+    base_name,
     commands,
     purpose_of,
     runs_everything,
@@ -190,6 +193,42 @@ def corrections(sentences: Sequence[Sentence]) -> Iterator[RuleCandidate]:
         ):
             continue
         yield RuleCandidate(Kind.DECISION, text, sentence.line, 0.85 if objection else 0.8)
+
+
+FEWEST_REFUSING_WORDS, LONGEST_REFUSAL, LONGEST_REFUSED = 3, 200, 80
+_HOW_IT_SHOULD_BE = (
+    "ban",
+    "norm",
+    "contrast",
+    "only",
+    "order",
+)  # cues; without one the words only ask or wait
+
+_NEEDS_THE_WORK = any_case(r"\b(?:this|that|it|these|those|here|them)\b|^[^?]{,30}$")
+_SUGGESTION = any_case(r"^(?:should(?:n't)?|why not|can't|couldn't|isn't|wouldn't)\b")
+
+
+def refusals(steps: Sequence[TranscriptStep], calls: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
+    """Yield what the user said when refusing a tool call, with what was refused: "don't check this in" says nothing alone."""
+    said = {step.line: step.text for step in steps if step.role is Role.USER and step.objecting}
+    for call in calls:
+        words = clean_sentence(" ".join(said.get(call.output_line, "").split()))
+        refused = _refused_work(call) if call.refused else ""
+        if not refused or not len(words.split()) >= FEWEST_REFUSING_WORDS or len(words) > LONGEST_REFUSAL:
+            continue
+        cues = cues_in(words)
+        means_it = any(cues[cue] for cue in _HOW_IT_SHOULD_BE) and not (cues["finding"] or cues["task"])
+        if means_it and (_NEEDS_THE_WORK.search(words) or _SUGGESTION.match(words)):
+            content = f"Refused {refused}: {words[0].lower()}{words[1:]}"
+            yield RuleCandidate(Kind.PREFERENCE, content, call.output_line, 0.75)
+
+
+def _refused_work(call: ToolCall) -> str:
+    """What was refused, in a few words; empty if the call's name and input don't tell."""
+    if call.shell:
+        command = next(iter(commands(call.input)), "")
+        return f"`{command[:LONGEST_REFUSED]}`" if command else ""
+    return f"a change of `{base_name(call.input)}`" if call.tool in WRITING_TOOLS and call.input else ""
 
 
 ENOUGH_SUCCESSES = 2  # successes, unless a task runner is called

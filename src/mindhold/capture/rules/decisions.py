@@ -18,6 +18,7 @@ from mindhold.capture.rules.sentences import (
     is_momentary,
     is_specific,
     split_blocks,
+    split_sentences,
     stands_alone,
     strip_markdown,
 )
@@ -207,10 +208,22 @@ def _chosen_answers(call: ToolCall) -> Iterator[RuleCandidate]:
         question, choice = match[1], _PREFERRED_MARK.sub("", match[2]).strip()
         if len(choice) < 2 or "?" in choice or _BARE_ANSWER.fullmatch(choice):
             continue
-        text = f"{strip_markdown(question)} Chosen: {strip_markdown(choice)}"[:LONGEST]
+        chosen = f"Chosen: {strip_markdown(choice)}"[:LONGEST]
+        text = f"{_end_of(strip_markdown(question), LONGEST - len(chosen) - 2)} {chosen}".strip()
         yield RuleCandidate(
             Kind.DECISION, text if text[-1] in ".!?" else f"{text}.", call.output_line or call.line, 0.95
         )
+
+
+def _end_of(question: str, longest: int) -> str:
+    """The last sentences of a question that fit: what is asked stands at its end."""
+    kept = ""
+    for sentence in reversed(split_sentences(question.lstrip(")] .,;"))):
+        longer = f"{sentence} {kept}".strip()
+        if len(longer) > longest:
+            break
+        kept = longer
+    return kept
 
 
 def plan_decisions(text: str, line: int) -> Iterator[RuleCandidate]:

@@ -21,7 +21,7 @@ from mindhold.capture.rules.architecture import (
     project_facts,
     table_statements,
 )
-from mindhold.capture.rules.conventions import corrections, gotchas, preferences, procedures
+from mindhold.capture.rules.conventions import corrections, gotchas, preferences, procedures, refusals
 from mindhold.capture.rules.decisions import MOST_CLAIMS, correct_choices, decisions, own_choices
 from mindhold.capture.rules.failures import (
     MAX_OPEN_FAILURES,
@@ -48,8 +48,8 @@ from mindhold.text.pattern import LazyPattern, any_case
 from mindhold.text.redaction import redact
 
 LEAST_WEIGHT = 0.6  # of a rule, where nothing judges its candidates
-# Probability that a reader would keep it: a sentence, and what a rule made of an event, of which fewer mislead.
-LEAST_KEEP, LEAST_KEEP_EVENT = 0.5, 0.35
+# What it is worth to a reader, at least: a sentence of the assistant, one of the person, what a rule made of an event.
+LEAST_WORTH = {Role.CLAUDE: 0.68, Role.USER: 0.6, Role.TOOL: 0.55}
 LEAST_WISH = 0.6  # probability that the person means it to last
 LONGEST_WISH = 240  # characters
 SENTENCE_WEIGHT = 0.6  # of a sentence that no rule knows
@@ -232,8 +232,8 @@ def judged(candidates: Sequence[Candidate]) -> list[RuleCandidate]:
         keep, wish = keep_probability(known), 0.0
         if candidate.role is Role.USER and len(candidate.content) <= LONGEST_WISH:
             wish = 0.0 if _NO_WISH.search(candidate.content) else wish_probability(known)
-        least = LEAST_KEEP_EVENT if candidate.role is Role.TOOL else LEAST_KEEP
-        if wish < LEAST_WISH and (keep < least or candidate.objected) and not _is_left_open(candidate):
+        too_little = keep < LEAST_WORTH[candidate.role] or candidate.objected
+        if wish < LEAST_WISH and too_little and not _is_left_open(candidate):
             continue
         rule = candidate.rule or RuleCandidate(kind_of(known), candidate.content, candidate.line)
         if wish >= LEAST_WISH and rule.kind is not Kind.DECISION:
@@ -274,6 +274,7 @@ def _candidates(
     yield from own_choices(sentences)
     yield from preferences(sentences)
     yield from corrections(sentences)
+    yield from refusals(steps, calls)
     yield from project_facts(sentences)
     yield from korean_statements(sentences)
     yield from fixed_failures(calls, sentences, state.failures)

@@ -105,7 +105,7 @@ def clean_sentence(text: str) -> str:
         return ""
     if text.split(maxsplit=1)[0].rstrip(",:;").islower() and text[0].isalpha():
         text = text[0].upper() + text[1:]
-    return text if text[-1] in ".!?…。" else f"{text}."
+    return text if text[-1] in ".!?…。？！" else f"{text}."
 
 
 @lru_cache(2_048)

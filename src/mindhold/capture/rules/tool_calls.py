@@ -28,6 +28,10 @@ _REFUSAL = any_case(
     r"<tool_use_error>|doesn't want to proceed|user rejected|Request interrupted|has not been read yet|modified since read|permission to use|requires approval"
     r"|was blocked|Cancelled|\[Request interrupted|timed? ?out after \d+|InputValidationError|hook (?:error|blocked)"
 )
+# What the program answers for a person who declined a call, which is no failure.
+_DECLINED = LazyPattern(
+    r"\s*(?:The user doesn't want to|User rejected|\[Request interrupted|Interrupted by user)"
+)
 _FAILURE_OUTPUT = LazyPattern(
     r"^(?:FAIL\b|--- FAIL|FAILED |ERROR |error(?:\[\w+\])?: |E  +\w|.*\b\d+ (?:failed|failing)\b|.*\berror TS\d+|✗ |npm ERR!|Traceback |panic: |.*\btask failed"
     r"|Exit code [1-9])",
@@ -52,7 +56,7 @@ _LAUNCHERS = ("mise", "npm", "pnpm", "yarn", "bun", "uv", "poetry", "python", "p
 _CHANGING_PURPOSES = ("installation", "migrations", "generated code")
 _CHANGING = LazyPattern(
     r"^(?:sudo )?(?:cp|mv|touch|mkdir|ln|chmod|chown|sed -i|patch|tee|rm|export|unset|createdb|dropdb|docker(?:[ -]compose)? (?:up|start|restart|pull|run|volume|network)"
-    r"|systemctl (?:start|restart|enable)|service \S+ (?:start|restart)|brew (?:install|services)|git (?:checkout|restore|pull|submodule|lfs|config|stash)"
+    r"|systemctl (?:start|restart|enable)|service \S+ (?:start|restart)|brew (?:install|services)|git (?:checkout|restore|pull|submodule|lfs|config(?! (?:-\S+ )*-(?:-get\S*|-list|l)\b)|stash)"
     r"|npm (?:rebuild|cache)|pip3? install|python3? -m pip install|nvm (?:use|install)|pyenv (?:install|local)|rustup|corepack|mise (?:use|install|trust))\b"
 )
 _WRITING = LazyPattern(r"(?<![0-9&>|-])>{1,2}\s*(?!/dev/|&)[\w./~$\"'-]")
@@ -107,7 +111,9 @@ def tool_calls(steps: Sequence[TranscriptStep]) -> Iterator[ToolCall]:
         else:
             result = next((each for each in steps[index + 1 : index + 2] if each.role == Role.RESULT), None)
         output = result.text if result else ""
-        refused = bool(result and result.failed and _REFUSAL.search(output[:2_000]))
+        refused = _DECLINED.match(output) is not None or bool(
+            result and result.failed and _REFUSAL.search(output[:2_000])
+        )
         is_purposeful = step.tool in SHELL_TOOLS and any(map(purpose_of, commands(step.text)))
         hidden = is_purposeful and _FAILURE_OUTPUT.search(output) is not None
         yield ToolCall(
@@ -170,7 +176,7 @@ def purpose_of(command: str) -> str:
         return ""
     words = re.sub(r"([\"']).*?\1", "", bare)[:120]
     words = re.sub(r"\S+/", "", words) if not _RUNNER.match(bare) else words
-    head = " ".join(words.split()[:5])
+    head = " ".join(word for word in words.split()[:5] if not word.startswith("-"))
     return next((name for name, form in _PURPOSES.items() if re.search(form, head)), "")
 
 
@@ -179,6 +185,7 @@ def runs_everything(command: str) -> bool:
     return (
         len(command) <= LONGEST_COMMAND
         and not _NARROWED.search(command)
+        and "--dry-run" not in command
         and "/Users/" not in command
         and "/home/" not in command
     )

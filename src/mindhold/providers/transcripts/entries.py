@@ -285,6 +285,8 @@ _REASON = re.compile(
     r"(?:the user said:|reason for the rejection:)\s*(\S.*?)\s*(?:\n\nNote: The user's next message|\Z)",
     re.DOTALL,
 )
+# Said by the program for someone who wants to talk about its questions first.
+_CLARIFYING = "The user wants to clarify these questions."
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CUT_WORD = re.compile(r"\S*")
 _TAGS = re.compile(r"</?(?:tool_use_error|stdout|stderr|output|error)>")
@@ -418,7 +420,8 @@ def _add_result(
     steps.append(result_step(text, failed=failed, tool=tool, call=call, position=position))
     if text.startswith(_REFUSED_PREFIXES) and (reason := _REASON.search(text)):
         said = without_inserted(reason[1])
-        steps.append(replace(message_step(Role.USER, said, position), objecting=True))
+        if not said.startswith(_CLARIFYING):
+            steps.append(replace(message_step(Role.USER, said, position), objecting=True))
 
 
 def _result_text(content: Any, parts: Sequence[str]) -> str:
