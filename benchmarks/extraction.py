@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from benchmarks.extraction_labels import (
     Verdict,
     Wordings,
     judge,
+    mark,
 )
 from benchmarks.extraction_model import kept_by_model
 from benchmarks.learn_extraction import (
@@ -198,7 +199,7 @@ def judged_all(cases: Sequence[Case], kept: Sequence[Sequence[Picked]]) -> list[
 
 
 def figures(judgements: Sequence[Judgement]) -> Figures:
-    labels = [verdict.label for each in judgements for verdict in each.verdicts]
+    labels = list(_kept_once(judgements))
     noted = wishes = found = wishes_found = 0
     for each in judgements:
         said = {index for verdict in each.verdicts for index in verdict.found}
@@ -220,6 +221,17 @@ def figures(judgements: Sequence[Judgement]) -> Figures:
         wishes_found=wishes_found,
         hours=sum(each.case.hours for each in judgements),
     )
+
+
+def _kept_once(judgements: Sequence[Judgement]) -> Iterator[str | None]:
+    """The labels of what is kept; a store keeps what several conversations of a project say alike only once."""
+    seen: set[tuple[str, str]] = set()
+    for each in judgements:
+        for verdict in each.verdicts:
+            known = each.case.conversation.repository, mark(verdict.picked.content)
+            if known not in seen:
+                seen.add(known)
+                yield verdict.label
 
 
 def by_repository(name: str, judgements: Sequence[Judgement]) -> Table:

@@ -152,7 +152,8 @@ def learn(rows: Sequence[Row], made: Sequence[Made]) -> dict[str, Weights]:
 
 
 def learn_keep(rows: Sequence[Row]) -> Weights:
-    return fit([row.known for row in rows], tuple(rows[0].known), _worth(rows), KEEP_PENALTY)
+    once = distinct(rows)
+    return fit([row.known for row in once], tuple(rows[0].known), _worth(once), KEEP_PENALTY)
 
 
 def learn_wish(rows: Sequence[Row], made: Sequence[Made]) -> Weights:
@@ -172,7 +173,7 @@ def _is_of_text(name: str) -> bool:
 
 
 def learn_kinds(rows: Sequence[Row]) -> dict[str, Weights]:
-    good = [row for row in rows if row.label == GOOD]
+    good = [row for row in distinct(rows) if row.label == GOOD]
     learned = {}
     for kind in JUDGED_KINDS:
         target = np.array([float(row.kind == kind) for row in good])
@@ -181,6 +182,11 @@ def learn_kinds(rows: Sequence[Row]) -> dict[str, Weights]:
         else:
             learned[kind.value] = Weights({}, NEVER)
     return learned
+
+
+def distinct(rows: Sequence[Row]) -> list[Row]:
+    """Each thing that was said in a project once: what comes in ten of its conversations teaches no more than what comes in one."""
+    return list({(row.repository, mark(row.candidate.content)): row for row in rows}.values())
 
 
 def _worth(rows: Sequence[Row]) -> _Target:

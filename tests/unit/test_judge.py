@@ -72,7 +72,10 @@ def test_what_stands_alone_is_kept_rather_than_what_points_somewhere() -> None:
 @pytest.mark.parametrize(
     ("text", "cues"),
     [
-        ("Can you stop adding comments everywhere?", {"lasting", "ban", "order", "practice", "question", "complaint"}),
+        (
+            "Can you stop adding comments everywhere?",
+            {"lasting", "ban", "order", "practice", "question", "complaint"},
+        ),
         ("제발 커밋하지 마세요", {"ban", "order", "practice"}),
         ("因为测试很慢", {"reason", "practice"}),
         ("ok go ahead", {"momentary"}),

@@ -90,6 +90,9 @@ _TEXTS: Mapping[str, LazyPattern] = {
     "command": LazyPattern(
         r"^(?:Add|Use|Run|Make|Keep|Do|Set|Create|Update|Remove|Fix|Check|Change|Move|Put|Show|Let)\b"
     ),
+    "change": any_case(
+        r"^(?:[^—:]{3,60}(?: [—–-]|:) )?(?:(?:now|also) )?(?:added|removed|replaced|bumped|renamed|moved|updated|changed|wrapped|created|extracted|split|fixed|extended|simplified)\b"
+    ),
     "choice": LazyPattern(r"\b(?:Chosen|Agreed)\b"),
     "plan agreed": LazyPattern(r"^Plan agreed"),
     "choice of a step": any_case(

@@ -347,6 +347,7 @@ _NO_SUCH_CALL = any_case(
     r"unrecognized (?:sub-?command|option|argument)|unknown (?:sub-?command|command|option|flag|argument)|no such (?:option|command)|command not found|is not a \S+ command"
     r"|unexpected argument|missing script|invalid (?:option|choice)|not recognized as"
 )
+_NOTHING_THERE = any_case(r"no such file|not found|permission denied|cannot find|usage:")
 CALLS_APART = 8  # within which the call that works follows
 FEWEST_SHARED = 2  # words that both calls have
 
@@ -362,7 +363,7 @@ def wrong_calls(calls: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
             continue
         words = without_variables(parts[0]).split()
         for later in shell[number + 1 : number + 1 + CALLS_APART]:
-            instead = "" if later.failed else _instead(words, commands(later.input))
+            instead = _instead(words, commands(later.input)) if _is_known(later) else ""
             if instead:
                 warned.add(parts[0])
                 says = next(line.strip() for line in call.output.splitlines() if message[0] in line)
@@ -370,6 +371,11 @@ def wrong_calls(calls: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
                 if len(text) <= LONGEST:
                     yield RuleCandidate(Kind.GOTCHA, text, call.line, 0.85)
                 break
+
+
+def _is_known(call: ToolCall) -> bool:
+    """Whether the program knew what to do: tests that fail were run."""
+    return not call.failed or not (_NO_SUCH_CALL.search(call.output) or _NOTHING_THERE.search(call.output))
 
 
 def _instead(words: Sequence[str], later: Sequence[str]) -> str:

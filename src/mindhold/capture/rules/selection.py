@@ -49,7 +49,7 @@ from mindhold.text.redaction import redact
 
 LEAST_WEIGHT = 0.6  # of a rule, where nothing judges its candidates
 # What it is worth to a reader, at least: a sentence of the assistant, one of the person, what a rule made of an event.
-LEAST_WORTH = {Role.CLAUDE: 0.68, Role.USER: 0.6, Role.TOOL: 0.55}
+LEAST_WORTH = {Role.CLAUDE: 0.68, Role.USER: 0.6, Role.TOOL: 0.5}
 LEAST_WISH = 0.6  # probability that the person means it to last
 LONGEST_WISH = 240  # characters
 SENTENCE_WEIGHT = 0.6  # of a sentence that no rule knows
