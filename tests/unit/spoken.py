@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 
 from mindhold.ports.transcripts import Role, TranscriptStep
@@ -48,6 +49,15 @@ class Conversation:
         self, command: str, answer: str = "", *, failed: bool = False, aside: bool = False
     ) -> Conversation:
         return self.tool("Bash", command, answer, failed=failed, aside=aside)
+
+    def refused(self, name: str, asked: str, said: str) -> Conversation:
+        """A call that the person declines with these words, which come with the result."""
+        answer = f"The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\n{said}"
+        self.tool(name, asked, answer)
+        self.steps.append(
+            replace(self.steps[-1], role=Role.USER, text=said, tool="", call="", objecting=True)
+        )
+        return self
 
     def edit(self, path: str) -> Conversation:
         return self.tool("Edit", path, f"The file {path} has been updated successfully.")

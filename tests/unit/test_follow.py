@@ -300,6 +300,15 @@ def test_what_is_said_when_refusing_or_stopping_objects(file: Path) -> None:
     assert said == [("Write the test first", True), ("Not that file", True), ("Thanks", False)]
 
 
+def test_what_the_program_says_for_someone_who_wants_to_talk_first_is_no_words_of_theirs(file: Path) -> None:
+    asked = (
+        "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\n"
+        'The user wants to clarify these questions.\n    Questions asked:\n- "Which?"\n  (No answer provided)'
+    )
+    followed = steps(file, call("AskUserQuestion"), result(asked, is_error=True))
+    assert [step.text for step in followed if step.role is Role.USER] == []
+
+
 def test_two_objects_on_a_line_are_two_steps(file: Path) -> None:
     one, two = (json.dumps(entry("user", words)) for words in ("One", "Two"))
     file.write_text(f"{one}{two}\n{one}\n")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from spoken import Conversation
 
 from mindhold.capture.candidates import Candidate
 from mindhold.capture.cues import CUES, cues_in
 from mindhold.capture.extracted_items import RuleCandidate
 from mindhold.capture.judge import JUDGED_KINDS, features, keep_probability, learned, wish_probability
-from mindhold.capture.rules.selection import judged
+from mindhold.capture.rules.selection import RuleState, judged, propose
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role
 
@@ -59,6 +60,16 @@ def test_an_objection_of_the_person_outweighs_a_rule() -> None:
     accepted = replace(ASSISTANT, content=text, rule=rule)
     assert [item.content for item in judged([accepted])] == [text]
     assert judged([replace(accepted, objected=True)]) == []
+
+
+@pytest.mark.parametrize("said", ["Actually let's go with the key", "I misread that, use the key", "Thanks"])
+def test_a_choice_that_is_taken_back_later_is_objected(said: str) -> None:
+    answer = 'Your questions have been answered: "How should the job log in?"="With an app".'
+    talk = Conversation().user("Set it up.").tool("AskUserQuestion", "How should the job log in?", answer)
+    steps = talk.claude("The app is set up.").user(said).steps
+    _, candidates = propose(steps, RuleState(), folder="/srv/shop")
+    [choice] = [one for one in candidates if one.content.endswith("Chosen: With an app.")]
+    assert choice.objected is (said != "Thanks")
 
 
 def test_what_stands_alone_is_kept_rather_than_what_points_somewhere() -> None:

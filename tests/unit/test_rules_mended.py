@@ -138,3 +138,29 @@ async def test_looking_mends_nothing(app: App) -> None:
         .steps
     )
     assert await found(app, steps, Kind.ERROR) == []
+
+
+async def test_a_call_that_the_program_knows_works_though_its_tests_fail(app: App) -> None:
+    steps = (
+        Conversation()
+        .user("Test it.")
+        .bash("kit bun run test", "Exit code 2\nerror: unrecognized subcommand 'bun'", failed=True)
+        .bash("bun run test", "Exit code 1\n 3 pass\n 1 fail", failed=True)
+        .steps
+    )
+    [item] = await found(app, steps, Kind.GOTCHA)
+    assert item.content == (
+        "`kit bun run test` doesn't work (error: unrecognized subcommand 'bun'); `bun run test` does."
+    )
+
+
+async def test_reading_the_settings_mends_nothing(app: App) -> None:
+    talk = Conversation().user("?").bash("pytest -q", "E   ValueError: no signing key", failed=True)
+    steps = talk.bash("git config --get commit.gpgsign", "true").bash("pytest -q", "3 passed").steps
+    assert "git config" not in " ".join(item.content for item in await found(app, steps, Kind.ERROR))
+
+
+@pytest.mark.parametrize("command", ["make deploy --dry-run", "npx --yes --package renovate -- validator"])
+async def test_what_only_tries_or_names_a_package_is_no_procedure(app: App, command: str) -> None:
+    steps = Conversation().user("?").bash(command, "ok").bash(command, "ok").steps
+    assert await found(app, steps, Kind.PROCEDURE) == []

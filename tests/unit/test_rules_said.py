@@ -8,7 +8,7 @@ import pytest
 from spoken import Conversation, claude, user
 
 from mindhold.app.application import App
-from mindhold.capture.extracted_items import SIGNS, CapturedItem
+from mindhold.capture.extracted_items import LONGEST, SIGNS, CapturedItem
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.memory import Kind
@@ -366,3 +366,42 @@ async def test_paths_are_those_of_the_project_and_secrets_are_gone(app: App) -> 
     (item,) = await found(app, claude(text), Kind.ARCHITECTURE)
     assert "`config/deploy.env`" in item.content
     assert secret not in item.content
+
+
+@pytest.mark.parametrize(
+    ("tool", "asked", "said", "told"),
+    [
+        (
+            "Bash",
+            "git add docs/plan.md && git commit -m 'docs: plan'",
+            "don't check this in",
+            "Refused `git add docs/plan.md`: don't check this in.",
+        ),
+        (
+            "Write",
+            "/srv/shop/src/summary.py",
+            "should we be using the stripper from textutil?",
+            "Refused a change of `summary.py`: should we be using the stripper from textutil?",
+        ),
+    ],
+)
+async def test_what_was_refused_is_told_with_the_words(
+    app: App, tool: str, asked: str, said: str, told: str
+) -> None:
+    steps = Conversation().user("Go on.").refused(tool, asked, said).steps
+    assert told in [item.content for item in await found(app, steps, Kind.PREFERENCE)]
+
+
+@pytest.mark.parametrize("said", ["what are you doing?", "wait", "run the tests first", "it works now"])
+async def test_a_refusal_that_only_waits_or_asks_is_nothing(app: App, said: str) -> None:
+    steps = Conversation().user("Go on.").refused("Bash", "git push", said).steps
+    assert [item for item in await found(app, steps) if item.content.startswith("Refused")] == []
+
+
+async def test_a_long_question_keeps_what_was_chosen(app: App) -> None:
+    question = f"{'The archive has grown for years. ' * 9}Where should old orders live?"
+    answer = f'Your questions have been answered: "{question}"="In cold storage".'
+    steps = Conversation().user("Go on.").tool("AskUserQuestion", question, answer).steps
+    [item] = await found(app, steps, Kind.DECISION)
+    assert item.content.endswith("Where should old orders live? Chosen: In cold storage.")
+    assert len(item.content) <= LONGEST
