@@ -275,6 +275,25 @@ class TestWhatItDoes:
         }
         assert sum(one.status is Status.SUPERSEDED for one in after.values()) == 1
 
+    async def test_a_fix_that_stands_three_times_becomes_one(self, app: App) -> None:
+        wordings = (
+            ("`npm run build` failed: Cannot find module 'vite'. Fixed by `npm install`.", Kind.ERROR),
+            ("The build fails with Cannot find module 'vite' until you run npm install.", Kind.ERROR),
+            (
+                "npm run build says Cannot find module 'vite' when dependencies are missing; npm install fixes it.",
+                Kind.GOTCHA,
+            ),
+        )
+        other = "`npm run build` failed: Cannot find module 'vitest'. Fixed by `npm install`."
+        same = [await put(app, text, kind=kind, uses=1) for text, kind in wordings]
+        apart = await put(app, other, kind=Kind.ERROR)
+        answer = await run(app, CONSOLIDATE, stages=["duplicates"])
+        assert changed(answer)["duplicates"] == 2
+        after = await whole(app)
+        [kept] = [after[one.id] for one in same if after[one.id].status is Status.ACTIVE]
+        assert kept.uses == 3
+        assert after[apart.id].status is Status.ACTIVE
+
     async def test_of_twins_the_anchor_stays(self, app: App) -> None:
         loud = await put(app, "The bell is of bronze.", kind=Kind.FACT, importance=0.9)
         anchor = await put(app, "the bell is of bronze!", kind=Kind.FACT, importance=0.2, anchor=True)

@@ -12,16 +12,23 @@ from mindhold.capture.journal import all_hashes, erased_at
 from mindhold.capture.rejections import rejected_items
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import Engine
-from mindhold.memories.duplicates import inheritance, superseding
+from mindhold.memories.duplicates import TRAPS, inheritance, near_by_words, superseding
 from mindhold.memories.prepare import FIRST_YEAR, TURN, content_hash, safe_text
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.memories.write import RememberInput, WriteOutcome, write_many
 from mindhold.model.errors import Conflict, MemoryNotFound, Refused, ScopeNotFound, StoreError
 from mindhold.model.lifecycle import is_kept_for_good, is_part, is_working
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Provenance, Relation, Status
-from mindhold.model.query import Filter, Search
+from mindhold.model.query import Filter
 from mindhold.ports.store import Mark
-from mindhold.text.similarity import content_words, difference_kinds, jaccard, one_contains_other, quantifiers
+from mindhold.text.similarity import (
+    content_words,
+    difference_kinds,
+    jaccard,
+    one_contains_other,
+    quantifiers,
+    same_trap,
+)
 
 DIALECT = "capture"
 # Shares of common words: with the text that it supersedes, with another memory of its kind.
@@ -29,7 +36,6 @@ SUPERSEDES_SHARE, REPEATS_SHARE = 0.5, 0.6
 SAME_SUBJECT_SHARE = 0.25  # of the shorter one's words, which the text that it supersedes has too
 WITHDRAWN_SHARE = 0.8  # of common words, from which a memory is the one that an item takes back
 MAX_SIMILAR = 50  # memories with the most common words
-MAX_SEARCH_WORDS = 32  # words of a search
 LONGEST = 2_000
 _ENDED_STATUSES = (Status.SUPERSEDED, Status.ARCHIVED, Status.FORGOTTEN)
 # Two texts that differ in one of these speak of two things.
@@ -255,16 +261,16 @@ class _ItemMatcher:
             is_similar = jaccard(words, content_words(old.content)) > REPEATS_SHARE
             if is_similar and _may_retire(old) and _same_thing(item.content, old.content):
                 outdated[old.id] = old
+        for kind in TRAPS if item.kind in TRAPS else ():
+            for old in await self._near(words, kind):
+                if _may_retire(old) and same_trap(item.content, old.content):
+                    outdated[old.id] = old
         return list(outdated.values())
 
     async def _near(
         self, words: frozenset[str], kind: Kind | None, *, statuses: tuple[Status, ...] = (Status.ACTIVE,)
     ) -> list[Memory]:
         """Return the agent's own memories with common words; active ones unless other statuses are given."""
-        if not words:
-            return []
-        engine = self._engine
-        lexemes = sorted(words, key=lambda word: (-len(word), word))[:MAX_SEARCH_WORDS]
         where = Filter(
             viewer=self._agent,
             scopes=(self._scope,),
@@ -272,10 +278,7 @@ class _ItemMatcher:
             kinds=() if kind is None else (kind,),
             statuses=statuses,
         )
-        search = Search(where, lexemes=tuple(lexemes), pool=MAX_SIMILAR, neighbours=False)
-        ids = (await engine.store.search(search)).ids
-        memories = await engine.store.get_many(ids, viewer=self._agent)
-        return [memories[memory_id] for memory_id in ids if memory_id in memories]
+        return await near_by_words(self._engine, words, where, limit=MAX_SIMILAR)
 
 
 def _said_order(memory: Memory) -> tuple[datetime, datetime, str]:

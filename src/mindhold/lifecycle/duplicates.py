@@ -19,14 +19,22 @@ from mindhold.lifecycle.stage_report import (
     StageLimits,
     StageResult,
 )
-from mindhold.memories.duplicates import inheritance, superseding
+from mindhold.memories.duplicates import (
+    LOOKED_AT,
+    TRAPS,
+    are_same_trap,
+    inheritance,
+    near_by_words,
+    superseding,
+)
 from mindhold.memories.prepare import gist_of
 from mindhold.model.errors import Conflict, MemoryNotFound
 from mindhold.model.lexemes import lexemes
 from mindhold.model.lifecycle import is_kept_for_good, is_marked, is_part, is_unswept, is_working
 from mindhold.model.memory import Link, Memory, Relation, Status
+from mindhold.model.query import Filter
 from mindhold.ports.store import Change, Connect, Disconnect, Inherit, Mark
-from mindhold.text.similarity import same_statement
+from mindhold.text.similarity import content_words, same_statement
 
 DUPLICATES_STAGE = "duplicates"
 
@@ -80,10 +88,13 @@ async def merge_duplicates(
         gists = await asyncio.to_thread(_gists, fresh)
         distinct = list({gist for gist in gists.values() if gist})
         by_gist = await engine.store.by_gist(distinct, scope=scope, agent=agent)
+        traps = Filter(viewer=agent, scopes=(scope,), agents=(agent,), kinds=TRAPS)
         for memory in fresh:
-            duplicates = _find_duplicates(
-                memory, by_gist.get(gists[memory.id], ()), besides=merged.retired | besides
-            )
+            alike = list(by_gist.get(gists[memory.id], ()))
+            if memory.kind in TRAPS:
+                words = content_words(memory.content)
+                alike += await near_by_words(engine, words, traps, limit=LOOKED_AT)
+            duplicates = _find_duplicates(memory, alike, besides=merged.retired | besides)
             if not duplicates:
                 continue
             survivor, retired = _choose_survivor([memory, *duplicates])
@@ -121,16 +132,20 @@ def _find_duplicates(
 ) -> list[Memory]:
     if memory.id in besides:
         return []
-    return [
-        other
+    found = {
+        other.id: other
         for other in candidates
         if other.id != memory.id
         and other.id not in besides
-        and other.kind is memory.kind
         and other.topic.casefold() == memory.topic.casefold()
         and _is_mergeable(other)
-        and same_statement(memory.content, other.content)
-    ]
+        and (_says_same(memory, other) or are_same_trap(memory, other))
+    }
+    return list(found.values())
+
+
+def _says_same(one: Memory, other: Memory) -> bool:
+    return one.kind is other.kind and same_statement(one.content, other.content)
 
 
 def _is_mergeable(memory: Memory) -> bool:

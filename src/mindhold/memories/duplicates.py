@@ -13,12 +13,14 @@ from mindhold.memories.prepare import TURN
 from mindhold.model.job import Job
 from mindhold.model.lifecycle import SESSION_ONLY, is_kept_for_good
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status
-from mindhold.model.query import Filter, Vector
+from mindhold.model.query import Filter, Search, Vector
 from mindhold.ports.store import Change, Connect, Inherit, Mark, Put
 from mindhold.settings.schema import IntakeSettings
 from mindhold.text.failure_resolution import resolves
-from mindhold.text.similarity import replaces, same_statement
+from mindhold.text.similarity import replaces, same_statement, same_trap
 
+MAX_SEARCH_WORDS = 32  # words of a search
+TRAPS = (Kind.ERROR, Kind.GOTCHA)  # which may tell the same failure in other words
 TELLS_OF_A_FIX = frozenset(
     {Kind.ERROR, Kind.PROCEDURE, Kind.DECISION, Kind.FACT, Kind.GOTCHA, Kind.PATTERN, Kind.NOTE}
 )
@@ -60,7 +62,9 @@ def find_related(
             continue
         protected = is_kept_for_good(other) or TURN in other.metadata or _outlives(other, new)
         may_be_fixed = other.kind is Kind.ERROR and new.kind in TELLS_OF_A_FIX
-        if may_be_fixed and resolves(new.content, other.content):
+        if not protected and are_same_trap(new, other):
+            superseded.append(other)
+        elif may_be_fixed and resolves(new.content, other.content):
             resolved.append(other)
         elif not protected and _stands_in_for(new, other, similarity=similarity, settings=settings):
             superseded.append(other)
@@ -69,6 +73,11 @@ def find_related(
     room = max(0, settings.most_links - len(superseded))
     rest = max(0, room - len(resolved))
     return RelatedMemories(tuple(superseded), tuple(resolved[:room]), tuple(related[:rest]))
+
+
+def are_same_trap(one: Memory, other: Memory) -> bool:
+    """Whether both tell the same failure: "X fails until Y", "`X` failed. Fixed by `Y`."."""
+    return one.kind in TRAPS and other.kind in TRAPS and same_trap(one.content, other.content)
 
 
 def _outlives(other: Memory, new: Memory) -> bool:
@@ -91,6 +100,17 @@ def _stands_in_for(new: Memory, old: Memory, *, similarity: float, settings: Int
         return False
     alike = similarity > settings.near_duplicate
     return (alike and same_statement(new.content, old.content)) or replaces(new.content, old.content)
+
+
+async def near_by_words(engine: Engine, words: Iterable[str], where: Filter, *, limit: int) -> list[Memory]:
+    """The memories with the most of these words in common."""
+    longest = sorted(words, key=lambda word: (-len(word), word))[:MAX_SEARCH_WORDS]
+    if not longest:
+        return []
+    search = Search(where, lexemes=tuple(longest), pool=limit, neighbours=False)
+    ids = (await engine.store.search(search)).ids
+    memories = await engine.store.get_many(ids, viewer=where.viewer)
+    return [memories[memory_id] for memory_id in ids if memory_id in memories]
 
 
 def same_topic(one: Memory, other: Memory) -> bool:
