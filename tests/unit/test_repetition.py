@@ -8,6 +8,7 @@ from mindhold.capture.condensation_plan import plan_by_rules
 from mindhold.capture.extracted_items import signs_metadata
 from mindhold.model.memory import Kind, Memory
 from mindhold.testing.builders import Builder
+from mindhold.text.repetition import tells_trap_too
 
 SAME_FIX = [
     (
@@ -142,3 +143,56 @@ def test_the_same_message_in_other_words_needs_vectors_that_agree() -> None:
     assert merged(memories, alike=False) == []
     assert len(merged(memories, alike=True)) == 1
     assert merged(pile(*texts, kind=Kind.ERROR), alike=True) == []
+
+
+VITE = "`npm run build` failed: Cannot find module 'vite'. Fixed by `npm install`."
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (VITE, "The build fails with Cannot find module 'vite' until you run npm install."),
+        (
+            VITE,
+            "npm run build says Cannot find module 'vite' when dependencies are missing; npm install fixes it.",
+        ),
+        (
+            "Port 5432 was taken by another PostgreSQL; the tests use 5433.",
+            "Tests need port 5433 because port 5432 is taken by another PostgreSQL.",
+        ),
+    ],
+)
+def test_one_failure_in_other_words_is_the_same_trap(one: str, other: str) -> None:
+    assert tells_trap_too(one, other) or tells_trap_too(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (VITE, VITE.replace("vite", "vitest")),
+        (VITE, "`npm test` failed: Cannot find module 'vite'. Fixed by `npm ci`."),
+        (
+            "The billing service crashes at start when its config file is missing.",
+            "The auth service crashes at start when its config file is missing.",
+        ),
+        (
+            "Port 5432 was taken by another PostgreSQL; the tests use 5433.",
+            "Port 5432 was taken by another PostgreSQL; the tests use 5434.",
+        ),
+        (
+            "`go build -o app ./cmd/app` fails without cgo on Alpine.",
+            "`go build -race -o app ./cmd/app` fails without cgo on Alpine.",
+        ),
+        ("The importer always fails on empty files.", "The importer sometimes fails on empty files."),
+        ("It fails.", "It fails."),
+    ],
+)
+def test_another_failure_is_another_trap(one: str, other: str) -> None:
+    assert not tells_trap_too(one, other)
+    assert not tells_trap_too(other, one)
+
+
+def test_what_says_more_of_a_failure_tells_what_the_other_does_not() -> None:
+    because = f"{VITE} The lock file had changed."
+    assert tells_trap_too(because, VITE)
+    assert not tells_trap_too(VITE, because)

@@ -11,7 +11,6 @@ from mindhold.text.similarity import (
     replaces,
     same_in_other_order,
     same_statement,
-    same_trap,
 )
 
 SAME = [
@@ -219,47 +218,3 @@ def test_another_order_of_words_may_say_something_else(one: str, other: str) -> 
 @given(st.text(), st.text())
 def test_any_two_texts_can_be_compared_in_another_order(one: str, other: str) -> None:
     assert same_in_other_order(one, other) == same_in_other_order(other, one)
-
-
-VITE = "`npm run build` failed: Cannot find module 'vite'. Fixed by `npm install`."
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (VITE, "The build fails with Cannot find module 'vite' until you run npm install."),
-        (
-            VITE,
-            "npm run build says Cannot find module 'vite' when dependencies are missing; npm install fixes it.",
-        ),
-        (
-            "Port 5432 was taken by another PostgreSQL; the tests use 5433.",
-            "Tests need port 5433 because port 5432 is taken by another PostgreSQL.",
-        ),
-    ],
-)
-def test_one_failure_in_other_words_is_the_same_trap(one: str, other: str) -> None:
-    assert same_trap(one, other)
-    assert same_trap(other, one)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (VITE, VITE.replace("vite", "vitest")),
-        (VITE, "`npm test` failed: Cannot find module 'vite'. Fixed by `npm ci`."),
-        (
-            "The billing service crashes at start when its config file is missing.",
-            "The auth service crashes at start when its config file is missing.",
-        ),
-        (
-            "Port 5432 was taken by another PostgreSQL; the tests use 5433.",
-            "Port 5432 was taken by another PostgreSQL; the tests use 5434.",
-        ),
-        ("The importer always fails on empty files.", "The importer sometimes fails on empty files."),
-        ("It fails.", "It fails."),
-    ],
-)
-def test_another_failure_is_another_trap(one: str, other: str) -> None:
-    assert not same_trap(one, other)
-    assert not same_trap(other, one)

@@ -21,13 +21,13 @@ from mindhold.model.lifecycle import is_kept_for_good, is_part, is_working
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Provenance, Relation, Status
 from mindhold.model.query import Filter
 from mindhold.ports.store import Mark
+from mindhold.text.repetition import tells_trap_too
 from mindhold.text.similarity import (
     content_words,
     difference_kinds,
     jaccard,
     one_contains_other,
     quantifiers,
-    same_trap,
 )
 
 DIALECT = "capture"
@@ -209,6 +209,10 @@ class _ItemMatcher:
                 and _same_thing(item.content, old.content)
             ):
                 return old
+        for kind in TRAPS if item.kind in TRAPS else ():
+            for old in await self._near(words, kind):
+                if tells_trap_too(old.content, item.content):
+                    return old
         return None
 
     async def retire(self, item: CapturedItem, memory: Memory) -> list[str]:
@@ -263,7 +267,7 @@ class _ItemMatcher:
                 outdated[old.id] = old
         for kind in TRAPS if item.kind in TRAPS else ():
             for old in await self._near(words, kind):
-                if _may_retire(old) and same_trap(item.content, old.content):
+                if _may_retire(old) and tells_trap_too(item.content, old.content):
                     outdated[old.id] = old
         return list(outdated.values())
 

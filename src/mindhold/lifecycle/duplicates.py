@@ -22,10 +22,10 @@ from mindhold.lifecycle.stage_report import (
 from mindhold.memories.duplicates import (
     LOOKED_AT,
     TRAPS,
-    are_same_trap,
     inheritance,
     near_by_words,
     superseding,
+    tells_trap_of,
 )
 from mindhold.memories.prepare import gist_of
 from mindhold.model.errors import Conflict, MemoryNotFound
@@ -112,11 +112,19 @@ async def merge_duplicates(
 def _choose_survivor(memories: Sequence[Memory]) -> tuple[Memory, list[Memory]]:
     """The memory that survives and those merged into it; never an anchor, a permanent or a marked one."""
 
-    def rank(memory: Memory) -> tuple[bool, float, int, datetime, str]:
-        return not _is_protected(memory), -memory.importance, -memory.uses, memory.created, memory.id
+    def rank(memory: Memory) -> tuple[bool, int, float, int, datetime, str]:
+        covered = sum(_covers(memory, other) for other in memories)
+        return (
+            not _is_protected(memory),
+            -covered,
+            -memory.importance,
+            -memory.uses,
+            memory.created,
+            memory.id,
+        )
 
     survivor, *others = sorted(memories, key=rank)
-    return survivor, [memory for memory in others if not _is_protected(memory)]
+    return survivor, [memory for memory in others if not _is_protected(memory) and _covers(survivor, memory)]
 
 
 def _is_protected(memory: Memory) -> bool:
@@ -139,13 +147,15 @@ def _find_duplicates(
         and other.id not in besides
         and other.topic.casefold() == memory.topic.casefold()
         and _is_mergeable(other)
-        and (_says_same(memory, other) or are_same_trap(memory, other))
+        and (_covers(memory, other) or _covers(other, memory))
     }
     return list(found.values())
 
 
-def _says_same(one: Memory, other: Memory) -> bool:
-    return one.kind is other.kind and same_statement(one.content, other.content)
+def _covers(one: Memory, other: Memory) -> bool:
+    """Whether nothing is lost when only one of them stays."""
+    same = one.kind is other.kind and same_statement(one.content, other.content)
+    return same or tells_trap_of(one, other)
 
 
 def _is_mergeable(memory: Memory) -> bool:

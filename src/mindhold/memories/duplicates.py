@@ -17,7 +17,8 @@ from mindhold.model.query import Filter, Search, Vector
 from mindhold.ports.store import Change, Connect, Inherit, Mark, Put
 from mindhold.settings.schema import IntakeSettings
 from mindhold.text.failure_resolution import resolves
-from mindhold.text.similarity import replaces, same_statement, same_trap
+from mindhold.text.repetition import tells_trap_too
+from mindhold.text.similarity import replaces, same_statement
 
 MAX_SEARCH_WORDS = 32  # words of a search
 TRAPS = (Kind.ERROR, Kind.GOTCHA)  # which may tell the same failure in other words
@@ -62,7 +63,7 @@ def find_related(
             continue
         protected = is_kept_for_good(other) or TURN in other.metadata or _outlives(other, new)
         may_be_fixed = other.kind is Kind.ERROR and new.kind in TELLS_OF_A_FIX
-        if not protected and are_same_trap(new, other):
+        if not protected and tells_trap_of(new, other):
             superseded.append(other)
         elif may_be_fixed and resolves(new.content, other.content):
             resolved.append(other)
@@ -75,9 +76,9 @@ def find_related(
     return RelatedMemories(tuple(superseded), tuple(resolved[:room]), tuple(related[:rest]))
 
 
-def are_same_trap(one: Memory, other: Memory) -> bool:
-    """Whether both tell the same failure: "X fails until Y", "`X` failed. Fixed by `Y`."."""
-    return one.kind in TRAPS and other.kind in TRAPS and same_trap(one.content, other.content)
+def tells_trap_of(one: Memory, other: Memory) -> bool:
+    """Whether one tells the failure that the other tells: "X fails until Y", "`X` failed. Fixed by `Y`."."""
+    return one.kind in TRAPS and other.kind in TRAPS and tells_trap_too(one.content, other.content)
 
 
 def _outlives(other: Memory, new: Memory) -> bool:

@@ -17,13 +17,14 @@ from mindhold.text.faithfulness import (
     qualified_words,
     word_list,
 )
-from mindhold.text.similarity import content_words, difference_kinds
+from mindhold.text.similarity import content_words, difference_kinds, jaccard, quantifiers
 
 LEAST_SHARED = 0.5  # share of the words about the failure, where only its signs are the same
 _CURE = (
     r"(?:fixed|solved|resolved|cured|repaired|mended|worked around) (?:it |this |that )?(?:by|with)\b"
     r"|the (?:fix|cure|solution|remedy|workaround)(?: was| is)?(?: to|:)?(?=\s)"
 )
+_CODE = re.compile(r"`([^`\n]+)`")
 _CURED_BY = re.compile(rf"[\s.,;:—–-]*\b(?:{_CURE})\s*", re.IGNORECASE)
 _CURES = re.compile(
     r"(?:^|[.;,]\s+)(?P<cure>[^.;,]{3,200}?)\s+(?:fixed|fixes|solved|solves|resolved|resolves|cured|cures) (?:it|this|that|the \w+)\b",
@@ -67,6 +68,43 @@ def tells_same_cure(content: str, other: str, *, same_signs: bool, alike: bool) 
         return bool(other_words) or same_signs
     shared = len(words & other_words)
     return same_signs and alike and shared >= LEAST_SHARED * min(len(words), len(other_words))
+
+
+FEWEST_IN_TRAP, SHARED_IN_TRAP, ALIKE_TRAPS = 5, 0.7, 0.5  # words, share of the other text, of both
+# Words that tell that something fails and how it is mended, not what.
+_TELLING = content_words(
+    """fail failed fails failure error errors say says said complain complains break breaks broken crash crashes throw throws raise raises
+    stop stops work works fix fixed fixes solve solved solves resolve resolved mend mended run running ran need needs needed require
+    required must help helps happen happens get gets give gives return returns report reports until unless because when instead
+    without before after first then again use using cause caused command call worked doesn't"""
+)
+
+
+def tells_trap_too(content: str, other: str) -> bool:
+    """Whether both tell the same failure, however worded, and `content` says everything of it that the other says.
+
+    They share most words, the other has no word of its own but those that tell that something fails, and neither puts a
+    number, a path, a name, a quotation or an option of a command in place of another one.
+    """
+    words, others = content_words(content), content_words(other)
+    shared = len(words & others)
+    if shared < FEWEST_IN_TRAP or shared < SHARED_IN_TRAP * len(others) or others - words - _TELLING:
+        return False
+    if jaccard(words, others) < ALIKE_TRAPS or quantifiers(content) != quantifiers(other):
+        return False
+    if any(_is_variant(one, another) for one in _CODE.findall(content) for another in _CODE.findall(other)):
+        return False
+    return _values(other) <= words
+
+
+def _is_variant(one: str, other: str) -> bool:
+    """Whether two commands differ but begin alike: with another option it is another command."""
+    return one != other and one.split()[:2] == other.split()[:2]
+
+
+def _values(text: str) -> frozenset[str]:
+    """The words of a text's numbers, paths, names and quotations."""
+    return frozenset(word for term in exact_terms(text) for word in content_words(str(term)))
 
 
 def _split(text: str) -> tuple[str, str]:

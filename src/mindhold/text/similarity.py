@@ -149,40 +149,6 @@ def _is_adjunct_moved(left: Sequence[str], right: Sequence[str]) -> bool:
     return False
 
 
-FEWEST_IN_TRAP, SHARED_IN_TRAP, ALIKE_TRAPS = 5, 0.7, 0.5  # words, share of the shorter text, of both
-# Words that tell that something fails and how it is mended, not what.
-_TELLING = content_words(
-    """fail failed fails failure error errors say says said complain complains break breaks broken crash crashes throw throws raise raises
-    stop stops work works fix fixed fixes solve solved solves resolve resolved mend mended run running ran need needs needed require
-    required must help helps happen happens get gets give gives return returns report reports until unless because when instead
-    without before after first then again use using cause caused command call worked doesn't"""
-)
-
-
-def same_trap(a: str, b: str) -> bool:
-    """Whether two texts tell the same failure, however worded.
-
-    They share most words; one of them has no word of its own but those that tell a failure, and neither puts a name, a
-    number, a path or a quotation in place of another one.
-    """
-    left, right = content_words(a), content_words(b)
-    shared = len(left & right)
-    if shared < FEWEST_IN_TRAP or shared < SHARED_IN_TRAP * min(len(left), len(right)):
-        return False
-    if jaccard(left, right) < ALIKE_TRAPS or quantifiers(a) != quantifiers(b):
-        return False
-    if left - right - _TELLING and right - left - _TELLING:
-        return False
-    return not (_values_missing(a, right) and _values_missing(b, left))
-
-
-def _values_missing(text: str, others: Set[str]) -> frozenset[str]:
-    """The words of a text's quotations, numbers, paths and names that are not among the others."""
-    values = [match[0] for match in _QUOTED.finditer(text)]
-    values += [token.key for token in _tokens(text) if token.kind in ("number", "name", "path", "date")]
-    return frozenset(word for value in values for word in content_words(value)) - others
-
-
 def same_in_other_order(a: str, b: str) -> bool:
     """Whether two texts say the same in another order of words: "9090 is the staging port", "the staging port is 9090".
 
