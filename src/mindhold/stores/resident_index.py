@@ -29,13 +29,17 @@ class ReadWriteLock:
         self._inside = 0
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
-        """Hold the lock for reading."""
-        with self._turn, self._count:
+    def looking(self, *, wait: bool = True) -> Iterator[bool]:
+        """Hold the lock for reading. Without `wait`, the block gets False and no lock if it would have to wait."""
+        if not self._turn.acquire(blocking=wait):
+            yield False
+            return
+        with self._count:
             self._inside += 1
             self._empty.clear()
+        self._turn.release()
         try:
-            yield
+            yield True
         finally:
             with self._count:
                 self._inside -= 1

@@ -8,6 +8,7 @@ import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,13 +25,14 @@ from mindhold.stores.resident_index import (
     beyond_index,
     nearest,
 )
-from mindhold.stores.sqlite.connection import SqlitePart
+from mindhold.stores.sqlite.connection import SqlitePart, in_one_view
 from mindhold.stores.sqlite.records import REVISION, next_revision, set_vectors
 from mindhold.stores.sqlite.rows import as_list, matching
 from mindhold.stores.vectors import NearestCodes, decode
 
 T = TypeVar("T")
 
+_FEW = 20_000  # records that are searched in a few milliseconds
 _LOADED_TOGETHER = 8_192
 _CHANGED_TOGETHER = 1_000
 _MOST_POSTINGS = 2_000_000  # cached between searches, 8 bytes each
@@ -141,8 +143,7 @@ class SqliteLiveIndex:
         than what another thread has put into the index.
         """
         with self._gate.looking():
-            revision = connection.execute(REVISION).fetchone()[0]
-            if revision == self.resident.revision and model in (None, self.resident.model):
+            if self._matches(connection, model):
                 return work()
         with self._gate.changing():
             if connection.in_transaction:
@@ -154,6 +155,17 @@ class SqliteLiveIndex:
                 self._forget()  # half of a refresh is worse than none
                 raise
             return work()
+
+    def at_once(self, connection: sqlite3.Connection, model: str | None, work: Callable[[], T]) -> T | None:
+        """The same if that takes no longer than a look-up: the index is small and needs no change. Else None."""
+        with self._gate.looking(wait=False) as inside:
+            if inside and len(self.resident) <= _FEW and self._matches(connection, model):
+                return work()
+        return None
+
+    def _matches(self, connection: sqlite3.Connection, model: str | None) -> bool:
+        revision = connection.execute(REVISION).fetchone()[0]
+        return bool(revision == self.resident.revision and model in (None, self.resident.model))
 
     def reach(self, connection: sqlite3.Connection, where: Filter) -> AdmittedSlots:
         """The records that the filter admits."""
@@ -330,7 +342,8 @@ class SqliteIndex(SqlitePart):
             resident, driving = self._live.resident, self._live.driving
             return ResidentSearch(source, resident, search, reach=reach, driving=driving).candidates()
 
-        return await self._followed(model, search.filter, work)
+        # With a condition that the index doesn't have, all records may have to be read.
+        return await self._followed(model, search.filter, work, few=not beyond_index(search.filter))
 
     async def nearest(
         self, vectors: Sequence[Vector], *, model: str, where: Filter, limit: int
@@ -341,17 +354,28 @@ class SqliteIndex(SqlitePart):
         return await self._followed(model, where, work)
 
     async def _followed(
-        self, model: str | None, where: Filter, work: Callable[[_FileSource, AdmittedSlots], T]
+        self,
+        model: str | None,
+        where: Filter,
+        work: Callable[[_FileSource, AdmittedSlots], T],
+        *,
+        few: bool = False,
     ) -> T:
         """Run `work` while the index matches the file, with the records that the filter admits."""
         live = self._live
 
-        def read(connection: sqlite3.Connection) -> T:
-            return live.following(
-                connection, model, lambda: work(_FileSource(live, connection), live.reach(connection, where))
-            )
+        def searched(connection: sqlite3.Connection) -> T:
+            return work(_FileSource(live, connection), live.reach(connection, where))
 
-        return await self._database.read(read)
+        def at_once(connection: sqlite3.Connection) -> T | None:
+            return live.at_once(connection, model, partial(searched, connection))
+
+        def following(connection: sqlite3.Connection) -> T:
+            return live.following(connection, model, partial(searched, connection))
+
+        if few and (result := await self._database.look(partial(in_one_view, work=at_once))) is not None:
+            return result
+        return await self._database.read(following)
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
         def work(connection: sqlite3.Connection) -> int:
