@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -23,6 +23,7 @@ from mindhold.stores.resident_index import (
     ResidentSearch,
     Rows,
     beyond_index,
+    bracketed,
     nearest,
 )
 from mindhold.stores.sqlite.connection import SqlitePart, in_one_view
@@ -37,8 +38,9 @@ _LOADED_TOGETHER = 8_192
 _CHANGED_TOGETHER = 1_000
 _MOST_POSTINGS = 2_000_000  # cached between searches, 8 bytes each
 _MOST_VECTORS = 20_000  # held of candidates, 768 bytes each
-_MOST_LEXEMES = 400_000  # held of candidates, about 60 bytes each
-_LEXEMES_OF_A_RECORD = 8  # what else is held of a record, in lexemes
+_MOST_DETAILS = 20_000  # held of candidates, about 300 bytes each
+_MOST_CHARACTERS = 20_000_000  # of the words held of candidates
+_CHARACTERS_OF_A_RECORD = 400  # what else is held of a record, in characters
 
 # The in-memory columns of records.
 _COLUMNS = """
@@ -81,7 +83,7 @@ POSTINGS = "SELECT group_concat(rowid) FROM lexeme WHERE lexeme MATCH ?"
 FIRST_POSTINGS = "SELECT group_concat(rowid) FROM (SELECT rowid FROM lexeme WHERE lexeme MATCH ? LIMIT ?)"
 
 
-Words = tuple[str, str | None, int, str, Mapping[str, int]]  # the end of a Detail
+Words = tuple[str, str | None, int, str, str]  # the end of a Detail
 
 
 class HeldRecords:
@@ -90,22 +92,42 @@ class HeldRecords:
     def __init__(self) -> None:
         self.words: dict[int, Words] = {}
         self.vectors: dict[int, bytes] = {}
-        self._lexemes = 0
+        self._characters = 0
+        self._details: tuple[sqlite3.Connection | None, int, dict[int, Detail]] = (None, 0, {})
 
-    def words_of(
+    def details_of(
         self,
+        connection: sqlite3.Connection,
         rows: Sequence[int],
-        read: Callable[[Sequence[int]], Iterable[tuple[int, str, str | None, int, str]]],
+        read: Callable[[str, Sequence[int]], Iterable[tuple[Any, ...]]],
+    ) -> Mapping[int, Detail]:
+        """What is held of records, at least of these; `read` gets what is missing, by NUMBERS and by WORDS.
+
+        Every commit may have changed the numbers, and only the same connection can tell that there was none.
+        """
+        version = connection.execute(DATA_VERSION).fetchone()[0]
+        before, known_version, held = self._details
+        if before is not connection or known_version != version or len(held) > _MOST_DETAILS:
+            held = {}
+            self._details = connection, version, held
+        if missing := [row for row in rows if row not in held]:
+            words = self._words_of(missing, read)
+            held.update((numbers[0], (*numbers, *words[numbers[0]])) for numbers in read(NUMBERS, missing))
+        return held
+
+    def _words_of(
+        self, rows: Sequence[int], read: Callable[[str, Sequence[int]], Iterable[tuple[Any, ...]]]
     ) -> Mapping[int, Words]:
-        """What is held of records, at least of these; `read` gets what is missing, by WORDS."""
         held = self.words
-        for row, memory_id, conversation, position, text in read([row for row in rows if row not in held]):
-            lexemes = list(map(sys.intern, text.split()))
-            counts = Counter(lexemes)
-            held[row] = (memory_id, conversation, position, lexemes[0] if lexemes else "", counts)
-            self._lexemes += len(counts) + _LEXEMES_OF_A_RECORD
-        if self._lexemes > _MOST_LEXEMES:  # begin anew; other threads go on with the old ones
-            self.words, self._lexemes = {}, 0
+        for row, memory_id, conversation, position, text in read(
+            WORDS, [row for row in rows if row not in held]
+        ):
+            lexemes = text.split()
+            opening = sys.intern(lexemes[0]) if lexemes else ""
+            held[row] = (memory_id, conversation, position, opening, bracketed(lexemes))
+            self._characters += len(text) + _CHARACTERS_OF_A_RECORD
+        if self._characters > _MOST_CHARACTERS:  # begin anew; other threads go on with the old ones
+            self.words, self._characters = {}, 0
         return held
 
     def vectors_of(
@@ -293,6 +315,9 @@ def _is_indexed(lexeme: str) -> bool:
     return bool(lexeme) and all(c.isalnum() or "\ue000" <= c <= "\uefff" for c in lexeme)
 
 
+# Changes with every commit of other connections, and readers commit nothing.
+DATA_VERSION = "PRAGMA data_version"
+
 # What every use of a memory may change, without a new revision. CROSS JOIN keeps the order of the list.
 NUMBERS = """
     SELECT memory.row, memory.importance, memory.trust, memory.uses, memory.usefulness, memory.occurred / 1e6, memory.length
@@ -418,8 +443,8 @@ class _FileSource:
 
     def details(self, rows: Rows) -> list[Detail]:
         wanted = rows.tolist()
-        held = self._live.held.words_of(wanted, lambda missing: self._read(WORDS, missing))
-        return [(*numbers, *held[numbers[0]]) for numbers in self._read(NUMBERS, wanted)]
+        held = self._live.held.details_of(self._connection, wanted, self._read)
+        return [held[row] for row in wanted if row in held]
 
     def _read(self, statement: str, rows: Sequence[int], *values: str | None) -> list[Any]:
         if not rows:
