@@ -101,7 +101,7 @@ class HeldRecords:
         rows: Sequence[int],
         read: Callable[[str, Sequence[int]], Iterable[tuple[Any, ...]]],
     ) -> Mapping[int, Detail]:
-        """What is held of records, at least of these; `read` gets what is missing, by NUMBERS and by WORDS.
+        """What is held of records, at least of these; `read` gets what is missing, by DETAILS or by NUMBERS.
 
         Every commit may have changed the numbers, and only the same connection can tell that there was none.
         """
@@ -110,22 +110,17 @@ class HeldRecords:
         if before is not connection or known_version != version or len(held) > _MOST_DETAILS:
             held = {}
             self._details = connection, version, held
-        if missing := [row for row in rows if row not in held]:
-            words = self._words_of(missing, read)
-            held.update((numbers[0], (*numbers, *words[numbers[0]])) for numbers in read(NUMBERS, missing))
-        return held
-
-    def _words_of(
-        self, rows: Sequence[int], read: Callable[[str, Sequence[int]], Iterable[tuple[Any, ...]]]
-    ) -> Mapping[int, Words]:
-        held = self.words
-        for row, memory_id, conversation, position, text in read(
-            WORDS, [row for row in rows if row not in held]
+        words, missing = self.words, [row for row in rows if row not in held]
+        for *numbers, memory_id, conversation, position, text in read(
+            DETAILS, [row for row in missing if row not in words]
         ):
-            lexemes = text.split()
+            row, lexemes = numbers[0], text.split()
             opening = sys.intern(lexemes[0]) if lexemes else ""
-            held[row] = (memory_id, conversation, position, opening, bracketed(lexemes))
+            words[row] = (memory_id, conversation, position, opening, bracketed(lexemes))
+            held[row] = (*numbers, *words[row])
             self._characters += len(text) + _CHARACTERS_OF_A_RECORD
+        for row, *numbers in read(NUMBERS, [row for row in missing if row not in held]):
+            held[row] = (row, *numbers, *words[row])
         if self._characters > _MOST_CHARACTERS:  # begin anew; other threads go on with the old ones
             self.words, self._characters = {}, 0
         return held
@@ -318,17 +313,18 @@ def _is_indexed(lexeme: str) -> bool:
 # Changes with every commit of other connections, and readers commit nothing.
 DATA_VERSION = "PRAGMA data_version"
 
-# What every use of a memory may change, without a new revision. CROSS JOIN keeps the order of the list.
-NUMBERS = """
-    SELECT memory.row, memory.importance, memory.trust, memory.uses, memory.usefulness, memory.occurred / 1e6, memory.length
+_OF_CANDIDATES = """
+    SELECT memory.row, memory.importance, memory.trust, memory.uses, memory.usefulness, memory.occurred / 1e6, memory.length {rest}
     FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value
 """
 
-# The rest, which stays the same within a revision.
-WORDS = """
-    SELECT memory.row, memory.id, memory.conversation, ifnull(memory.position, -1), memory.lexemes
-    FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value
-"""
+# What every use of a memory may change, without a new revision. CROSS JOIN keeps the order of the list.
+NUMBERS = _OF_CANDIDATES.format(rest="")
+
+# The same and the rest, which stays the same within a revision.
+DETAILS = _OF_CANDIDATES.format(
+    rest=", memory.id, memory.conversation, ifnull(memory.position, -1), memory.lexemes"
+)
 
 # Exact vectors of a model.
 EXACT = """
