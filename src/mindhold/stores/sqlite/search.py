@@ -33,7 +33,7 @@ from mindhold.stores.vectors import NearestCodes, decode
 
 T = TypeVar("T")
 
-_FEW = 20_000  # records that are searched in a few milliseconds
+FEW = 20_000  # records that are searched in a few milliseconds
 _LOADED_TOGETHER = 8_192
 _CHANGED_TOGETHER = 1_000
 _MOST_POSTINGS = 2_000_000  # cached between searches, 8 bytes each
@@ -176,7 +176,7 @@ class SqliteLiveIndex:
     def at_once(self, connection: sqlite3.Connection, model: str | None, work: Callable[[], T]) -> T | None:
         """The same if that takes no longer than a look-up: the index is small and needs no change. Else None."""
         with self._gate.looking(wait=False) as inside:
-            if inside and len(self.resident) <= _FEW and self._matches(connection, model):
+            if inside and len(self.resident) <= FEW and self._matches(connection, model):
                 return work()
         return None
 
@@ -352,7 +352,7 @@ EXACT_BY_ID = """
 
 
 class SqliteIndex(SqlitePart):
-    """Implements RecordSearch. The work runs in the reader threads."""
+    """Implements RecordSearch. The work runs in the reader threads, or in the calling one if it is little."""
 
     _live: SqliteLiveIndex
 
