@@ -34,10 +34,12 @@ class ReadWriteLock:
         if not self._turn.acquire(blocking=wait):
             yield False
             return
-        with self._count:
-            self._inside += 1
-            self._empty.clear()
-        self._turn.release()
+        try:
+            with self._count:
+                self._inside += 1
+                self._empty.clear()
+        finally:
+            self._turn.release()
         try:
             yield True
         finally:
