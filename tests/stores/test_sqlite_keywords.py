@@ -74,11 +74,15 @@ class Measured:
         return 0
 
 
+async def _locked(_work: Callable[[sqlite3.Connection], Any]) -> None:
+    return None
+
+
 async def effort(monkeypatch: pytest.MonkeyPatch, store: SqliteStore, ask: Callable[[], Any]) -> int:
     measured = Measured(store)
     with monkeypatch.context() as patched:
         patched.setattr(store._database, "read", measured.read)
-        patched.setattr(store._database, "_look_up", lambda *_: None)  # so that everything is read there
+        patched.setattr(store._database, "look", _locked)  # so that everything is read there
         await ask()
     return measured.steps
 

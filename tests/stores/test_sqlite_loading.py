@@ -105,8 +105,9 @@ async def test_a_search_sees_what_changed_since_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """What is held of candidates is read again after a change, and if nothing can be held."""
-    monkeypatch.setattr(search, "_MOST_LEXEMES", most)
+    monkeypatch.setattr(search, "_MOST_CHARACTERS", most)
     monkeypatch.setattr(search, "_MOST_VECTORS", most)
+    monkeypatch.setattr(search, "_MOST_DETAILS", most)
     build = Builder()
     store, other = opened(tmp_path), opened(tmp_path)
     await store.open()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import TypeVar
 
 import numpy as np
@@ -116,24 +118,24 @@ class Ranking:
 
     def evidence(self, row: int, *, why: bool = True) -> Evidence:
         """Return why a candidate was found; without `why`, no reasons in words."""
-        counts = self._found.counts[row]
-        matched = [lexeme for lexeme, count in zip(self._lexemes, counts, strict=True) if count]
+        matched = set(compress(self._lexemes, self._found.counts[row].tolist()))
         cosine = float(self._found.cosines[row])
+        similarity = None if math.isnan(cosine) else cosine
         # Questions are compared by vectors; a memory without a vector, or with a keyword, was found by words.
-        by_words = np.isnan(cosine) or not self._keywords.isdisjoint(matched)
-        reasons = self._reasons(row, matched, cosine) if why else ()
-        return Evidence(reasons, L2 if by_words else L3, None if np.isnan(cosine) else cosine)
+        by_words = similarity is None or not self._keywords.isdisjoint(matched)
+        reasons = self._reasons(row, matched, similarity) if why else ()
+        return Evidence(reasons, L2 if by_words else L3, similarity)
 
-    def _reasons(self, row: int, said: Sequence[str], cosine: float) -> tuple[str, ...]:
+    def _reasons(self, row: int, said: Set[str], similarity: float | None) -> tuple[str, ...]:
         relevant = self._relevance
         reasons: list[str] = []
-        words = list(dict.fromkeys(match for word in self._written for match in _matched(word, said)))
+        words = [match for word, lexemes in self._written for match in _matched(word, lexemes, said)]
         if words:
-            reasons.append("words: " + ", ".join(words))
+            reasons.append("words: " + ", ".join(dict.fromkeys(words)))
         elif relevant.words[row] > 0:
             reasons.append("words: nearby in the conversation")
-        if not np.isnan(cosine) and relevant.meaning[row] > 0:
-            reasons.append(f"meaning: {self._engine.vector_source.similarity(cosine):.2f}")
+        if similarity is not None and relevant.meaning[row] > 0:
+            reasons.append(f"meaning: {self._engine.vector_source.similarity(similarity):.2f}")
         return tuple(reasons)
 
     def _keyed(self) -> npt.NDArray[np.bool_]:
@@ -150,13 +152,12 @@ class Ranking:
         return [(word, lexemes) for lexemes, word in words.items() if lexemes]
 
 
-def _matched(written: tuple[str, Sequence[str]], said: Collection[str]) -> list[str]:
+def _matched(word: str, lexemes: Sequence[str], said: Set[str]) -> Sequence[str]:
     """Return the word, or only those parts that matched: of `UnicodeDecodeError` perhaps `Error`."""
-    word, lexemes = written
     if lexemes[0] in said:
-        return [word]
-    if not any(lexeme in said for lexeme in lexemes):
-        return []
+        return (word,)
+    if said.isdisjoint(lexemes):
+        return ()
     parts = [
         part
         for part in _PART.findall(word)
@@ -181,13 +182,18 @@ MORE_THAN_ASKED = 3  # so that enough is left after duplicates are dropped
 _WORDS = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChosenMemories:
     """A chosen memory, its score, and why it was found."""
 
     memory: Memory
     score: float
     evidence: Evidence
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words of its text."""
+        return _words_of(self.memory.content)
 
 
 async def read_chosen(
@@ -264,7 +270,7 @@ class Preference:
         ordered = list(chosen)
         asked = _words_of(self.question)
         statements = [
-            (self._rank(choice.memory), choice, _words_of(choice.memory.content))
+            (self._rank(choice.memory), choice, choice.words)
             for choice in chosen
             if not _is_turn(choice.memory) and len(choice.memory.content) <= LONGEST_STATEMENT
         ]
@@ -324,12 +330,9 @@ def distinct(chosen: Sequence[ChosenMemories], limit: int) -> list[ChosenMemorie
     What was captured from a message of a project's log takes the place of that message.
     """
     unique: list[ChosenMemories] = []
-    comparison = _Said()
     for choice in chosen:
         places = [
-            place
-            for place, other in enumerate(unique)
-            if comparison.same(choice.memory, other.memory) or comparison.repeats(choice.memory, other.memory)
+            place for place, other in enumerate(unique) if _same(choice, other) or _repeats(choice, other)
         ]
         if not places:
             unique.append(choice)
@@ -346,49 +349,36 @@ def distinct(chosen: Sequence[ChosenMemories], limit: int) -> list[ChosenMemorie
 SAID_THERE, SAID_ANYWHERE = 0.6, 0.9
 
 
-class _Said:
-    """Compares memories; the words of each are computed once, and only if needed."""
+def _same(one: ChosenMemories, other: ChosenMemories) -> bool:
+    """Whether two memories have the same text or make the same statement; turns of a conversation never do."""
+    memory, other_memory = one.memory, other.memory
+    if memory.content_hash == other_memory.content_hash:
+        return True
+    words, others = one.words, other.words
+    # A cheap test before the exact comparison: whether they share most words.
+    if 5 * len(words & others) < 4 * max(len(words), len(others)):
+        return False
+    if _is_turn(memory) or _is_turn(other_memory) or memory.kind is not other_memory.kind:
+        return False
+    if _differ_by_number(words - others, others - words):
+        return False
+    contents = memory.content, other_memory.content
+    return same_statement(*contents) or (
+        ARTICLES.issuperset(words ^ others) and same_in_other_order(*contents)
+    )
 
-    def __init__(self) -> None:
-        self._words: dict[str, frozenset[str]] = {}
 
-    def same(self, one: Memory, other: Memory) -> bool:
-        """Whether two memories have the same text or make the same statement; turns of a conversation never do."""
-        if one.content_hash == other.content_hash:
-            return True
-        if _is_turn(one) or _is_turn(other) or one.kind is not other.kind or not self._nearly(one, other):
-            return False
-        words, others = self._of(one), self._of(other)
-        if _differ_by_number(words - others, others - words):
-            return False
-        contents = one.content, other.content
-        return same_statement(*contents) or (
-            ARTICLES.issuperset(words ^ others) and same_in_other_order(*contents)
-        )
-
-    def repeats(self, one: Memory, other: Memory) -> bool:
-        """Whether one is a message that hooks saved, and the other was captured from it and says most of it."""
-        if one.provenance.source != CAPTURED or other.provenance.source != CAPTURED:
-            return False
-        if _is_turn(one) is _is_turn(other):
-            return False
-        message, memory = (one, other) if _is_turn(one) else (other, one)
-        words, others = self._of(message), self._of(memory)
-        said_there = (message.provenance.conversation, message.provenance.line) == (
-            memory.provenance.conversation,
-            memory.provenance.line,
-        )
-        return len(words & others) >= (SAID_THERE if said_there else SAID_ANYWHERE) * len(words)
-
-    def _nearly(self, one: Memory, other: Memory) -> bool:
-        """Whether two memories share most words: a cheap test before the exact comparison."""
-        words, others = self._of(one), self._of(other)
-        return 5 * len(words & others) >= 4 * max(len(words), len(others))
-
-    def _of(self, memory: Memory) -> frozenset[str]:
-        if memory.id not in self._words:
-            self._words[memory.id] = _words_of(memory.content)
-        return self._words[memory.id]
+def _repeats(one: ChosenMemories, other: ChosenMemories) -> bool:
+    """Whether one is a message that hooks saved, and the other was captured from it and says most of it."""
+    source, other_source = one.memory.provenance, other.memory.provenance
+    if source.source != CAPTURED or other_source.source != CAPTURED:
+        return False
+    if _is_turn(one.memory) is _is_turn(other.memory):
+        return False
+    message, memory = (one, other) if _is_turn(one.memory) else (other, one)
+    said_there = (source.conversation, source.line) == (other_source.conversation, other_source.line)
+    shared = len(message.words & memory.words)
+    return shared >= (SAID_THERE if said_there else SAID_ANYWHERE) * len(message.words)
 
 
 def _words_of(text: str) -> frozenset[str]:

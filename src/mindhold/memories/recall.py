@@ -401,8 +401,23 @@ async def recall(
             where, timeframe = await filter_of(
                 engine, request, agent=agent, scopes=scopes, conversation=conversation
             )
+            lexemes = lexemes_of(request.keywords, text=request.words)
+            preferred = None
+            if timeframe is None:
+                preferred = find_timeframe(
+                    request.words,
+                    now=engine.clock(),
+                    zone=engine.zone(),
+                    date_order=engine.settings.date_order,
+                )
         result = await _answering(
-            engine, request, embedding.result(), where=where, dated=timeframe is not None, explained=explained
+            engine,
+            request,
+            embedding.result(),
+            where=where,
+            lexemes=lexemes,
+            preferred=preferred,
+            explained=explained,
         )
     else:
         where, timeframe = await filter_of(
@@ -440,22 +455,17 @@ async def _answering(
     matrix: Matrix | None,
     *,
     where: Filter,
-    dated: bool,
+    lexemes: tuple[str, ...],
+    preferred: Timeframe | None,
     explained: bool,
 ) -> _Found:
     """Answer a question by words and meaning at once, ranked by relevance."""
     limit = request.limit or engine.settings.recall.limit
-    lexemes = lexemes_of(request.keywords, text=request.words)
     candidates = await _search(engine, where, lexemes, matrix, limit=limit)
     names = frozenset() if matrix is None else named_speakers(candidates, lexemes)
     if names:  # which only the first search can tell
         matrix = await _embedded(engine, without_names(request.asked, names))
         candidates = await _search(engine, where, lexemes, matrix, limit=limit)
-    preferred = None
-    if not dated:
-        preferred = find_timeframe(
-            request.words, now=engine.clock(), zone=engine.zone(), date_order=engine.settings.date_order
-        )
     ranking = Ranking(
         engine,
         candidates,

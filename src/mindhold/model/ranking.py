@@ -209,7 +209,7 @@ def apply_boost(scores: Numbers, boosts: Numbers) -> Numbers:
 
 def neighbours(conversations: Sequence[str | None], positions: Rows, *, reach: int) -> list[tuple[int, Rows]]:
     """For each step (-1: the previous turn, 1: the next, ...) the row of each row's neighbour, -1 for none."""
-    if all(conversation is None for conversation in conversations):
+    if conversations.count(None) == len(conversations):
         return []
     codes: dict[str | None, int] = {None: 0}
     codes_of_rows = np.array([codes.setdefault(name, len(codes)) for name in conversations], dtype=np.int64)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -98,9 +99,12 @@ def relevance(
             (judgements()[WORDS][kind], by_words_too, rows),  # ahead of all others, not only of its like
         ):
             if judgement and judged.any():
-                probability = np.zeros(len(confidence))
-                chosen = {name: values[among] for name, values in known.items()}
-                probability[among] = confidence_of(chosen, judgement)
+                if among.all():
+                    probability = confidence_of(known, judgement)
+                else:
+                    probability = np.zeros(len(confidence))
+                    chosen = {name: values[among] for name, values in known.items()}
+                    probability[among] = confidence_of(chosen, judgement)
                 confidence[judged] = np.maximum(confidence, probability)[judged]
     confidence[(known["words"] <= 0) & ~(known["meaning"] > 0)] = 0.0
     return Relevance(known["words"], np.where(compared, known["meaning"], 0.0), confidence)
@@ -134,7 +138,7 @@ def features(
     if unrelated is not None:
         meaning = (candidates.cosines - unrelated.mean) / (DEVIATIONS * max(unrelated.deviation, 1e-6))
     said = frozenset(lexemes) - ROLES
-    person = np.array([opening in PERSON for opening in candidates.openings], dtype=np.float64)
+    person = _in(candidates.openings, PERSON)
     long = np.log(np.maximum(candidates.lengths / LONG, 1.0))
     broad = float(not OVERVIEW.isdisjoint(lexemes))
     return {
@@ -145,7 +149,7 @@ def features(
         "meaning": meaning,
         "nearby": _nearby_meaning(meaning, around),
         "conversation": _best_of_conversation(meaning, candidates.conversations),
-        "said": np.array([opening in said for opening in candidates.openings], dtype=np.float64),
+        "said": _in(candidates.openings, said),
         "person": person,
         "broad person": broad * person,
         "period": np.zeros(len(candidates.ids)) if in_period is None else in_period.astype(np.float64),
@@ -153,6 +157,11 @@ def features(
         "long": long,
         "broad long": broad * long,
     }
+
+
+def _in(openings: Sequence[str], lexemes: frozenset[str]) -> Numbers:
+    """1 for each opening that is one of the lexemes, else 0."""
+    return np.fromiter(map(lexemes.__contains__, openings), np.float64, len(openings))
 
 
 def is_foreign(lexemes: Sequence[str]) -> bool:
@@ -163,8 +172,7 @@ def is_foreign(lexemes: Sequence[str]) -> bool:
 
 def named_speakers(candidates: Candidates, lexemes: Sequence[str]) -> frozenset[str]:
     """The lexemes of the question that are speakers of candidates."""
-    turns = is_turn(candidates)
-    openings = Counter(opening for opening, turn in zip(candidates.openings, turns, strict=True) if turn)
+    openings = Counter(compress(candidates.openings, is_turn(candidates)))
     return frozenset(lexeme for lexeme in lexemes if openings[lexeme] >= FEWEST_TURNS and lexeme not in ROLES)
 
 
@@ -176,8 +184,10 @@ def without_names(text: str, names: frozenset[str]) -> str:
 
 def is_turn(candidates: Candidates) -> npt.NDArray[np.bool_]:
     """Which candidates are messages of a conversation."""
-    spoken = np.array([name is not None for name in candidates.conversations], dtype=np.bool_)
-    return np.asarray(spoken & (candidates.positions >= 0), dtype=np.bool_)
+    placed: npt.NDArray[np.bool_] = candidates.positions >= 0
+    if not placed.any():
+        return placed
+    return placed & np.array([name is not None for name in candidates.conversations], dtype=np.bool_)
 
 
 def confidence_of(known: Mapping[str, Numbers], judgement: Judgement) -> Numbers:
@@ -210,7 +220,9 @@ def lead(evidence: Numbers, imagined: float) -> Numbers:
     """How far the first is ahead of the second, and all others behind the first."""
     first = int(evidence.argmax())
     best = float(evidence[first])
-    second = max([imagined, *evidence[:first].tolist(), *evidence[first + 1 :].tolist()])
+    others = evidence.copy()
+    others[first] = imagined
+    second = max(imagined, float(others.max()))
     ahead = evidence - max(imagined, best)
     ahead[first] = best - second
     return np.clip(ahead, -MOST_BEHIND, MOST_AHEAD)
@@ -238,6 +250,8 @@ def _nearby_meaning(meaning: Numbers, around: Sequence[tuple[int, Rows]]) -> Num
 
 def _best_of_conversation(meaning: Numbers, conversations: Sequence[str | None]) -> Numbers:
     """The highest meaning of the same conversation, which is about one thing; 0 without a conversation or vectors."""
+    if conversations.count(None) == len(conversations):
+        return np.zeros(len(conversations))
     best: dict[str | None, float] = {}
     values = np.where(np.isnan(meaning), 0.0, meaning).tolist()
     for name, value in zip(conversations, values, strict=True):

@@ -29,13 +29,19 @@ class ReadWriteLock:
         self._inside = 0
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
-        """Hold the lock for reading."""
-        with self._turn, self._count:
-            self._inside += 1
-            self._empty.clear()
+    def looking(self, *, wait: bool = True) -> Iterator[bool]:
+        """Hold the lock for reading. Without `wait`, the block gets False and no lock if it would have to wait."""
+        if not self._turn.acquire(blocking=wait):
+            yield False
+            return
         try:
-            yield
+            with self._count:
+                self._inside += 1
+                self._empty.clear()
+        finally:
+            self._turn.release()
+        try:
+            yield True
         finally:
             with self._count:
                 self._inside -= 1
@@ -407,10 +413,15 @@ _LEADING = 4  # the best 1/n of the pool add their neighbours
 _SAMPLE = 10  # 1/n of the limit must be admitted to estimate from
 _MARGIN = 1.25  # factor of candidates to rescore, because codes are not exact
 
-# Row, importance, trust, uses, usefulness, time in seconds, length, id, conversation, position or -1, first lexeme, how often
-# it has each lexeme.
+# Row, importance, trust, uses, usefulness, time in seconds, length, id, conversation, position or -1, first lexeme,
+# bracketed() lexemes.
 _NUMBERS = ("importance", "trust", "uses", "usefulness", "occurred", "lengths")
-Detail = tuple[int, float, float, int, float, float, int, str, str | None, int, str, Mapping[str, int]]
+Detail = tuple[int, float, float, int, float, float, int, str, str | None, int, str, str]
+
+
+def bracketed(lexemes: Sequence[str]) -> str:
+    """The lexemes as one text in which str.count() finds each: "<green><green><boat>"."""
+    return f"<{'><'.join(lexemes)}>" if lexemes else ""
 
 
 class SearchSource(Protocol):
@@ -587,13 +598,12 @@ class ResidentSearch:
         if len(details) < len(slots):  # deleted by another process meanwhile
             cosines = cosines[np.isin(rows, columns[0])]
         numbers = np.array(columns[1:7], dtype=np.float64)
-        ids, conversations, positions, openings, counts = columns[7:]
-        lexemes = self._search.lexemes
+        ids, conversations, positions, openings, texts = columns[7:]
+        sought = [f"<{lexeme}>" for lexeme in self._search.lexemes]
+        counts = [text.count(lexeme) for text in texts for lexeme in sought]
         return {
             "ids": list(ids),
-            "counts": np.array(
-                [[own.get(lexeme, 0) for lexeme in lexemes] for own in counts], dtype=np.int32
-            ).reshape(len(ids), len(lexemes)),
+            "counts": np.array(counts, dtype=np.int32).reshape(len(ids), len(sought)),
             "cosines": cosines,
             **dict(zip(_NUMBERS, numbers, strict=True)),
             "conversations": list(conversations),

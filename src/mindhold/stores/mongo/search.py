@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -41,6 +41,7 @@ from mindhold.stores.resident_index import (
     ResidentSearch,
     Rows,
     beyond_index,
+    bracketed,
     nearest,
 )
 from mindhold.stores.vectors import ELSEWHERE, NearestCodes, decode, distinct, exact_cosines
@@ -518,7 +519,7 @@ class _ServerSource:
                 document["conversation"],
                 -1 if document["position"] is None else document["position"],
                 document["lexemes"][0] if document["lexemes"] else "",
-                Counter(document["lexemes"]),
+                bracketed(document["lexemes"]),
             )
             for document in self._documents(rows)
         ]

@@ -212,12 +212,30 @@ class SqliteDatabase:
         few: bool = False,
     ) -> list[tuple[Any, ...]]:
         """The rows of one statement."""
-        if few and (rows := self._look_up(statement, values)) is not None:
-            await asyncio.sleep(
-                0
-            )  # so that whoever reads until something changes doesn't keep it from changing
+        if (
+            few
+            and (rows := await self.look(lambda reader: reader.execute(statement, values).fetchall()))
+            is not None
+        ):
             return rows
         return await self.read(lambda connection: connection.execute(statement, values).fetchall())
+
+    async def look(self, work: Callable[[sqlite3.Connection], T | None]) -> T | None:
+        """The result of `work`, run in the calling thread, which is faster than waking another; None if the file is locked.
+
+        It may take a few milliseconds at most, because nothing else runs meanwhile.
+        """
+        if self._read_threads is None:
+            raise _not_open(self.path)
+        with translated(self.path):
+            try:
+                result = work(self._reader(busy_timeout_ms=0))
+            except sqlite3.OperationalError as error:
+                if primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    return None
+                raise
+        await asyncio.sleep(0)  # so that whoever reads until something changes doesn't keep it from changing
+        return result
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, lasting: bool = True) -> T:
         """Run `work` in a transaction, durable when this returns. `work` may run again after a failed attempt.
@@ -294,28 +312,9 @@ class SqliteDatabase:
             self._local.connection = connection
         return connection
 
-    def _look_up(self, statement: str, values: Any) -> list[tuple[Any, ...]] | None:
-        """The rows, read in the calling thread, which is faster than waking another; None if the file is locked."""
-        if self._read_threads is None:
-            raise _not_open(self.path)
-        with translated(self.path):
-            try:
-                connection = self._reader(busy_timeout_ms=0)  # nothing else runs while this thread waits
-                return connection.execute(statement, values).fetchall()
-            except sqlite3.OperationalError as error:
-                if primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                    return None
-                raise
-
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with translated(self.path):
-            connection = self._reader()
-            connection.execute("BEGIN")
-            try:
-                return work(connection)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+            return in_one_view(self._reader(), work)
 
     def _alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
         assert self._writer is not None
@@ -382,6 +381,16 @@ class SqliteDatabase:
             return None, error
         connection.execute("RELEASE one")
         return result, None
+
+
+def in_one_view(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """The result of `work` in one consistent view of all committed data."""
+    connection.execute("BEGIN")
+    try:
+        return work(connection)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 class SqlitePart(SqlPart):

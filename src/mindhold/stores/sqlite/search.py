@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,21 +23,24 @@ from mindhold.stores.resident_index import (
     ResidentSearch,
     Rows,
     beyond_index,
+    bracketed,
     nearest,
 )
-from mindhold.stores.sqlite.connection import SqlitePart
+from mindhold.stores.sqlite.connection import SqlitePart, in_one_view
 from mindhold.stores.sqlite.records import REVISION, next_revision, set_vectors
 from mindhold.stores.sqlite.rows import as_list, matching
 from mindhold.stores.vectors import NearestCodes, decode
 
 T = TypeVar("T")
 
+FEW = 20_000  # records that are searched in a few milliseconds
 _LOADED_TOGETHER = 8_192
 _CHANGED_TOGETHER = 1_000
 _MOST_POSTINGS = 2_000_000  # cached between searches, 8 bytes each
 _MOST_VECTORS = 20_000  # held of candidates, 768 bytes each
-_MOST_LEXEMES = 400_000  # held of candidates, about 60 bytes each
-_LEXEMES_OF_A_RECORD = 8  # what else is held of a record, in lexemes
+_MOST_DETAILS = 20_000  # held of candidates, about 300 bytes each
+_MOST_CHARACTERS = 20_000_000  # of the words held of candidates
+_CHARACTERS_OF_A_RECORD = 400  # what else is held of a record, in characters
 
 # The in-memory columns of records.
 _COLUMNS = """
@@ -79,7 +83,7 @@ POSTINGS = "SELECT group_concat(rowid) FROM lexeme WHERE lexeme MATCH ?"
 FIRST_POSTINGS = "SELECT group_concat(rowid) FROM (SELECT rowid FROM lexeme WHERE lexeme MATCH ? LIMIT ?)"
 
 
-Words = tuple[str, str | None, int, str, Mapping[str, int]]  # the end of a Detail
+Words = tuple[str, str | None, int, str, str]  # the end of a Detail
 
 
 class HeldRecords:
@@ -88,22 +92,37 @@ class HeldRecords:
     def __init__(self) -> None:
         self.words: dict[int, Words] = {}
         self.vectors: dict[int, bytes] = {}
-        self._lexemes = 0
+        self._characters = 0
+        self._details: tuple[sqlite3.Connection | None, int, dict[int, Detail]] = (None, 0, {})
 
-    def words_of(
+    def details_of(
         self,
+        connection: sqlite3.Connection,
         rows: Sequence[int],
-        read: Callable[[Sequence[int]], Iterable[tuple[int, str, str | None, int, str]]],
-    ) -> Mapping[int, Words]:
-        """What is held of records, at least of these; `read` gets what is missing, by WORDS."""
-        held = self.words
-        for row, memory_id, conversation, position, text in read([row for row in rows if row not in held]):
-            lexemes = list(map(sys.intern, text.split()))
-            counts = Counter(lexemes)
-            held[row] = (memory_id, conversation, position, lexemes[0] if lexemes else "", counts)
-            self._lexemes += len(counts) + _LEXEMES_OF_A_RECORD
-        if self._lexemes > _MOST_LEXEMES:  # begin anew; other threads go on with the old ones
-            self.words, self._lexemes = {}, 0
+        read: Callable[[str, Sequence[int]], Iterable[tuple[Any, ...]]],
+    ) -> Mapping[int, Detail]:
+        """What is held of records, at least of these; `read` gets what is missing, by DETAILS or by NUMBERS.
+
+        Every commit may have changed the numbers, and only the same connection can tell that there was none.
+        """
+        version = connection.execute(DATA_VERSION).fetchone()[0]
+        before, known_version, held = self._details
+        if before is not connection or known_version != version or len(held) > _MOST_DETAILS:
+            held = {}
+            self._details = connection, version, held
+        words, missing = self.words, [row for row in rows if row not in held]
+        for *numbers, memory_id, conversation, position, text in read(
+            DETAILS, [row for row in missing if row not in words]
+        ):
+            row, lexemes = numbers[0], text.split()
+            opening = sys.intern(lexemes[0]) if lexemes else ""
+            words[row] = (memory_id, conversation, position, opening, bracketed(lexemes))
+            held[row] = (*numbers, *words[row])
+            self._characters += len(text) + _CHARACTERS_OF_A_RECORD
+        for row, *numbers in read(NUMBERS, [row for row in missing if row not in held]):
+            held[row] = (row, *numbers, *words[row])
+        if self._characters > _MOST_CHARACTERS:  # begin anew; other threads go on with the old ones
+            self.words, self._characters = {}, 0
         return held
 
     def vectors_of(
@@ -141,8 +160,7 @@ class SqliteLiveIndex:
         than what another thread has put into the index.
         """
         with self._gate.looking():
-            revision = connection.execute(REVISION).fetchone()[0]
-            if revision == self.resident.revision and model in (None, self.resident.model):
+            if self._matches(connection, model):
                 return work()
         with self._gate.changing():
             if connection.in_transaction:
@@ -154,6 +172,17 @@ class SqliteLiveIndex:
                 self._forget()  # half of a refresh is worse than none
                 raise
             return work()
+
+    def at_once(self, connection: sqlite3.Connection, model: str | None, work: Callable[[], T]) -> T | None:
+        """The same if that takes no longer than a look-up: the index is small and needs no change. Else None."""
+        with self._gate.looking(wait=False) as inside:
+            if inside and len(self.resident) <= FEW and self._matches(connection, model):
+                return work()
+        return None
+
+    def _matches(self, connection: sqlite3.Connection, model: str | None) -> bool:
+        revision = connection.execute(REVISION).fetchone()[0]
+        return bool(revision == self.resident.revision and model in (None, self.resident.model))
 
     def reach(self, connection: sqlite3.Connection, where: Filter) -> AdmittedSlots:
         """The records that the filter admits."""
@@ -281,17 +310,21 @@ def _is_indexed(lexeme: str) -> bool:
     return bool(lexeme) and all(c.isalnum() or "\ue000" <= c <= "\uefff" for c in lexeme)
 
 
-# What every use of a memory may change, without a new revision. CROSS JOIN keeps the order of the list.
-NUMBERS = """
-    SELECT memory.row, memory.importance, memory.trust, memory.uses, memory.usefulness, memory.occurred / 1e6, memory.length
+# Changes with every commit of other connections, and readers commit nothing.
+DATA_VERSION = "PRAGMA data_version"
+
+_OF_CANDIDATES = """
+    SELECT memory.row, memory.importance, memory.trust, memory.uses, memory.usefulness, memory.occurred / 1e6, memory.length {rest}
     FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value
 """
 
-# The rest, which stays the same within a revision.
-WORDS = """
-    SELECT memory.row, memory.id, memory.conversation, ifnull(memory.position, -1), memory.lexemes
-    FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value
-"""
+# What every use of a memory may change, without a new revision. CROSS JOIN keeps the order of the list.
+NUMBERS = _OF_CANDIDATES.format(rest="")
+
+# The same and the rest, which stays the same within a revision.
+DETAILS = _OF_CANDIDATES.format(
+    rest=", memory.id, memory.conversation, ifnull(memory.position, -1), memory.lexemes"
+)
 
 # Exact vectors of a model.
 EXACT = """
@@ -319,7 +352,7 @@ EXACT_BY_ID = """
 
 
 class SqliteIndex(SqlitePart):
-    """Implements RecordSearch. The work runs in the reader threads."""
+    """Implements RecordSearch. The work runs in the reader threads, or in the calling one if it is little."""
 
     _live: SqliteLiveIndex
 
@@ -330,7 +363,8 @@ class SqliteIndex(SqlitePart):
             resident, driving = self._live.resident, self._live.driving
             return ResidentSearch(source, resident, search, reach=reach, driving=driving).candidates()
 
-        return await self._followed(model, search.filter, work)
+        # With a condition that the index doesn't have, all records may have to be read.
+        return await self._followed(model, search.filter, work, few=not beyond_index(search.filter))
 
     async def nearest(
         self, vectors: Sequence[Vector], *, model: str, where: Filter, limit: int
@@ -341,17 +375,28 @@ class SqliteIndex(SqlitePart):
         return await self._followed(model, where, work)
 
     async def _followed(
-        self, model: str | None, where: Filter, work: Callable[[_FileSource, AdmittedSlots], T]
+        self,
+        model: str | None,
+        where: Filter,
+        work: Callable[[_FileSource, AdmittedSlots], T],
+        *,
+        few: bool = False,
     ) -> T:
         """Run `work` while the index matches the file, with the records that the filter admits."""
         live = self._live
 
-        def read(connection: sqlite3.Connection) -> T:
-            return live.following(
-                connection, model, lambda: work(_FileSource(live, connection), live.reach(connection, where))
-            )
+        def searched(connection: sqlite3.Connection) -> T:
+            return work(_FileSource(live, connection), live.reach(connection, where))
 
-        return await self._database.read(read)
+        def at_once(connection: sqlite3.Connection) -> T | None:
+            return live.at_once(connection, model, partial(searched, connection))
+
+        def following(connection: sqlite3.Connection) -> T:
+            return live.following(connection, model, partial(searched, connection))
+
+        if few and (result := await self._database.look(partial(in_one_view, work=at_once))) is not None:
+            return result
+        return await self._database.read(following)
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
         def work(connection: sqlite3.Connection) -> int:
@@ -394,8 +439,8 @@ class _FileSource:
 
     def details(self, rows: Rows) -> list[Detail]:
         wanted = rows.tolist()
-        held = self._live.held.words_of(wanted, lambda missing: self._read(WORDS, missing))
-        return [(*numbers, *held[numbers[0]]) for numbers in self._read(NUMBERS, wanted)]
+        held = self._live.held.details_of(self._connection, wanted, self._read)
+        return [held[row] for row in wanted if row in held]
 
     def _read(self, statement: str, rows: Sequence[int], *values: str | None) -> list[Any]:
         if not rows:
