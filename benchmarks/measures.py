@@ -37,7 +37,7 @@ Figures = dict[str, dict[str, Any]]  # by the entry's key
 class Sizes:
     """How much of everything."""
 
-    memories: tuple[int, ...] = (10_000, 100_000)
+    memories: tuple[int, ...] = (1_000, 5_000, 10_000, 100_000)
     queries: int = 100
     stores: int = 20
     starts: int = 4
