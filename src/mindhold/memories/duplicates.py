@@ -77,8 +77,12 @@ def find_related(
 
 
 def tells_trap_of(one: Memory, other: Memory) -> bool:
-    """Whether one tells the failure that the other tells: "X fails until Y", "`X` failed. Fixed by `Y`."."""
-    return one.kind in TRAPS and other.kind in TRAPS and tells_trap_too(one.content, other.content)
+    """Whether one tells the failure that the other tells: "X fails until Y", "`X` failed. Fixed by `Y`.".
+
+    A failure and its solution are two: they are linked.
+    """
+    both = one.kind in TRAPS and other.kind in TRAPS and tells_trap_too(one.content, other.content)
+    return both and not resolves(one.content, other.content)
 
 
 def _outlives(other: Memory, new: Memory) -> bool:
