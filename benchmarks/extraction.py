@@ -36,18 +36,18 @@ from benchmarks.learn_extraction import (
     judged_rows,
     learn,
     made_sentences,
+    present,
     proposed,
     read_conversation,
+    read_typed,
 )
-from benchmarks.peers.door import OWN_HOME, door_options
+from benchmarks.peers.door import OWN_HOME
 from benchmarks.report import Aim, Table, aims_table, share, text, write
 
 from mindhold.app.application import open_app
 from mindhold.capture.judge import Learned, judging_with
 from mindhold.capture.rules.selection import extract_by_rules
-from mindhold.model.errors import ModelPullFailed
 from mindhold.ports.transcripts import TranscriptStep
-from mindhold.providers.model_pull import PullOptions, pull
 from mindhold.settings.loader import load_settings
 
 LEAST_GOOD, LEAST_LENIENT, MOST_FALSE = 0.8, 0.95, 0.01
@@ -155,15 +155,18 @@ def hours_of(steps: Sequence[TranscriptStep]) -> float:
     return sum(gap for gap in gaps if gap <= LONGEST_PAUSE) / 3_600
 
 
-def learned_elsewhere(cases: Sequence[Case]) -> dict[str, Learned]:
+def learned_elsewhere(
+    cases: Sequence[Case], typed: Sequence[Row], models: Sequence[str]
+) -> dict[str, Learned]:
     """For each repository the weights that the others teach."""
-    made = made_sentences()
-    repositories = {case.conversation.repository for case in cases}
+    made, rows = made_sentences(), [row for case in cases for row in case.rows]
+
+    def others(those: Sequence[Row], own: str) -> list[Row]:
+        return [row for row in those if row.repository != own]
+
     return {
-        repository: learn(
-            [row for case in cases if case.conversation.repository != repository for row in case.rows], made
-        )
-        for repository in repositories
+        own: learn(others(rows, own), others(typed, own), made, models)
+        for own in {case.conversation.repository for case in cases}
     }
 
 
@@ -297,13 +300,29 @@ def main() -> None:
     chosen = parser.parse_args()
     there = judged_files(chosen.data, chosen.transcripts)
     cases = [read_case(conversation, file) for conversation, file in there]
-    if not measured(cases, told=chosen.show, model=chosen.model or "", most=chosen.most or len(cases)):
+    models = present([EMBEDDER])
+    learned = learned_elsewhere(cases, read_typed(chosen.data, chosen.transcripts), models)
+    if not measured(
+        cases,
+        learned,
+        told=chosen.show,
+        model=chosen.model or "",
+        most=chosen.most or len(cases),
+        embedder=bool(models),
+    ):
         raise SystemExit(1)
 
 
-def measured(cases: Sequence[Case], *, told: bool, model: str, most: int) -> bool:
+def measured(
+    cases: Sequence[Case],
+    learned: Mapping[str, Learned],
+    *,
+    told: bool,
+    model: str,
+    most: int,
+    embedder: bool,
+) -> bool:
     """Print all tables; whether every aim is met by the judge, or by the model if one is asked."""
-    learned, embedder = learned_elsewhere(cases), _embedder_there()
     chosen = cases[:: max(1, len(cases) // most)][:most]
     ways = {
         JUDGE: asyncio.run(kept_here(chosen, learned, embedder=embedder)),
@@ -342,15 +361,6 @@ def measured(cases: Sequence[Case], *, told: bool, model: str, most: int) -> boo
     }
     print(f"\nwritten to {write(RESULTS, 'extraction', facts, printed).name}")
     return all(aim.met is not False for aim in goals)
-
-
-def _embedder_there() -> bool:
-    try:
-        pull(EMBEDDER, PullOptions(OWN_HOME / "models", precision=door_options(EMBEDDER)["precision"]))
-    except ModelPullFailed as reason:
-        print(f"Without {EMBEDDER}: {reason}", flush=True)
-        return False
-    return True
 
 
 def _plain(judgements: Sequence[Judgement]) -> dict[str, Any]:

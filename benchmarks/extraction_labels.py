@@ -19,6 +19,7 @@ from mindhold.capture.candidates import Candidate
 from mindhold.model.lexemes import lexemes, stop_lexemes
 
 LABELS = Path(__file__).resolve().parent / "extraction" / "labels"
+TYPED = LABELS.with_name("typed")  # of other conversations only what people typed is judged
 GOOD, MARGINAL, BAD, FALSE = "good", "marginal", "bad", "false"
 SHARED_FOLDERS = ("transcripts", "transcripts-2")  # of MINDHOLD_BENCH_DATA
 NEAR = 3  # lines between a memory and a candidate that is not the same word by word

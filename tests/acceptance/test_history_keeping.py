@@ -156,7 +156,7 @@ async def test_from_a_captured_memory_to_the_words(app: App, projects: Path, sho
     file = first_talk(projects, shop)
     await ask(app, "capture", file=str(file))
     memory = next(one for one in await everything(app) if "PostgreSQL" in one.content)
-    told = await ask(app, "origin", id=memory.id[:20])
+    told = await ask(app, "origin", id=memory.id)
     place = told.places[0]
     assert (place.conversation, place.file, place.line) == (FIRST, str(file), 6)
     assert place.stretch is not None

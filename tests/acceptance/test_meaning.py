@@ -10,12 +10,15 @@ from front_door import Open, everything, found, recall, remember, run, show, sto
 from test_duplicates import DIFFERENT
 
 from mindhold.app.application import App
+from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.jobs.queue import LIST_JOBS, RUN_JOBS
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.amend import AMEND
 from mindhold.memories.embedding import LIST_MODELS, REMOVE_MODEL
 from mindhold.memories.remember import REMEMBER_MANY
+from mindhold.model.memory import Kind
 from mindhold.model.query import Filter
+from mindhold.ports.transcripts import Role, TranscriptStep
 
 pytestmark = pytest.mark.xdist_group("model")
 
@@ -240,3 +243,14 @@ async def test_what_is_found_can_be_asked_to_be_near(knowing: App) -> None:
     assert (await recall(knowing, "", keywords=["tires"], minimum_similarity=0.99)).count == 1, (
         "no vector asked"
     )
+
+
+async def test_capture_knows_a_wish_by_its_meaning(knowing: App) -> None:
+    wishes = ["I handle the deployments myself.", "Wherever possible write SQL by hand."]
+    chatter = ["Add a button to the header.", "It says module not found.", "Show me what changed."]
+    steps = [
+        TranscriptStep(line=number, end=number, role=Role.USER, text=text)
+        for number, text in enumerate([*wishes, *chatter], start=1)
+    ]
+    kept = await extract_by_rules(knowing.engine, steps, {}, folder="/srv/shop")
+    assert {item.content: item.kind for item in kept.items} == dict.fromkeys(wishes, Kind.PREFERENCE)

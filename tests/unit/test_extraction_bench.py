@@ -43,7 +43,15 @@ from talks import claude, user, write
 
 from mindhold.capture.candidates import Candidate
 from mindhold.capture.cues import CUES
-from mindhold.capture.judge import JUDGED_KINDS, Weights, features, judging_with, keep_probability, learned
+from mindhold.capture.judge import (
+    JUDGED_KINDS,
+    Weights,
+    features,
+    from_json,
+    judging_with,
+    keep_probability,
+    learned,
+)
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role
 
@@ -186,10 +194,12 @@ def test_what_other_repositories_teach_tells_good_from_bad() -> None:
 
 def test_learned_weights_are_what_the_package_reads() -> None:
     rows = _rows()
-    weights = learn(rows, [Made("en", number == 0, row.known) for number, row in enumerate(rows[:4])])
-    assert set(weights) == {"keep", "wish", *(kind.value for kind in JUDGED_KINDS)} == set(learned())
-    content = json.loads(as_json(weights))
-    read = {name: Weights(each["weights"], each["offset"]) for name, each in content.items()}
+    made = [Made("en", number == 0, row.candidate.content, row.known) for number, row in enumerate(rows[:4])]
+    weights = learn(rows, rows[:4], made)
+    assert set(weights) == {"keep", "wish", *(kind.value for kind in JUDGED_KINDS)} < set(learned())
+    weights["wish by a model"] = Weights({}, 1.0, (0.25, -3.0))
+    read = from_json(json.loads(as_json(weights)))
+    assert read["wish by a model"] == weights["wish by a model"]
     [exact], [rounded] = (chances(each["keep"], [rows[0].known]).tolist() for each in (weights, read))
     assert rounded == pytest.approx(exact, abs=0.02)
     shipped = keep_probability(rows[0].known)

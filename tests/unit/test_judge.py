@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from spoken import Conversation
 
 from mindhold.capture.candidates import Candidate
 from mindhold.capture.cues import CUES, cues_in
 from mindhold.capture.extracted_items import RuleCandidate
-from mindhold.capture.judge import JUDGED_KINDS, features, keep_probability, learned, wish_probability
+from mindhold.capture.judge import (
+    JUDGED_KINDS,
+    Meaning,
+    features,
+    keep_probability,
+    learned,
+    understands,
+    wish_by,
+    wish_probability,
+)
 from mindhold.capture.rules.selection import RuleState, judged, propose
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role
 
 PERSON = Candidate(content="", line=1, role=Role.USER)
+MODELS = {"all-MiniLM-L6-v2": 384, "all-MiniLM-L6-v2+multilingual-e5-small": 768}
 ASSISTANT = Candidate(content="", line=1, role=Role.CLAUDE, closing=True, last=True)
 
 
 def test_all_that_is_weighed_is_known() -> None:
     known = features(replace(PERSON, content="Never push sensitive data."))
-    assert learned().keys() == {"keep", "wish", *JUDGED_KINDS}
+    by_models = {wish_by(model): size for model, size in MODELS.items()}
+    assert learned().keys() == {"keep", "wish", *by_models, *JUDGED_KINDS}
+    assert {name: len(weights.meaning) for name, weights in learned().items() if weights.meaning} == by_models
     assert all(weights.weights.keys() <= known.keys() for weights in learned().values())
     assert set(CUES) < known.keys()
 
@@ -48,6 +61,45 @@ def test_a_lasting_wish_is_more_than_an_order_of_the_moment(wish: str, momentary
     assert lasting > 0.6
     assert passing < 0.5
     assert [item.kind for item in judged([replace(PERSON, content=wish)])] == [Kind.PREFERENCE]
+
+
+@pytest.mark.parametrize(
+    ("text", "english"),
+    [
+        ("Do not commit by yourself", True),
+        ("squash before merging", True),
+        ("Bitte keine Kommentare im Code", False),
+        ("Nächstes Mal frag mich vorher", False),
+        ("no hagas commits sin preguntarme", False),
+        ("corrige cette erreur", False),
+        ("никогда не коммить", False),
+        ("コミットしないで", False),
+    ],
+)
+def test_a_model_for_english_is_asked_of_english(text: str, *, english: bool) -> None:
+    assert understands("all-MiniLM-L6-v2", text) is english
+    assert understands("all-MiniLM-L6-v2+multilingual-e5-small", text)
+
+
+def test_a_meaning_counts_where_weights_were_learned_for_its_model() -> None:
+    known = features(replace(PERSON, content="Squash before merging."))
+    weights = np.array(learned()[wish_by("all-MiniLM-L6-v2")].meaning)
+    towards = weights / np.linalg.norm(weights)
+    alike, unlike = (
+        wish_probability(known, Meaning("all-MiniLM-L6-v2", vector)) for vector in (towards, -towards)
+    )
+    assert unlike < 0.1 < 0.9 < alike
+    assert wish_probability(known, Meaning("another", towards)) == wish_probability(known)
+
+
+@pytest.mark.parametrize("text", ["Is there a list that is always sorted by id?", "I'd prefer that."])
+def test_questions_and_what_only_points_are_no_wishes(text: str) -> None:
+    assert judged([replace(PERSON, content=text)]) == []
+
+
+def test_what_was_planned_is_left_to_the_story() -> None:
+    plan = RuleCandidate(Kind.DECISION, "Plan agreed: Cache rendered pages.", 1, 0.9)
+    assert judged([Candidate(content=plan.content, line=1, role=Role.TOOL, rule=plan)]) == []
 
 
 def test_only_a_person_wishes() -> None:

@@ -51,6 +51,7 @@ class Candidate:
     closing: bool = False
     bullet: bool = False
     section: str = ""
+    message: int = 0  # characters of the whole message
     objecting: bool = False
     turns_after: int = 0
     edits_after: int = 0  # of files that it names
@@ -76,6 +77,7 @@ def candidates_in(
 ) -> list[Candidate]:
     """List what rules propose, then the other sentences; a sentence that a rule took comes once."""
     objecting = {step.line for step in steps if step.role is Role.USER and step.objecting}
+    lengths = {(step.line, step.role): len(step.text) for step in steps}
     found: dict[str, Candidate] = {}
     for rule in rules:
         key = rule.content.casefold()
@@ -98,6 +100,7 @@ def candidates_in(
             closing=sentence.closing,
             bullet=sentence.bullet,
             section=sentence.section,
+            message=lengths.get((sentence.line, sentence.role), 0),
             objecting=sentence.line in objecting,
         )
     return list(_with_outcome(list(found.values()), steps, sentences, calls))

@@ -9,11 +9,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 
 from mindhold.capture.candidates import Candidate
-from mindhold.capture.cues import cues_in
+from mindhold.capture.cues import cues_in, is_english
 from mindhold.capture.rules.sentences import (
     announces,
     count_names,
@@ -26,6 +27,8 @@ from mindhold.capture.rules.sentences import (
     stands_alone_loosely,
 )
 from mindhold.model.memory import Kind
+from mindhold.model.query import Numbers
+from mindhold.ports.embedder import MULTILINGUAL
 from mindhold.ports.transcripts import Role
 from mindhold.text.pattern import LazyPattern, any_case
 
@@ -51,6 +54,7 @@ _SECTIONS: Mapping[str, LazyPattern] = {
 }
 # A sentence without any of these cues says nothing about how it is to be done.
 _MARKS = ("lasting", "ban", "order", "norm", "only", "complaint", "contrast")
+LEAST_CHANCE = 1e-9
 # Cues that say more together.
 _TOGETHER = (
     ("ban", "practice"),
@@ -93,8 +97,19 @@ _TEXTS: Mapping[str, LazyPattern] = {
     "change": any_case(
         r"^(?:[^—:]{3,60}(?: [—–-]|:) )?(?:(?:now|also) )?(?:added|removed|replaced|bumped|renamed|moved|updated|changed|wrapped|created|extracted|split|fixed|extended|simplified)\b"
     ),
+    "recommends": any_case(
+        r"\b(?:i'd (?:go with|suggest|recommend|lean|keep|do)|i (?:recommend|suggest|propose|would)|recommend(?:ed|ation)\b)"
+    ),
+    "numbered": any_case(
+        r"\b(?:options?|approach|alternative|step|phase|sprint|lane|task|point|item|finding|case|path|bug|issue|gap|problem)s? (?:#?\d+|(?-i:[A-Z]))\b|^(?:[#(]?\d+[.):]|\([a-z]\))"
+    ),
+    "lack": any_case(r"\b(?:missing|lacks?|unused|dead code|duplicated?|inconsistent|hard-?coded|todo)\b"),
+    "state of work": any_case(
+        r"\b(?:uncommitted|unstaged|staged|unpushed|working tree|untracked|stash\w*|commits? (?:ahead|behind)|not yet|ready to (?:commit|merge|review)|left to do)\b"
+    ),
+    "issue number": LazyPattern(r"#\d+"),
+    "line number": LazyPattern(r"\blines? \d|\w:\d+\b|\bL\d+"),
     "choice": LazyPattern(r"\b(?:Chosen|Agreed)\b"),
-    "plan agreed": LazyPattern(r"^Plan agreed"),
     "choice of a step": any_case(
         r"\b(?:proceed|continue|go on|execute|unblock|land|wide|resume|right now|(?:do|happen) (?:with (?:this|that|it)|next|now|first)|this (?:pr|commit|branch|time|session|turn)|draft pr"
         r"|update (?:the )?pr|commit (?:it|this|now|these)|merge|push|which (?:branch|files|commits?)|delet\w+|overwrite|confirm|retry|stop here)\b[^?]*\?.*\bChosen:"
@@ -116,12 +131,16 @@ def features(candidate: Candidate) -> Mapping[str, float]:
         f"lasting {name}": cues[name] * (1.0 - cues["momentary"]) for name in ("ban", "order", "practice")
     }
     words, names = len(text.split()), count_names(text)
+    message = float(np.log1p(max(candidate.message, len(text))))
     known |= {
         "person": person,
         "event": candidate.role is Role.TOOL,
         "closing": candidate.closing,
         "words": float(np.log1p(words)),
         "few words": words < 6,
+        "message": message,
+        "person's message": message * person,
+        "of a long message": float(np.log1p(len(text))) - message,
         "short": words <= 14,
         "many words": words > 40,
         "names": float(np.log1p(names)),
@@ -158,18 +177,38 @@ def features(candidate: Candidate) -> Mapping[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
+class Meaning:
+    """The vector of a text, and the local model that made it."""
+
+    model: str
+    vector: Numbers
+
+
+@dataclass(frozen=True, slots=True)
 class Weights:
-    """A linear model: the weighted sum of the features, and its offset."""
+    """A linear model: the weighted sum of the features and, where `meaning` has weights, of a vector's parts, and its offset."""
 
     weights: Mapping[str, float]
     offset: float
+    meaning: tuple[float, ...] = ()
 
-    def sum_of(self, known: Mapping[str, float]) -> float:
-        return self.offset + sum(weight * known.get(name, 0.0) for name, weight in self.weights.items())
+    def sum_of(self, known: Mapping[str, float], meaning: Numbers | None = None) -> float:
+        of_features = sum(weight * known.get(name, 0.0) for name, weight in self.weights.items())
+        return self.offset + of_features + (0.0 if meaning is None else float(np.dot(self.meaning, meaning)))
 
 
-Learned = Mapping[str, Weights]  # "keep", "wish", and one for each kind
+Learned = Mapping[str, Weights]  # "keep", "wish", "wish by MODEL", and one for each kind
 _OTHER: ContextVar[Learned | None] = ContextVar("other weights", default=None)
+
+
+def understands(model: str, text: str) -> bool:
+    """Whether the vectors of this local model tell what a text means, in its language."""
+    return MULTILINGUAL in model or is_english(text)
+
+
+def wish_by(model: str) -> str:
+    """The name of the weights that also tell wishes by this model's vectors."""
+    return f"wish by {model}"
 
 
 def keep_probability(known: Mapping[str, float]) -> float:
@@ -177,9 +216,27 @@ def keep_probability(known: Mapping[str, float]) -> float:
     return _probability(learned()["keep"], known)
 
 
-def wish_probability(known: Mapping[str, float]) -> float:
-    """The probability that the person's sentence with these features is meant to last, in any of the languages of the cues."""
-    return _probability(learned()["wish"], known)
+def wish_probability(known: Mapping[str, float], meaning: Meaning | None = None) -> float:
+    """The probability that the person's sentence with these features is meant to last, in any of the languages of the cues.
+
+    Its meaning counts as well if weights were learned for the model.
+    """
+    weights = learned().get(wish_by(meaning.model)) if meaning else None
+    if weights is None or meaning is None:
+        return _probability(learned()["wish"], known)
+    return _chance(weights.sum_of(known, meaning.vector))
+
+
+WISH_SHARE = 2 / 3  # of the evidence for keeping what the person says
+
+
+def typed_worth(keep: float, wish: float) -> float:
+    """The probability that something the person said is worth keeping: the mean of both kinds of evidence."""
+    return _chance(WISH_SHARE * _evidence(wish) + (1 - WISH_SHARE) * _evidence(keep))
+
+
+def _evidence(chance: float) -> float:
+    return float(np.log(max(chance, LEAST_CHANCE) / max(1 - chance, LEAST_CHANCE)))
 
 
 def kind_of(known: Mapping[str, float]) -> Kind:
@@ -188,7 +245,11 @@ def kind_of(known: Mapping[str, float]) -> Kind:
 
 
 def _probability(weights: Weights, known: Mapping[str, float]) -> float:
-    return float(1.0 / (1.0 + np.exp(-weights.sum_of(known))))
+    return _chance(weights.sum_of(known))
+
+
+def _chance(evidence: float) -> float:
+    return float(1.0 / (1.0 + np.exp(-evidence)))
 
 
 def learned() -> Learned:
@@ -210,4 +271,11 @@ def judging_with(other: Learned) -> Iterator[None]:
 def _shipped() -> Learned:
     """What `benchmarks/learn_extraction.py` learned from all judged conversations."""
     content = json.loads(files("mindhold.capture").joinpath("judge.json").read_text("utf-8"))
-    return {name: Weights(entry["weights"], entry["offset"]) for name, entry in content.items()}
+    return from_json(content)
+
+
+def from_json(content: Mapping[str, Any]) -> Learned:
+    return {
+        name: Weights(entry["weights"], entry["offset"], tuple(map(float, entry.get("meaning", "").split())))
+        for name, entry in content.items()
+    }

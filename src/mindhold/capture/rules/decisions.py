@@ -226,6 +226,9 @@ def _end_of(question: str, longest: int) -> str:
     return kept
 
 
+PLAN_AGREED = "Plan agreed: "
+
+
 def plan_decisions(text: str, line: int) -> Iterator[RuleCandidate]:
     """Yield the decisions of an approved plan: its title, and its list of decisions. The rest describes how things were before."""
     title = _TITLE.search(text)
@@ -234,7 +237,7 @@ def plan_decisions(text: str, line: int) -> Iterator[RuleCandidate]:
         plan_title = ""
     blocks = list(split_blocks(text))
     if plan_title:
-        yield RuleCandidate(Kind.DECISION, f"Plan agreed: {plan_title}"[:LONGEST], line, 0.9)
+        yield RuleCandidate(Kind.DECISION, f"{PLAN_AGREED}{plan_title}"[:LONGEST], line, 0.9)
     listed = [
         clean_sentence(block.text)
         for block in blocks

@@ -7,13 +7,26 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mindhold.capture.candidates import KIND_ORDER, Candidate, candidates_in
+from mindhold.capture.cues import cues_in, is_english
 from mindhold.capture.extracted_items import SIGNS, CapturedItem, ExtractedItems, RuleCandidate
-from mindhold.capture.judge import features, keep_probability, kind_of, wish_probability
+from mindhold.capture.judge import (
+    Meaning,
+    features,
+    keep_probability,
+    kind_of,
+    learned,
+    typed_worth,
+    understands,
+    wish_by,
+    wish_probability,
+)
 from mindhold.capture.rules.agreements import Offer, agreements
 from mindhold.capture.rules.architecture import (
     architecture,
@@ -22,7 +35,7 @@ from mindhold.capture.rules.architecture import (
     table_statements,
 )
 from mindhold.capture.rules.conventions import corrections, gotchas, preferences, procedures, refusals
-from mindhold.capture.rules.decisions import MOST_CLAIMS, correct_choices, decisions, own_choices
+from mindhold.capture.rules.decisions import MOST_CLAIMS, PLAN_AGREED, correct_choices, decisions, own_choices
 from mindhold.capture.rules.failures import (
     MAX_OPEN_FAILURES,
     OpenFailure,
@@ -49,8 +62,9 @@ from mindhold.text.redaction import redact
 
 LEAST_WEIGHT = 0.6  # of a rule, where nothing judges its candidates
 # What it is worth to a reader, at least: a sentence of the assistant, one of the person, what a rule made of an event.
-LEAST_WORTH = {Role.CLAUDE: 0.68, Role.USER: 0.6, Role.TOOL: 0.5}
-LEAST_WISH = 0.6  # probability that the person means it to last
+LEAST_WORTH = {Role.CLAUDE: 0.7, Role.USER: 0.36, Role.TOOL: 0.5}
+LEAST_BY_MEANING = 0.28  # what an English one of the person is worth if a model's vector told it as well
+LEAST_WISH = 0.35  # probability that the person means it to last, from which it is told as a wish
 LONGEST_WISH = 240  # characters
 SENTENCE_WEIGHT = 0.6  # of a sentence that no rule knows
 PLAINLY = 0.65  # weight of an open end that names what is left
@@ -194,7 +208,7 @@ async def extract_by_rules(
     was_asked = state.offer is not None and state.offer.question != ""
     sentences, candidates = propose(steps, state, folder=folder)
     if judging:
-        worthy = judged(candidates)
+        worthy = judged(candidates, await meanings(engine, candidates))
     else:
         rules = (candidate.rule for candidate in candidates)
         worthy = [rule for rule in rules if rule is not None and rule.weight >= LEAST_WEIGHT]
@@ -224,22 +238,56 @@ def propose(
     return sentences, [one for one in candidates if not any(name in one.content for name in deleted)]
 
 
-def judged(candidates: Sequence[Candidate]) -> list[RuleCandidate]:
-    """Return the candidates that are probably worth storing, weighed by that probability."""
+async def meanings(engine: Engine, candidates: Sequence[Candidate]) -> dict[str, Meaning]:
+    """Return what the embedding model makes of all that the person may wish; nothing by a model that the judge doesn't know."""
+    model = (engine.vector_source.model or "").rpartition("/")[0]
+    if wish_by(model) not in learned():
+        return {}
+    texts = [one.content for one in candidates if _may_be_wish(one) and understands(model, one.content)]
+    if not texts:
+        return {}
+    vectors = await engine.vector_source.embed(texts)
+    if vectors is None:
+        return {}
+    return {
+        text: Meaning(model, vector.astype(np.float64)) for text, vector in zip(texts, vectors, strict=True)
+    }
+
+
+def _may_be_wish(candidate: Candidate) -> bool:
+    """Whether it may be meant to last: it says enough alone, and asks for nothing but how it is to be done."""
+    text = candidate.content
+    if candidate.role is not Role.USER or len(text) > LONGEST_WISH or _NO_WISH.search(text):
+        return False
+    cues = cues_in(text)
+    asks_how = cues["order"] and cues["practice"] and not cues["task"]
+    return bool(not cues["question"] or asks_how or any(cues[name] for name in _EVEN_IN_A_QUESTION))
+
+
+def judged(
+    candidates: Sequence[Candidate], meant: Mapping[str, Meaning] = MappingProxyType({})
+) -> list[RuleCandidate]:
+    """Return the candidates that are probably worth storing, weighed by that probability; `meant` by their text."""
     worthy = []
     for candidate in candidates:
+        if candidate.content.startswith(PLAN_AGREED):
+            continue  # what was planned is the story of the conversation, which is told anyway
         known = features(candidate)
-        keep, wish = keep_probability(known), 0.0
-        if candidate.role is Role.USER and len(candidate.content) <= LONGEST_WISH:
-            wish = 0.0 if _NO_WISH.search(candidate.content) else wish_probability(known)
-        too_little = keep < LEAST_WORTH[candidate.role] or candidate.objected
-        if wish < LEAST_WISH and too_little and not _is_left_open(candidate):
+        worth, wish, least = keep_probability(known), 0.0, LEAST_WORTH[candidate.role]
+        if candidate.role is Role.USER:
+            meaning = meant.get(candidate.content)
+            if _may_be_wish(candidate):
+                wish = wish_probability(known, meaning)
+            worth = typed_worth(worth, wish)
+            least = LEAST_BY_MEANING if meaning and is_english(candidate.content) else least
+        too_little = worth < least or (candidate.objected and wish < LEAST_WISH)
+        if too_little and not _is_left_open(candidate):
             continue
         rule = candidate.rule or RuleCandidate(kind_of(known), candidate.content, candidate.line)
         if wish >= LEAST_WISH and rule.kind is not Kind.DECISION:
             rule = replace(rule, kind=Kind.PREFERENCE)
         weight = rule.weight if candidate.rule else SENTENCE_WEIGHT
-        worthy.append(replace(rule, weight=max(keep, wish, weight)))
+        worthy.append(replace(rule, weight=max(worth, wish, weight)))
     return worthy
 
 
@@ -258,8 +306,9 @@ def _surest(selected: Sequence[RuleCandidate], steps: Sequence[TranscriptStep]) 
     return [one for one in selected if one in ranked]
 
 
+_EVEN_IN_A_QUESTION = ("lasting", "ban", "complaint")
 _NO_WISH = any_case(
-    r"https?://|^\W*(?:let me know|ask (?:me )?any|feel free|thanks?|i (?:think|guess|believe|see|wonder|tried)\b)|\b(?:error|exception|traceback|failed with)\b"
+    r"^\W*(?:\w+\W+){0,4}(?:it|this|that|them|those|these|one)[.!]*$|https?://|^\W*(?:let me know|ask (?:me )?any|feel free|thanks?|i (?:think|guess|believe|see|wonder|tried)\b)|\b(?:error|exception|traceback|failed with)\b"
 )
 
 
