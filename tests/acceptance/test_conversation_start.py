@@ -13,6 +13,7 @@ from leaflets import read as read_leaflet
 from mindhold.app.application import App
 from mindhold.capture.claude_md import WRITE_DOCUMENTS
 from mindhold.capture.conversation_start import MOST_LINES
+from mindhold.capture.extracted_items import CAPTURED
 from mindhold.capture.hook_cache import MAKE_HOOK_CACHE
 from mindhold.hooks.project_identity import project_identity
 from mindhold.memories.context import CONTEXT
@@ -164,3 +165,26 @@ async def test_what_claude_md_says_is_not_told_again(opened: Open, tmp_path: Pat
         assert set(content["start_ids"]) == {wish, new}, "no prompt tells them again"
         (folder / "CLAUDE.md").write_text("mine\n", encoding="utf-8")
         assert "tabs" in (await cache(app, folder))["start"]
+
+
+async def test_what_was_only_captured_has_to_be_sure_and_short(app: App, folder: Path) -> None:
+    captured = {"scope": "shop", "source": CAPTURED}
+    long = "The importer reads the file in pieces of a megabyte " + "and keeps a mark of where it was, " * 6
+    await told(app, "Don't push to main.", "preference", confidence=0.6, **captured)
+    await told(app, "Only release on Tuesdays.", "preference", confidence=0.9, **captured)
+    await told(app, "Perhaps tabs are nicer.", "preference", confidence=0.45, **captured)
+    await told(app, long, "decision", **captured)
+    await told(app, long.replace("importer", "exporter"), "decision")
+    sections = await start(app, folder)
+    assert sections["Wishes"] == ["Only release on Tuesdays.", "Don't push to main."]
+    [decision] = sections["Decisions in force"]
+    assert decision.startswith("The exporter reads")
+
+
+async def test_one_command_for_a_purpose_is_enough(app: App, folder: Path) -> None:
+    for command in ("make test", "pytest tests/orders", "pytest tests/mails"):
+        await told(app, f"Run the tests with `{command}`.", "procedure")
+    await told(app, "Build with `make build`.", "procedure")
+    lines = (await start(app, folder))["Also known"]
+    assert len(lines) == 2
+    assert sum(line.startswith("Run the tests with") for line in lines) == 1

@@ -363,7 +363,9 @@ class TestBudget:
 
     async def test_calls_at_once_are_all_counted(self, alone: Open, server: LanguageServer) -> None:
         prices = {"llm.price_out": 1_000.0, "llm.price_in": 0.0, "llm.daily_dollars": 4.0}
-        server.thought = 1_400  # so that a call costs nearly what it may, and none that is done makes room for another
+        server.thought = (
+            1_400  # so that a call costs nearly what it may, and none that is done makes room for another
+        )
         async with alone(**prices) as app:
             came = await asyncio.gather(*(extracted(app) for _ in range(10)), return_exceptions=True)
             assert {type(one) for one in came} <= {tuple, ModelSpent}

@@ -70,7 +70,7 @@ def test_a_lasting_wish_is_more_than_an_order_of_the_moment(wish: str, momentary
         ("squash before merging", True),
         ("Bitte keine Kommentare im Code", False),
         ("Nächstes Mal frag mich vorher", False),
-        ("no hagas commits sin preguntarme", False),
+        ("No hagas commits sin preguntarme", False),
         ("corrige cette erreur", False),
         ("никогда не коммить", False),
         ("コミットしないで", False),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mindhold.capture.claude_md import document_line
+from mindhold.capture.extracted_items import is_doubtful_wish, is_only_captured
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.history.excerpts import WITHHELD, safe_line
 from mindhold.history.passages import closing_line, subject_line
@@ -40,6 +41,7 @@ from mindhold.text.third_person import WISH, in_third_person
 
 MOST_LINES = 40  # of the whole text, which should fit on a screen
 LONGEST_LINE = 260  # characters of a memory
+LONGEST_CAPTURED = 200  # of one that was captured: what has to be cut is found by a search, not shown unasked
 LONGEST_STORY_LINE = 220
 MOST_OPEN = 3
 STORY_SHARE = 0.35  # of the budget
@@ -147,6 +149,8 @@ async def start_material(
         if memory.id not in profile_ids
         and memory.id != summary.memory
         and not (is_working(memory) or is_part(memory) or is_work_log(memory.content))
+        and not is_doubtful_wish(memory)
+        and not (is_only_captured(memory) and len(memory.content) > LONGEST_CAPTURED)
         and document_line(memory, zone=zone) not in told_lines
     ]
     memories = await _undisputed(engine, memories, where)
@@ -198,9 +202,14 @@ async def _undisputed(engine: Engine, memories: list[Memory], where: Filter) -> 
 
 
 def _order(memory: Memory, scopes: Sequence[str]) -> tuple[float, ...]:
-    """The nearest scope first, then anchors, then what deserves most to be shown, then the newest."""
+    """The nearest scope first, then anchors, then what is surest and deserves most to be shown, then the newest."""
     near = scopes.index(memory.scope) if memory.scope in scopes else len(scopes)
-    return (near, not memory.anchor, -standing(memory), -memory.occurred.timestamp())
+    return (
+        near,
+        not memory.anchor,
+        -round(standing(memory) * memory.confidence, 1),
+        -memory.occurred.timestamp(),
+    )
 
 
 def _is_progress(memory: Memory) -> bool:
@@ -312,6 +321,7 @@ class _Draft:
         self._sections: dict[StartSection, list[str]] = {}
         self._memories: list[Memory] = []
         self._said: list[frozenset[str]] = []
+        self._purposes: set[str] = set()  # of procedures
 
     def add_story(self, last: LastConversation | None, progress: Sequence[Memory], *, zone: tzinfo) -> None:
         """When we last worked here and on what, how it ended, and what is open."""
@@ -371,12 +381,16 @@ class _Draft:
         text = _said(memory)
         if not text or any(jaccard(words, said) >= REPEATED for said in self._said):
             return 0
+        purpose = text.partition(" `")[0] if memory.kind is Kind.PROCEDURE else ""
+        if purpose and purpose in self._purposes:
+            return 0  # one command to run the tests is enough
         day = _day(memory.occurred, zone)
         line = f"- {text} ({day})" if section.dated and day not in text else f"- {text}"
         is_first = section not in self._sections
         cost = _cost(line) + (_cost(section.heading) if is_first else 0)
         if cost > self._room or (memory.scope == GLOBAL and cost > self._global_room):
             return 0
+        self._purposes.add(purpose)
         self._sections.setdefault(section, []).append(line)
         self._memories.append(memory)
         self._said.append(words)

@@ -11,10 +11,24 @@ from mindhold.model.memory import Kind
 
 if TYPE_CHECKING:
     from mindhold.memories.model_budget import LedgerEntry
+    from mindhold.model.memory import Memory
 
 SIGNS = "mindhold.signs"  # in the metadata of an error: its signs, in the form of model.error_signs
 REVIEWED = "mindhold.reviewed"  # in the metadata of a captured memory: when the user kept it
 CAPTURED = "capture"  # Provenance.source of captured memories
+LEAST_SHOWN_WISH = 0.5  # confidence of a captured wish that is shown unasked, at least
+
+
+def is_only_captured(memory: Memory) -> bool:
+    """Whether no person asked for the memory or kept it."""
+    return memory.provenance.source == CAPTURED and not (memory.anchor or REVIEWED in memory.metadata)
+
+
+def is_doubtful_wish(memory: Memory) -> bool:
+    """Whether it is uncertain that the person meant this to last: such a wish is found by a search and not told unasked."""
+    return (
+        memory.kind is Kind.PREFERENCE and memory.confidence < LEAST_SHOWN_WISH and is_only_captured(memory)
+    )
 
 
 def signs_metadata(signs: Sequence[str]) -> dict[str, Any]:

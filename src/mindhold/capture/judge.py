@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mindhold.capture.candidates import Candidate
-from mindhold.capture.cues import cues_in, is_english
+from mindhold.capture.cues import cues_in
 from mindhold.capture.rules.sentences import (
     announces,
     count_names,
@@ -30,6 +30,7 @@ from mindhold.model.memory import Kind
 from mindhold.model.query import Numbers
 from mindhold.ports.embedder import MULTILINGUAL
 from mindhold.ports.transcripts import Role
+from mindhold.text.language import is_english
 from mindhold.text.pattern import LazyPattern, any_case
 
 # Kinds that rules and labels give, and that the judge learns to tell apart.
@@ -74,6 +75,20 @@ _TOGETHER = (
     ("complaint", "practice"),
     ("finding", "lasting"),
 )
+# Answers that tell how the conversation went on, not how something is to be.
+CHOICE_OF_A_STEP = any_case(
+    r"^Chosen:|^comment \d|^\W*(?:how|what|which|where) (?:should|would|do|did|can|shall) (?:i|we|you) (?:\w+ )?(?:this|it|that|here|proceed|next)\?|\b(?:do you (?:have|want|believe|see|still)|want (?:me )?to|can you|did you|have you|what outcome|what happened|where did|which error|what (?:scenario|error)|given this|is it ok(?:ay)?"
+    r"|should i (?:proceed|also|now|run|commit|push|open|create|update|go|continue|fix)|how should (?:it|this|that|i|we) (?:be )?(?:commit|land|update|push|merge|split|proceed)\w*)\b.*\bChosen:"
+    r"|\bChosen: (?:add|push|amend|squash|rebase|open|create|commit|run|use the workflow|just explain|i can|i'll|let me)\b"
+    r"|\b(?:proceed|continue|go on|execute|unblock|land|wide|resume|right now|(?:do|happen) (?:with (?:this|that|it)|next|now|first)|this (?:pr|commit|branch|time|session|turn)|draft pr"
+    r"|update (?:the )?pr|commit (?:it|this|now|these)|merge|push|which (?:branch|files|commits?)|delet\w+|overwrite|confirm|retry|stop here)\b[^?]*\?.*\bChosen:"
+    r"|\bChosen: (?:retry|stop|proceed|continue|commit|push|merge|delete|separate pr|later|not now|cancel|yes, (?:update|do|delete|push|commit|create|go)|update|work on it)\b"
+    r"|(?:どう進め|削除|コミット|强推|提交|覆盖|진행|삭제|커밋).*\bChosen:"
+)
+# What only the conversation has numbered.
+NUMBERED = any_case(
+    r"\b(?:options?|approach|alternative|step|phase|sprint|lane|task|point|item|finding|case|path|bug|issue|gap|problem|comment|hunk|thread|concern|suggestion|part)s? (?:#?\d+|(?-i:[A-Z]))\b|^(?:[#(]?\d+[.):]|\([a-z]\))"
+)
 _TEXTS: Mapping[str, LazyPattern] = {
     "I": LazyPattern(r"\b(?:I|I'm|my|me)\b"),
     "we": any_case(r"\b(?:we|our)\b"),
@@ -100,9 +115,7 @@ _TEXTS: Mapping[str, LazyPattern] = {
     "recommends": any_case(
         r"\b(?:i'd (?:go with|suggest|recommend|lean|keep|do)|i (?:recommend|suggest|propose|would)|recommend(?:ed|ation)\b)"
     ),
-    "numbered": any_case(
-        r"\b(?:options?|approach|alternative|step|phase|sprint|lane|task|point|item|finding|case|path|bug|issue|gap|problem)s? (?:#?\d+|(?-i:[A-Z]))\b|^(?:[#(]?\d+[.):]|\([a-z]\))"
-    ),
+    "numbered": NUMBERED,
     "lack": any_case(r"\b(?:missing|lacks?|unused|dead code|duplicated?|inconsistent|hard-?coded|todo)\b"),
     "state of work": any_case(
         r"\b(?:uncommitted|unstaged|staged|unpushed|working tree|untracked|stash\w*|commits? (?:ahead|behind)|not yet|ready to (?:commit|merge|review)|left to do)\b"
@@ -110,12 +123,7 @@ _TEXTS: Mapping[str, LazyPattern] = {
     "issue number": LazyPattern(r"#\d+"),
     "line number": LazyPattern(r"\blines? \d|\w:\d+\b|\bL\d+"),
     "choice": LazyPattern(r"\b(?:Chosen|Agreed)\b"),
-    "choice of a step": any_case(
-        r"\b(?:proceed|continue|go on|execute|unblock|land|wide|resume|right now|(?:do|happen) (?:with (?:this|that|it)|next|now|first)|this (?:pr|commit|branch|time|session|turn)|draft pr"
-        r"|update (?:the )?pr|commit (?:it|this|now|these)|merge|push|which (?:branch|files|commits?)|delet\w+|overwrite|confirm|retry|stop here)\b[^?]*\?.*\bChosen:"
-        r"|\bChosen: (?:retry|stop|proceed|continue|commit|push|merge|delete|separate pr|later|not now|cancel|yes, (?:update|do|delete|push|commit|create|go)|update|work on it)\b"
-        r"|(?:どう進め|削除|コミット|强推|提交|覆盖|진행|삭제|커밋).*\bChosen:"
-    ),
+    "choice of a step": CHOICE_OF_A_STEP,
 }
 
 
@@ -203,7 +211,8 @@ _OTHER: ContextVar[Learned | None] = ContextVar("other weights", default=None)
 
 def understands(model: str, text: str) -> bool:
     """Whether the vectors of this local model tell what a text means, in its language."""
-    return MULTILINGUAL in model or is_english(text)
+    english = is_english(text)
+    return MULTILINGUAL in model or english is True or (english is None and text.isascii())
 
 
 def wish_by(model: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mindhold.model.lexemes import OTHER_STOP_WORDS, STOP_WORDS
+from mindhold.text.language import is_english
 from mindhold.text.pattern import any_case
 
 TEAM = "the team"
@@ -17,8 +17,6 @@ PREFERRED = "Preferred: "
 _VERBATIM = re.compile(r"(`[^`]*`|\"[^\"]*\"|“[^”]*”|\S+://\S+)")
 _SPACES = re.compile(r" {2,}")
 _KOREAN = re.compile(r"[가-힣]")
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_OTHERS = tuple(frozenset(words.split()) for words in OTHER_STOP_WORDS.values())
 
 _SOFT = r"(?:please |just |really |also |actually |kindly )*"
 _NEGATED = r"(?:do not|don['’]t|did not|didn['’]t|never)"
@@ -114,14 +112,7 @@ def in_third_person(text: str) -> str:
     """The text without "I", "my" and "the user wants". Other languages and what is quoted stay unchanged."""
     if _KOREAN.search(text):
         return _outside_quotes(text, _korean)
-    return _capitalized(_outside_quotes(_wish(text), _english)) if _is_english(text) else text
-
-
-def _is_english(text: str) -> bool:
-    """Whether no other language has more of its common words in the text."""
-    words = [word.replace("'", "").replace("’", "") for word in _WORD.findall(text.lower())]
-    english = sum(word in STOP_WORDS for word in words)
-    return all(sum(word in common for word in words) <= english for common in _OTHERS)
+    return _capitalized(_outside_quotes(_wish(text), _english)) if is_english(text) is not False else text
 
 
 def _outside_quotes(text: str, change: Callable[[str], str]) -> str:

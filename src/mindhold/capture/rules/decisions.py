@@ -211,7 +211,10 @@ def _chosen_answers(call: ToolCall) -> Iterator[RuleCandidate]:
         chosen = f"Chosen: {strip_markdown(choice)}"[:LONGEST]
         text = f"{_end_of(strip_markdown(question), LONGEST - len(chosen) - 2)} {chosen}".strip()
         yield RuleCandidate(
-            Kind.DECISION, text if text[-1] in ".!?" else f"{text}.", call.output_line or call.line, 0.95
+            Kind.DECISION,
+            text if text[-1] in ".!?。！？" else f"{text}.",
+            call.output_line or call.line,
+            0.95,
         )
 
 

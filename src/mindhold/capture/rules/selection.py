@@ -14,9 +14,11 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mindhold.capture.candidates import KIND_ORDER, Candidate, candidates_in
-from mindhold.capture.cues import cues_in, is_english
+from mindhold.capture.cues import cues_in
 from mindhold.capture.extracted_items import SIGNS, CapturedItem, ExtractedItems, RuleCandidate
 from mindhold.capture.judge import (
+    CHOICE_OF_A_STEP,
+    NUMBERED,
     Meaning,
     features,
     keep_probability,
@@ -62,11 +64,11 @@ from mindhold.text.redaction import redact
 
 LEAST_WEIGHT = 0.6  # of a rule, where nothing judges its candidates
 # What it is worth to a reader, at least: a sentence of the assistant, one of the person, what a rule made of an event.
-LEAST_WORTH = {Role.CLAUDE: 0.7, Role.USER: 0.36, Role.TOOL: 0.5}
-LEAST_BY_MEANING = 0.28  # what an English one of the person is worth if a model's vector told it as well
+LEAST_WORTH = {Role.CLAUDE: 0.7, Role.USER: 0.3, Role.TOOL: 0.5}
+LEAST_BY_CUES = 0.4  # of one of the person if no model knows what it means
 LEAST_WISH = 0.35  # probability that the person means it to last, from which it is told as a wish
 LONGEST_WISH = 240  # characters
-SENTENCE_WEIGHT = 0.6  # of a sentence that no rule knows
+LONGEST_ASKING = 800  # characters of a message with a wish: longer ones are pasted, or describe a task
 PLAINLY = 0.65  # weight of an open end that names what is left
 MEMORIES_AN_HOUR, FEWEST_MEMORIES = 8, 6  # of a conversation, at most
 SAME_WORDS = 0.6  # share of common words from which two say the same
@@ -238,6 +240,11 @@ def propose(
     return sentences, [one for one in candidates if not any(name in one.content for name in deleted)]
 
 
+def _is_of_the_story(candidate: Candidate) -> bool:
+    """Whether it only says how the conversation went on, which the next one is told anyway."""
+    return candidate.content.startswith(PLAN_AGREED) or bool(CHOICE_OF_A_STEP.search(candidate.content))
+
+
 async def meanings(engine: Engine, candidates: Sequence[Candidate]) -> dict[str, Meaning]:
     """Return what the embedding model makes of all that the person may wish; nothing by a model that the judge doesn't know."""
     model = (engine.vector_source.model or "").rpartition("/")[0]
@@ -257,11 +264,14 @@ async def meanings(engine: Engine, candidates: Sequence[Candidate]) -> dict[str,
 def _may_be_wish(candidate: Candidate) -> bool:
     """Whether it may be meant to last: it says enough alone, and asks for nothing but how it is to be done."""
     text = candidate.content
-    if candidate.role is not Role.USER or len(text) > LONGEST_WISH or _NO_WISH.search(text):
+    if candidate.role is not Role.USER or len(text) > LONGEST_WISH or candidate.message > LONGEST_ASKING:
         return False
     cues = cues_in(text)
     asks_how = cues["order"] and cues["practice"] and not cues["task"]
-    return bool(not cues["question"] or asks_how or any(cues[name] for name in _EVEN_IN_A_QUESTION))
+    if cues["question"] and not (asks_how or any(cues[name] for name in _EVEN_IN_A_QUESTION)):
+        return False
+    is_task = cues["task"] and not any(cues[name] for name in _EVEN_IN_A_TASK)
+    return not (is_task or _NO_WISH.search(text))
 
 
 def judged(
@@ -270,24 +280,24 @@ def judged(
     """Return the candidates that are probably worth storing, weighed by that probability; `meant` by their text."""
     worthy = []
     for candidate in candidates:
-        if candidate.content.startswith(PLAN_AGREED):
-            continue  # what was planned is the story of the conversation, which is told anyway
+        if _is_of_the_story(candidate) or (
+            candidate.role is Role.CLAUDE and NUMBERED.search(candidate.content)
+        ):
+            continue
         known = features(candidate)
-        worth, wish, least = keep_probability(known), 0.0, LEAST_WORTH[candidate.role]
+        worth, wish = keep_probability(known), 0.0
         if candidate.role is Role.USER:
-            meaning = meant.get(candidate.content)
             if _may_be_wish(candidate):
-                wish = wish_probability(known, meaning)
+                wish = wish_probability(known, meant.get(candidate.content))
             worth = typed_worth(worth, wish)
-            least = LEAST_BY_MEANING if meaning and is_english(candidate.content) else least
+        least = LEAST_BY_CUES if wish and candidate.content not in meant else LEAST_WORTH[candidate.role]
         too_little = worth < least or (candidate.objected and wish < LEAST_WISH)
         if too_little and not _is_left_open(candidate):
             continue
         rule = candidate.rule or RuleCandidate(kind_of(known), candidate.content, candidate.line)
         if wish >= LEAST_WISH and rule.kind is not Kind.DECISION:
             rule = replace(rule, kind=Kind.PREFERENCE)
-        weight = rule.weight if candidate.rule else SENTENCE_WEIGHT
-        worthy.append(replace(rule, weight=max(worth, wish, weight)))
+        worthy.append(replace(rule, weight=max(worth, wish, rule.weight if candidate.rule else 0.0)))
     return worthy
 
 
@@ -306,9 +316,10 @@ def _surest(selected: Sequence[RuleCandidate], steps: Sequence[TranscriptStep]) 
     return [one for one in selected if one in ranked]
 
 
+_EVEN_IN_A_TASK = ("lasting", "ban", "norm", "only", "complaint")
 _EVEN_IN_A_QUESTION = ("lasting", "ban", "complaint")
 _NO_WISH = any_case(
-    r"^\W*(?:\w+\W+){0,4}(?:it|this|that|them|those|these|one)[.!]*$|https?://|^\W*(?:let me know|ask (?:me )?any|feel free|thanks?|i (?:think|guess|believe|see|wonder|tried)\b)|\b(?:error|exception|traceback|failed with)\b"
+    r"^\W*(?:\w+\W+){0,4}(?:it|this|that|them|those|these|one)[.!]*$|\b(?:do|take|use|go with|options?|for|pick|like|to|with|and) (?:#?\d{1,2}|(?-i:[A-E]))(?=[\s,.)!?]+(?:$|and\b|but\b|instead|please|first|then|\W*\w+ the\b|for\b))|https?://|^\W*(?:let me know|ask (?:me )?any|feel free|thanks?|i (?:think|guess|believe|see|wonder|tried)\b)|\b(?:error|exception|traceback|failed with)\b"
 )
 
 

@@ -101,6 +101,8 @@ def clean_sentence(text: str) -> str:
     text = _BLANKS.sub(" ", text).strip(" -–—:;,")
     if text.endswith(")") and "(" not in text:
         text = text[:-1]
+    if text.startswith("(") and text.rstrip(".").endswith(")") and text.count("(") == 1:
+        text = text.rstrip(".")[1:-1]
     if not text:
         return ""
     if text.split(maxsplit=1)[0].rstrip(",:;").islower() and text[0].isalpha():
@@ -207,7 +209,7 @@ _PASTED = LazyPattern(
 )
 _NUMBER = LazyPattern(r"^\d{1,2}[.)]\s+")
 _SPECULATIVE = LazyPattern(
-    r"\\boptions?\\b|alternative|workaround|idea|possib|could|pros\b|cons\b|recommend|suggest|consider|scenario|example|\\bquestions?\\b|what if|proposal|potential|improvement|"
+    r"\boptions?\b|alternative|workaround|idea|possib|could|pros\b|cons\b|recommend|suggest|consider|scenario|example|\bquestions?\b|what if|proposal|potential|improvement|"
     r"comparison|risk|before\b|old (?:behavio|flow|way)|current (?:behavio|state|flow)|how to (?:test|verify|reproduce)|feedback|nitpick|minor|concern"
 )
 _NEXT_TRY = any_case(
