@@ -66,6 +66,7 @@ _PLACE = frozenset(
     (
         *("closing", "turns after", "last turn", "edits after", "repeated", "last message", "objected"),
         *("objecting", "opening", "bullet", "headed", "event", "rule", "rule's weight"),
+        *("message", "of a long message"),
     )
 )
 _Target = npt.NDArray[np.float64]
@@ -199,7 +200,7 @@ def learn_wish(rows: Sequence[Row], made: Sequence[Made], model: str = "") -> We
     typed = [row for row in rows if row.of_person]
     names = [name for name in rows[0].known if _is_of_text(name)]
     examples = [(row.candidate.content, row.known, float(row.label == GOOD)) for row in typed]
-    examples += [(one.content, one.known, float(one.wish)) for one in made]
+    examples += [(one.content, one.known, float(one.wish)) for one in made] * 2
     if model:
         examples = [example for example in examples if understands(model, example[0])]
     texts, known, target = zip(*examples, strict=True)

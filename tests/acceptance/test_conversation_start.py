@@ -183,8 +183,11 @@ async def test_what_was_only_captured_has_to_be_sure_and_short(app: App, folder:
 
 async def test_one_command_for_a_purpose_is_enough(app: App, folder: Path) -> None:
     for command in ("make test", "pytest tests/orders", "pytest tests/mails"):
-        await told(app, f"Run the tests with `{command}`.", "procedure")
-    await told(app, "Build with `make build`.", "procedure")
+        await told(app, f"Run the tests with `{command}`.", "procedure", source=CAPTURED)
+    for other in ("Build with `make build`.", "Run `make docs` before a release.", "Run `make seed` once."):
+        await told(app, other, "procedure", source=CAPTURED)
     lines = (await start(app, folder))["Also known"]
-    assert len(lines) == 2
+    assert len(lines) == 4
     assert sum(line.startswith("Run the tests with") for line in lines) == 1
+    await told(app, "Run the tests with `make test-all`.", "procedure")
+    assert any("make test-all" in line for line in (await start(app, folder))["Also known"])

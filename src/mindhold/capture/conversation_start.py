@@ -13,6 +13,7 @@ from typing import Any
 
 from mindhold.capture.claude_md import document_line
 from mindhold.capture.extracted_items import is_doubtful_wish, is_only_captured
+from mindhold.capture.rules.conventions import PURPOSES
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.history.excerpts import WITHHELD, safe_line
 from mindhold.history.passages import closing_line, subject_line
@@ -321,7 +322,7 @@ class _Draft:
         self._sections: dict[StartSection, list[str]] = {}
         self._memories: list[Memory] = []
         self._said: list[frozenset[str]] = []
-        self._purposes: set[str] = set()  # of procedures
+        self._purposes: set[str] = set()  # that commands were told for
 
     def add_story(self, last: LastConversation | None, progress: Sequence[Memory], *, zone: tzinfo) -> None:
         """When we last worked here and on what, how it ended, and what is open."""
@@ -381,8 +382,8 @@ class _Draft:
         text = _said(memory)
         if not text or any(jaccard(words, said) >= REPEATED for said in self._said):
             return 0
-        purpose = text.partition(" `")[0] if memory.kind is Kind.PROCEDURE else ""
-        if purpose and purpose in self._purposes:
+        purpose = text.partition(" `")[0]
+        if is_only_captured(memory) and purpose in self._purposes:
             return 0  # one command to run the tests is enough
         day = _day(memory.occurred, zone)
         line = f"- {text} ({day})" if section.dated and day not in text else f"- {text}"
@@ -390,7 +391,8 @@ class _Draft:
         cost = _cost(line) + (_cost(section.heading) if is_first else 0)
         if cost > self._room or (memory.scope == GLOBAL and cost > self._global_room):
             return 0
-        self._purposes.add(purpose)
+        if purpose in PURPOSES:
+            self._purposes.add(purpose)
         self._sections.setdefault(section, []).append(line)
         self._memories.append(memory)
         self._said.append(words)

@@ -75,14 +75,14 @@ _SPACED: Mapping[str, tuple[str, ...]] = {
         *(r"sol[oa]|sólo|solamente|únicamente", r"только|лишь"),
     ),
     "complaint": (
-        r"(?:you|claude) (?:keep|always|again|still|forgot|never)|i(?:'ve)? (?:told|already (?:told|said|asked)|asked you|said)|i never (?!saw|got|had|heard|used)|why do you (?:always|keep)|supposed to|meant to|stop|quit|enough",
+        r"(?:you|claude) (?:keep|always|again|still|forgot|never)|i(?:'ve)? (?:told|already (?:told|said|asked)|asked you|said)|i never(?! (?:saw|got|had|heard|used)\b)|why do you (?:always|keep)|supposed to|meant to|stop|quit|enough",
         r"schon wieder|immer noch|ich (?:habe|hatte)(?: dir| es)? \w+|hör auf|warum machst du|du vergisst",
         r"encore une fois|je t'ai (?:dit|demandé)|arrête\w*|tu oublies|pourquoi tu",
         r"otra vez|ya te (?:dije|pedí)|deja de|olvidas|por qué siempre",
         r"опять|снова|я (?:же |уже )?(?:говорил\w*|просил\w*)|хватит|перестань|забыл\w*|почему ты",
     ),
     "task": (
-        rf"^(?:{_LEAD_IN}[\s,]+)*(?:commit|push|merge|rebase|create|write (?:a|an|the|this|me|some|it|down|up)|draft|fix|add|delete|remove|explain|show|run|rerun|test|check|look|update|implement|open|close|review|rename|move|undo|revert|try|make (?:a|an|the|this|it)|build|deploy|release|start|restart|continue|resume|read|summari[sz]e|list|find|investigate|refactor|generate|install|upgrade|bump|change|tell|give|take|resolve|convert|compare|analy[sz]e|respond|reply to|split (?:the|this|it)|go (?:back|on)|keep (?:on )?going|discuss|pull|move on|do (?:a|an|another|the|that|it))",
+        rf"^(?:{_LEAD_IN}[\s,]+)*(?!(?:commit|release|test|review) (?:messages?|notes|names?|often|early|first))(?:commit|push|merge|rebase|create|write (?:a|an|the|this|me|some|it|down|up)|draft|fix|add|delete|remove|explain|show|run|rerun|test|check|look|update|implement|open|close|review|rename|move|undo|revert|try|make (?:a|an|the|this|it)|build|deploy|release|start|restart|continue|resume|read|summari[sz]e|list|find|investigate|refactor|generate|install|upgrade|bump|change|tell|give|take|resolve|convert|compare|analy[sz]e|respond|reply to|split (?:the|this|it)|go (?:back|on)|keep (?:on )?going|discuss|pull|move on|do (?:a|an|another|the|that|it))",
         r"^(?:(?:bitte|jetzt|ok|und|dann|nun|kannst du|mal)[\s,]+)*(?:mach\w*|lösch\w*|erstell\w*|start\w*|zeig\w*|füg\w*|fix\w*|führ\w*|schau\w*|prüf\w*|beheb\w*|öffne|benenne|schreib\w* (?:mir|ein\w*|de[nmr]|das)|teste|committe|push\w*|nimm)",
         r"^(?:(?:s'il te plaît|maintenant|ok|et|peux-tu|tu peux)[\s,]+)*(?:fais\w*|relance\w*|lance\w*|crée\w*|supprime\w*|montre\w*|ajoute\w*|corrige\w*|ouvre\w*|renomme\w*|vérifie\w*|teste\w*|essaie\w*|explique\w*|annule\w*|écris (?:un|le|la|moi)\w*|prends)",
         r"^(?:(?:por favor|ahora|ok|y|puedes)[\s,]+)*(?:haz|hacer|borra\w*|crea\w*|muestra\w*|muéstra\w*|añade\w*|agrega\w*|ejecuta\w*|corrige|arregla\w*|abre|revisa|prueba|explica\w*|deshaz|renombra|escribe (?:un|el|la|los)\w*|toma)",

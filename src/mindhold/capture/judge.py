@@ -55,7 +55,8 @@ _SECTIONS: Mapping[str, LazyPattern] = {
 }
 # A sentence without any of these cues says nothing about how it is to be done.
 _MARKS = ("lasting", "ban", "order", "norm", "only", "complaint", "contrast")
-LEAST_CHANCE = 1e-9
+WISH_SHARE = 2 / 3  # of the evidence for keeping what the person says: the rest is what readers keep
+_LEAST_CHANCE = 1e-9
 # Cues that say more together.
 _TOGETHER = (
     ("ban", "practice"),
@@ -75,19 +76,9 @@ _TOGETHER = (
     ("complaint", "practice"),
     ("finding", "lasting"),
 )
-# Answers that tell how the conversation went on, not how something is to be.
-CHOICE_OF_A_STEP = any_case(
-    r"^Chosen:|^comment \d|^\W*(?:how|what|which|where) (?:should|would|do|did|can|shall) (?:i|we|you) (?:\w+ )?(?:this|it|that|here|proceed|next)\?|\b(?:do you (?:have|want|believe|see|still)|want (?:me )?to|can you|did you|have you|what outcome|what happened|where did|which error|what (?:scenario|error)|given this|is it ok(?:ay)?"
-    r"|should i (?:proceed|also|now|run|commit|push|open|create|update|go|continue|fix)|how should (?:it|this|that|i|we) (?:be )?(?:commit|land|update|push|merge|split|proceed)\w*)\b.*\bChosen:"
-    r"|\bChosen: (?:add|push|amend|squash|rebase|open|create|commit|run|use the workflow|just explain|i can|i'll|let me)\b"
-    r"|\b(?:proceed|continue|go on|execute|unblock|land|wide|resume|right now|(?:do|happen) (?:with (?:this|that|it)|next|now|first)|this (?:pr|commit|branch|time|session|turn)|draft pr"
-    r"|update (?:the )?pr|commit (?:it|this|now|these)|merge|push|which (?:branch|files|commits?)|delet\w+|overwrite|confirm|retry|stop here)\b[^?]*\?.*\bChosen:"
-    r"|\bChosen: (?:retry|stop|proceed|continue|commit|push|merge|delete|separate pr|later|not now|cancel|yes, (?:update|do|delete|push|commit|create|go)|update|work on it)\b"
-    r"|(?:どう進め|削除|コミット|强推|提交|覆盖|진행|삭제|커밋).*\bChosen:"
-)
 # What only the conversation has numbered.
 NUMBERED = any_case(
-    r"\b(?:options?|approach|alternative|step|phase|sprint|lane|task|point|item|finding|case|path|bug|issue|gap|problem|comment|hunk|thread|concern|suggestion|part)s? (?:#?\d+|(?-i:[A-Z]))\b|^(?:[#(]?\d+[.):]|\([a-z]\))"
+    r"\b(?:options?|approach|alternative|step|phase|sprint|lane|task|point|item|finding|case|path|bug|issue|gap|problem|comment|hunk|thread|concern|suggestion|part)s? (?:#?\d+|(?-i:[A-HJ-Z]))\b|^(?:[#(]?\d{1,2}[.):]|\([a-z]\))(?=\s)"
 )
 _TEXTS: Mapping[str, LazyPattern] = {
     "I": LazyPattern(r"\b(?:I|I'm|my|me)\b"),
@@ -123,7 +114,12 @@ _TEXTS: Mapping[str, LazyPattern] = {
     "issue number": LazyPattern(r"#\d+"),
     "line number": LazyPattern(r"\blines? \d|\w:\d+\b|\bL\d+"),
     "choice": LazyPattern(r"\b(?:Chosen|Agreed)\b"),
-    "choice of a step": CHOICE_OF_A_STEP,
+    "choice of a step": any_case(
+        r"\b(?:proceed|continue|go on|execute|unblock|land|wide|resume|right now|(?:do|happen) (?:with (?:this|that|it)|next|now|first)|this (?:pr|commit|branch|time|session|turn)|draft pr"
+        r"|update (?:the )?pr|commit (?:it|this|now|these)|merge|push|which (?:branch|files|commits?)|delet\w+|overwrite|confirm|retry|stop here)\b[^?]*\?.*\bChosen:"
+        r"|\bChosen: (?:retry|stop|proceed|continue|commit|push|merge|delete|separate pr|later|not now|cancel|yes, (?:update|do|delete|push|commit|create|go)|update|work on it)\b"
+        r"|(?:どう進め|削除|コミット|强推|提交|覆盖|진행|삭제|커밋).*\bChosen:"
+    ),
 }
 
 
@@ -209,10 +205,20 @@ Learned = Mapping[str, Weights]  # "keep", "wish", "wish by MODEL", and one for 
 _OTHER: ContextVar[Learned | None] = ContextVar("other weights", default=None)
 
 
+# Words of short sentences that are no stop words, by which a language can't be told of longer ones.
+_NOT_ENGLISH = any_case(
+    r"\b(?:bitte|jetzt|mache?|mich|dich|mir|frag|zeig|genau|nein|halte|lass|weiter|keinen|starte|nimm"
+    r"|cette|oui|fais|jamais|toujours|avant|corrige|ajoute|montre|supprime|moi|relance|l'\w+|fais-\w+"
+    r"|otro|nunca|siempre|cada|haz|prefiero|quiero|ahora|vez|hagas|adelante|borra|ejecuta)\b"
+)
+
+
 def understands(model: str, text: str) -> bool:
     """Whether the vectors of this local model tell what a text means, in its language."""
+    if MULTILINGUAL in model:
+        return True
     english = is_english(text)
-    return MULTILINGUAL in model or english is True or (english is None and text.isascii())
+    return english is True or (english is None and text.isascii() and not _NOT_ENGLISH.search(text))
 
 
 def wish_by(model: str) -> str:
@@ -231,12 +237,9 @@ def wish_probability(known: Mapping[str, float], meaning: Meaning | None = None)
     Its meaning counts as well if weights were learned for the model.
     """
     weights = learned().get(wish_by(meaning.model)) if meaning else None
-    if weights is None or meaning is None:
+    if weights is None or meaning is None or len(meaning.vector) != len(weights.meaning):
         return _probability(learned()["wish"], known)
     return _chance(weights.sum_of(known, meaning.vector))
-
-
-WISH_SHARE = 2 / 3  # of the evidence for keeping what the person says
 
 
 def typed_worth(keep: float, wish: float) -> float:
@@ -245,7 +248,7 @@ def typed_worth(keep: float, wish: float) -> float:
 
 
 def _evidence(chance: float) -> float:
-    return float(np.log(max(chance, LEAST_CHANCE) / max(1 - chance, LEAST_CHANCE)))
+    return float(np.log(max(chance, _LEAST_CHANCE) / max(1 - chance, _LEAST_CHANCE)))
 
 
 def kind_of(known: Mapping[str, float]) -> Kind:
@@ -284,6 +287,7 @@ def _shipped() -> Learned:
 
 
 def from_json(content: Mapping[str, Any]) -> Learned:
+    """The weights as `judge.json` has them."""
     return {
         name: Weights(entry["weights"], entry["offset"], tuple(map(float, entry.get("meaning", "").split())))
         for name, entry in content.items()

@@ -12,12 +12,6 @@ _FOREIGN_SHARE = 0.2  # of the letters: a name or a quotation in another script 
 _LAST_LATIN = "\u024f"
 _WORD = re.compile(r"[^\W\d_]+")
 _SHORTEST = 2
-# Words of short sentences that are no stop words of an index.
-_SPOKEN = {
-    "de": "bitte jetzt mach mache mich dich mir dir alle frag zeig erst genau nein halte lass weiter nie keinen",
-    "fr": "cette oui fais jamais toujours avant encore corrige ajoute montre supprime moi toi pas sans",
-    "es": "sin mi te este otro nunca siempre cada haz prefiero quiero ahora vez hagas uses corrige adelante borra",
-}
 
 
 def is_english(text: str) -> bool | None:
@@ -33,7 +27,6 @@ def is_english(text: str) -> bool | None:
     other = max(others)
     if other == 1 and text.isascii():  # one such word may be a name or a command
         other = 0
-    other += max(len(words & spoken) for spoken in _spoken())
     return None if english == other else english > other
 
 
@@ -42,8 +35,3 @@ def _stop_words() -> tuple[frozenset[str], ...]:
     """The stop words of English and of each other language, without those that English shares with another."""
     others = [frozenset(words.split()) for words in OTHER_STOP_WORDS.values()]
     return (STOP_WORDS.difference(*others), *(words - STOP_WORDS for words in others))
-
-
-@cache
-def _spoken() -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(words.split()) for words in _SPOKEN.values())

@@ -246,6 +246,8 @@ _WORDING = {
     "generated code": "Generate code with {}.",
     "development server": "Start the development server with {}.",
 }
+# How memories of commands begin, by what the command is for.
+PURPOSES = frozenset(wording.partition(" {")[0] for wording in _WORDING.values())
 _NAMED_TASK = LazyPattern(
     r"^(?:mise (?:run|r) |make |just |task |npm (?:run |test)|pnpm |yarn |bun run|deno task|poe |rake |nox|tox|bin/|\./scripts?/|scripts?/|turbo |nx |invoke |inv |\./gradlew |mix )"
 )

@@ -15,9 +15,14 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from mindhold.capture.candidates import KIND_ORDER, Candidate, candidates_in
 from mindhold.capture.cues import cues_in
-from mindhold.capture.extracted_items import SIGNS, CapturedItem, ExtractedItems, RuleCandidate
+from mindhold.capture.extracted_items import (
+    LEAST_SHOWN_WISH,
+    SIGNS,
+    CapturedItem,
+    ExtractedItems,
+    RuleCandidate,
+)
 from mindhold.capture.judge import (
-    CHOICE_OF_A_STEP,
     NUMBERED,
     Meaning,
     features,
@@ -63,10 +68,11 @@ from mindhold.text.pattern import LazyPattern, any_case
 from mindhold.text.redaction import redact
 
 LEAST_WEIGHT = 0.6  # of a rule, where nothing judges its candidates
-# What it is worth to a reader, at least: a sentence of the assistant, one of the person, what a rule made of an event.
-LEAST_WORTH = {Role.CLAUDE: 0.7, Role.USER: 0.3, Role.TOOL: 0.5}
-LEAST_BY_CUES = 0.4  # of one of the person if no model knows what it means
-LEAST_WISH = 0.35  # probability that the person means it to last, from which it is told as a wish
+# What it is worth to a reader, at least: a sentence of the assistant, a fact of the person that a rule knows, what a rule made of an event.
+LEAST_WORTH = {Role.CLAUDE: 0.7, Role.USER: 0.5, Role.TOOL: 0.5}
+# What a sentence of the person that may be a wish is worth, at least; more where only the cues say so, which know less.
+LEAST_BY_MEANING, LEAST_BY_CUES = 0.32, 0.4
+LEAST_WISH = 0.35  # probability that the person means it to last, from which it is kept as a preference
 LONGEST_WISH = 240  # characters
 LONGEST_ASKING = 800  # characters of a message with a wish: longer ones are pasted, or describe a task
 PLAINLY = 0.65  # weight of an open end that names what is left
@@ -210,7 +216,7 @@ async def extract_by_rules(
     was_asked = state.offer is not None and state.offer.question != ""
     sentences, candidates = propose(steps, state, folder=folder)
     if judging:
-        worthy = judged(candidates, await meanings(engine, candidates))
+        worthy = judged(candidates, await wish_meanings(engine, candidates))
     else:
         rules = (candidate.rule for candidate in candidates)
         worthy = [rule for rule in rules if rule is not None and rule.weight >= LEAST_WEIGHT]
@@ -222,7 +228,7 @@ async def extract_by_rules(
     if steps:
         last = max((item.line for item in steps if item.role == Role.USER and not item.aside), default=0)
         state.claims = [item.content for item in selected if item.own and item.line > last]
-    items = tuple(_to_item(item) for item in selected if state.is_new(item.content))
+    items = tuple(_to_item(item, judging=judging) for item in selected if state.is_new(item.content))
     return ExtractedItems(items, state.as_json())
 
 
@@ -240,20 +246,28 @@ def propose(
     return sentences, [one for one in candidates if not any(name in one.content for name in deleted)]
 
 
-def _is_of_the_story(candidate: Candidate) -> bool:
-    """Whether it only says how the conversation went on, which the next one is told anyway."""
-    return candidate.content.startswith(PLAN_AGREED) or bool(CHOICE_OF_A_STEP.search(candidate.content))
+_STEP_CHOSEN = any_case(
+    r"^chosen:|^comment \d|^\W*(?:how|what|which|where) (?:should|would|do|did|can|shall) (?:i|we|you) (?:\w+ )?(?:this|it|that|here|proceed|next)\?"
+    r"|\b(?:do you (?:still )?have|want (?:me )?to|did you|have you|should i (?:proceed|go on|continue|commit|push|open (?:a|the) pr))\b[^?]*\?.*\bchosen:"
+    r"|\bchosen: (?:yes, (?:run|proceed|update|push|commit)|retry|stop here|proceed|continue|commit it|push it|not now|later)\b"
+)
 
 
-async def meanings(engine: Engine, candidates: Sequence[Candidate]) -> dict[str, Meaning]:
-    """Return what the embedding model makes of all that the person may wish; nothing by a model that the judge doesn't know."""
-    model = (engine.vector_source.model or "").rpartition("/")[0]
-    if wish_by(model) not in learned():
+def _tells_only_of_steps(candidate: Candidate) -> bool:
+    """Whether it only says how the conversation went on: a plan's title, an answer about the next step."""
+    if candidate.role is Role.TOOL:
+        return candidate.content.startswith(PLAN_AGREED) or bool(_STEP_CHOSEN.search(candidate.content))
+    return candidate.role is Role.CLAUDE and bool(NUMBERED.search(candidate.content))
+
+
+async def wish_meanings(engine: Engine, candidates: Sequence[Candidate]) -> dict[str, Meaning]:
+    """Return the vectors of sentences that may be wishes, by their text; none unless the judge has weights for the local model."""
+    source = engine.vector_source
+    model = (source.model or "").rpartition("/")[0]
+    if source.terms is not None or wish_by(model) not in learned():
         return {}
     texts = [one.content for one in candidates if _may_be_wish(one) and understands(model, one.content)]
-    if not texts:
-        return {}
-    vectors = await engine.vector_source.embed(texts)
+    vectors = await source.embed(texts) if texts else None
     if vectors is None:
         return {}
     return {
@@ -267,38 +281,42 @@ def _may_be_wish(candidate: Candidate) -> bool:
     if candidate.role is not Role.USER or len(text) > LONGEST_WISH or candidate.message > LONGEST_ASKING:
         return False
     cues = cues_in(text)
-    asks_how = cues["order"] and cues["practice"] and not cues["task"]
+    asks_how = cues["practice"] and not cues["task"] and _ASKS_YOU.search(text)
     if cues["question"] and not (asks_how or any(cues[name] for name in _EVEN_IN_A_QUESTION)):
         return False
-    is_task = cues["task"] and not any(cues[name] for name in _EVEN_IN_A_TASK)
-    return not (is_task or _NO_WISH.search(text))
+    if cues["lasting"]:
+        return True
+    if _POINTS_BACK.search(text) or (cues["task"] and not any(cues[name] for name in _EVEN_IN_A_TASK)):
+        return False
+    return bool(cues["ban"] or cues["norm"] or not _NO_WISH.search(text))
 
 
 def judged(
-    candidates: Sequence[Candidate], meant: Mapping[str, Meaning] = MappingProxyType({})
+    candidates: Sequence[Candidate], meanings: Mapping[str, Meaning] = MappingProxyType({})
 ) -> list[RuleCandidate]:
-    """Return the candidates that are probably worth storing, weighed by that probability; `meant` by their text."""
-    worthy = []
+    """Return the candidates that are probably worth storing, weighed by that probability; `meanings` by their text."""
+    kept = []
     for candidate in candidates:
-        if _is_of_the_story(candidate) or (
-            candidate.role is Role.CLAUDE and NUMBERED.search(candidate.content)
-        ):
+        if _tells_only_of_steps(candidate):
             continue
         known = features(candidate)
-        worth, wish = keep_probability(known), 0.0
-        if candidate.role is Role.USER:
-            if _may_be_wish(candidate):
-                wish = wish_probability(known, meant.get(candidate.content))
-            worth = typed_worth(worth, wish)
-        least = LEAST_BY_CUES if wish and candidate.content not in meant else LEAST_WORTH[candidate.role]
-        too_little = worth < least or (candidate.objected and wish < LEAST_WISH)
+        keep, wish, worth = keep_probability(known), 0.0, 0.0
+        if _may_be_wish(candidate):
+            meaning = meanings.get(candidate.content)
+            wish = wish_probability(known, meaning)
+            worth = typed_worth(keep, wish)
+            worth = worth if worth >= (LEAST_BY_MEANING if meaning else LEAST_BY_CUES) else 0.0
+        if (candidate.role is not Role.USER or candidate.rule) and keep >= LEAST_WORTH[candidate.role]:
+            worth = max(worth, keep)
+        too_little = not worth or (candidate.objected and wish < LEAST_WISH)
         if too_little and not _is_left_open(candidate):
             continue
         rule = candidate.rule or RuleCandidate(kind_of(known), candidate.content, candidate.line)
         if wish >= LEAST_WISH and rule.kind is not Kind.DECISION:
-            rule = replace(rule, kind=Kind.PREFERENCE)
-        worthy.append(replace(rule, weight=max(worth, wish, rule.weight if candidate.rule else 0.0)))
-    return worthy
+            kept.append(replace(rule, kind=Kind.PREFERENCE, weight=max(worth, wish)))
+        else:
+            kept.append(replace(rule, weight=max(keep, worth, rule.weight if candidate.rule else 0.0)))
+    return kept
 
 
 def _is_left_open(candidate: Candidate) -> bool:
@@ -308,18 +326,27 @@ def _is_left_open(candidate: Candidate) -> bool:
 
 
 def _surest(selected: Sequence[RuleCandidate], steps: Sequence[TranscriptStep]) -> list[RuleCandidate]:
-    """Return as many as the conversation's time allows: what the person said first, then the surest."""
+    """Return as many as the conversation's time allows: sure wishes of the person first, then the surest."""
     moments = [step.timestamp for step in steps if step.timestamp is not None]
     hours = (max(moments) - min(moments)).total_seconds() / 3_600 if moments else 0.0
     most = max(FEWEST_MEMORIES, round(MEMORIES_AN_HOUR * hours))
-    ranked = sorted(selected, key=lambda one: (one.kind is not Kind.PREFERENCE, -one.weight))[:most]
+
+    def rank(one: RuleCandidate) -> tuple[bool, float]:
+        is_sure_wish = one.kind is Kind.PREFERENCE and one.weight >= LEAST_SHOWN_WISH
+        return not is_sure_wish, -one.weight
+
+    ranked = sorted(selected, key=rank)[:most]
     return [one for one in selected if one in ranked]
 
 
-_EVEN_IN_A_TASK = ("lasting", "ban", "norm", "only", "complaint")
+_EVEN_IN_A_TASK = ("ban", "norm", "only", "complaint")
 _EVEN_IN_A_QUESTION = ("lasting", "ban", "complaint")
+_ASKS_YOU = any_case(r"\b(?:can|could|would|will) (?:you|we)\b|\bplease\b")
+_POINTS_BACK = any_case(
+    r"^\W*(?:\w+\W+){0,4}(?:it|this|that|them|those|these|one)[.!]*$|\b(?:do|take|go with|options?|pick) (?:#?\d{1,2}|(?-i:[A-E]))(?=[\s,.)!?]+(?:$|and\b|but\b|instead|please|first|then|do\b))"
+)
 _NO_WISH = any_case(
-    r"^\W*(?:\w+\W+){0,4}(?:it|this|that|them|those|these|one)[.!]*$|\b(?:do|take|use|go with|options?|for|pick|like|to|with|and) (?:#?\d{1,2}|(?-i:[A-E]))(?=[\s,.)!?]+(?:$|and\b|but\b|instead|please|first|then|\W*\w+ the\b|for\b))|https?://|^\W*(?:let me know|ask (?:me )?any|feel free|thanks?|i (?:think|guess|believe|see|wonder|tried)\b)|\b(?:error|exception|traceback|failed with)\b"
+    r"https?://|^\W*(?:let me know|ask (?:me )?any|feel free|thanks?|i (?:think|guess|believe|see|wonder|tried)\b)|\b(?:error|exception|traceback|failed with)\b"
 )
 
 
@@ -363,7 +390,9 @@ def _within_project(text: str, folder: str) -> str:
     return text.replace(f"{root}/", "").replace(f"{root}\\", "") if root else text
 
 
-def _to_item(candidate: RuleCandidate) -> CapturedItem:
+def _to_item(candidate: RuleCandidate, *, judging: bool) -> CapturedItem:
+    """Return the item. A judged wish has its probability as confidence."""
+    more = 0.0 if judging and candidate.kind is Kind.PREFERENCE else 0.1
     words = [word.lower() for word in extract_keywords(candidate.content, MAX_TAGS)]
     return CapturedItem(
         kind=candidate.kind,
@@ -371,6 +400,6 @@ def _to_item(candidate: RuleCandidate) -> CapturedItem:
         line=candidate.line,
         tags=tuple(dict.fromkeys([*candidate.tags, *words])),
         supersedes=candidate.supersedes,
-        confidence=round(min(1.0, candidate.weight + 0.1), 2),
+        confidence=round(min(1.0, candidate.weight + more), 2),
         metadata=candidate.metadata,
     )
