@@ -167,6 +167,22 @@ async def test_what_claude_md_says_is_not_told_again(opened: Open, tmp_path: Pat
         assert "tabs" in (await cache(app, folder))["start"]
 
 
+async def test_what_claude_md_cuts_off_is_told_whole(opened: Open, tmp_path: Path) -> None:
+    async with opened() as app:
+        folder = tmp_path / "shop"
+        folder.mkdir()
+        await run(app, CREATE_PROJECT, name="shop", path=str(folder))
+        (folder / "CLAUDE.md").write_text(f"{START}\n{END}\n", encoding="utf-8")
+        cause = "the settings are read before the folder of the project is known, " * 3
+        failure = await told(app, f"`make check` failed: {cause}fixed by reading them later.", "error")
+        await run(app, WRITE_DOCUMENTS, folder=str(folder))
+        document = (folder / "CLAUDE.md").read_text(encoding="utf-8")
+        assert "`make check` failed" in document
+        assert "fixed by reading them later" not in document
+        assert failure in [memory["id"] for memory in (await cache(app, folder))["memories"]]
+        assert "fixed by reading them later" in (await cache(app, folder))["start"]
+
+
 async def test_what_was_only_captured_has_to_be_sure_and_short(app: App, folder: Path) -> None:
     captured = {"scope": "shop", "source": CAPTURED}
     long = "The importer reads the file in pieces of a megabyte " + "and keeps a mark of where it was, " * 6

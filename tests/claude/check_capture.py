@@ -174,8 +174,9 @@ def test_a_repeated_error_brings_its_fix(desk: Desk) -> None:
 def test_compaction_keeps_it(desk: Desk) -> None:
     desk.converse("/compact", Say("A summary that says nothing."), go_on=True)
     ran = desk.converse("Where were we?", Say("Here."), go_on=True)
-    told = [text for text in _reminders(ran) if "hook additional context" in text]
-    assert any("PostgreSQL instead of MySQL" in text for text in told)
+    told = [text for text in _reminders(ran) if "PostgreSQL instead of MySQL" in text]
+    assert len(told) == 1, "it stands in CLAUDE.md, which is read anew, so hooks don't tell it again"
+    assert "data to weigh" in told[0]
 
 
 def test_nothing_is_left_running(desk: Desk) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
@@ -157,6 +157,12 @@ def document_line(memory: Memory, *, zone: tzinfo) -> str:
     """The line of a memory: in the third person, and with the day when it was said."""
     content, day = in_third_person(memory.content), memory.occurred.astimezone(zone).date().isoformat()
     return f"- {one_line(content)}" if day in content else f"- {one_line(content)} ({day})"
+
+
+def is_told(memory: Memory, told_lines: Collection[str], *, zone: tzinfo) -> bool:
+    """Whether one of these lines tells the memory whole: of one that was cut the end is missing, such as how an error is fixed."""
+    flat = " ".join(in_third_person(memory.content).split())
+    return one_line(flat) == flat and document_line(memory, zone=zone) in told_lines
 
 
 def _is_shown(memory: Memory, now: datetime) -> bool:

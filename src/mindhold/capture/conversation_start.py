@@ -11,7 +11,7 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-from mindhold.capture.claude_md import document_line
+from mindhold.capture.claude_md import is_told
 from mindhold.capture.extracted_items import is_doubtful_wish, is_only_captured
 from mindhold.capture.rules.conventions import PURPOSES
 from mindhold.engine import LEAST_TRUST, Engine
@@ -152,7 +152,7 @@ async def start_material(
         and not (is_working(memory) or is_part(memory) or is_work_log(memory.content))
         and not is_doubtful_wish(memory)
         and not (is_only_captured(memory) and len(memory.content) > LONGEST_CAPTURED)
-        and document_line(memory, zone=zone) not in told_lines
+        and not is_told(memory, told_lines, zone=zone)
     ]
     memories = await _undisputed(engine, memories, where)
     memories.sort(key=lambda memory: _order(memory, scopes))

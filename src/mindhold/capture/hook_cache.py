@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from mindhold.capture.claude_md import document_line, lines_told_by_documents
+from mindhold.capture.claude_md import is_told, lines_told_by_documents
 from mindhold.capture.conversation_start import ConversationStart, start_material
 from mindhold.capture.extracted_items import SIGNS
 from mindhold.capture.hook_cache_removal import cache_turn, hooks_in_use
@@ -89,9 +89,7 @@ async def hook_cache_of(engine: Engine, scope: str, *, agent: str) -> CacheConte
     memories.sort(key=standing, reverse=True)
     told_lines = await lines_told_by_documents(engine, scope)
     zone = engine.zone()
-    told_ids = [
-        memory.id for memory in memories if told_lines and document_line(memory, zone=zone) in told_lines
-    ]
+    told_ids = [memory.id for memory in memories if told_lines and is_told(memory, told_lines, zone=zone)]
     return {
         "version": VERSION,
         "scope": scope,
