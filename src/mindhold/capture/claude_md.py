@@ -17,7 +17,7 @@ from pydantic import Field
 
 from mindhold.access.secrets import fingerprint
 from mindhold.aio import run_uncancelled
-from mindhold.capture.extracted_items import is_doubtful_wish
+from mindhold.capture.extracted_items import is_doubtful
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.hooks import project_identity
@@ -173,7 +173,7 @@ def _is_shown(memory: Memory, now: datetime) -> bool:
         and not is_working(memory)
         and not is_part(memory)
         and not is_work_log(memory.content)
-        and not is_doubtful_wish(memory)
+        and not is_doubtful(memory)
         and confidence_at(memory, now) >= LEAST_SHOWN_CONFIDENCE
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mindhold.capture.claude_md import is_told
-from mindhold.capture.extracted_items import is_doubtful_wish, is_only_captured
+from mindhold.capture.extracted_items import is_doubtful, is_only_captured
 from mindhold.capture.rules.conventions import PURPOSES
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.history.excerpts import WITHHELD, safe_line
@@ -150,7 +150,7 @@ async def start_material(
         if memory.id not in profile_ids
         and memory.id != summary.memory
         and not (is_working(memory) or is_part(memory) or is_work_log(memory.content))
-        and not is_doubtful_wish(memory)
+        and not is_doubtful(memory)
         and not (is_only_captured(memory) and len(memory.content) > LONGEST_CAPTURED)
         and not is_told(memory, told_lines, zone=zone)
     ]

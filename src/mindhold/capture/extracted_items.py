@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SIGNS = "mindhold.signs"  # in the metadata of an error: its signs, in the form of model.error_signs
 REVIEWED = "mindhold.reviewed"  # in the metadata of a captured memory: when the user kept it
 CAPTURED = "capture"  # Provenance.source of captured memories
-LEAST_SHOWN_WISH = 0.5  # confidence of a captured wish that is shown unasked, at least
+LEAST_SHOWN = 0.5  # confidence of a captured memory that is shown unasked, at least
 
 
 def is_only_captured(memory: Memory) -> bool:
@@ -24,11 +24,9 @@ def is_only_captured(memory: Memory) -> bool:
     return memory.provenance.source == CAPTURED and not (memory.anchor or REVIEWED in memory.metadata)
 
 
-def is_doubtful_wish(memory: Memory) -> bool:
-    """Whether it is uncertain that the person meant this to last: such a wish is found by a search and not told unasked."""
-    return (
-        memory.kind is Kind.PREFERENCE and memory.confidence < LEAST_SHOWN_WISH and is_only_captured(memory)
-    )
+def is_doubtful(memory: Memory) -> bool:
+    """Whether it is uncertain that a captured memory is worth having: it is found by a search and not told unasked."""
+    return memory.confidence < LEAST_SHOWN and is_only_captured(memory)
 
 
 def signs_metadata(signs: Sequence[str]) -> dict[str, Any]:
@@ -72,7 +70,10 @@ LONGEST = 300  # characters of a memory
 
 @dataclass(frozen=True, slots=True)
 class RuleCandidate:
-    """A candidate of a rule. `weight` is how sure the rule is: of two that say the same the heavier one stays."""
+    """A candidate of a rule. `weight` is how sure the rule is: of two that say the same the heavier one stays.
+
+    `confidence` is that of the memory, where the judge knows it.
+    """
 
     kind: Kind
     content: str
@@ -82,3 +83,4 @@ class RuleCandidate:
     supersedes: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     own: bool = False  # a choice of the assistant, which the user may still object to
+    confidence: float | None = None

@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from mindhold.capture.candidates import KIND_ORDER, Candidate, candidates_in
 from mindhold.capture.cues import cues_in
 from mindhold.capture.extracted_items import (
-    LEAST_SHOWN_WISH,
+    LEAST_SHOWN,
     SIGNS,
     CapturedItem,
     ExtractedItems,
@@ -228,7 +228,7 @@ async def extract_by_rules(
     if steps:
         last = max((item.line for item in steps if item.role == Role.USER and not item.aside), default=0)
         state.claims = [item.content for item in selected if item.own and item.line > last]
-    items = tuple(_to_item(item, judging=judging) for item in selected if state.is_new(item.content))
+    items = tuple(_to_item(item) for item in selected if state.is_new(item.content))
     return ExtractedItems(items, state.as_json())
 
 
@@ -248,8 +248,9 @@ def propose(
 
 _STEP_CHOSEN = any_case(
     r"^chosen:|^comment \d|^\W*(?:how|what|which|where) (?:should|would|do|did|can|shall) (?:i|we|you) (?:\w+ )?(?:this|it|that|here|proceed|next)\?"
-    r"|\b(?:do you (?:still )?have|want (?:me )?to|did you|have you|should i (?:proceed|go on|continue|commit|push|open (?:a|the) pr))\b[^?]*\?.*\bchosen:"
+    r"|\b(?:do you (?:still )?have|want (?:me )?to|did you|have you|where did|what happened|(?:what|which) (?:scenario|outcome|error)|how should i (?:deliver|update|post|reply|land)|should i (?:proceed|go on|continue|commit|push|open (?:a|the) pr))\b[^?]*\?.*\bchosen:"
     r"|\bchosen: (?:yes, (?:run|proceed|update|push|commit)|retry|stop here|proceed|continue|commit it|push it|not now|later)\b"
+    r"|(?:コミット|削除|プッシュ|マージ)しますか|(?:提交|删除|推送|合并)吗|(?:커밋|삭제|푸시|병합)(?:할까요|하시겠)"
 )
 
 
@@ -284,11 +285,13 @@ def _may_be_wish(candidate: Candidate) -> bool:
     asks_how = cues["practice"] and not cues["task"] and _ASKS_YOU.search(text)
     if cues["question"] and not (asks_how or any(cues[name] for name in _EVEN_IN_A_QUESTION)):
         return False
+    if _NO_WISH.search(text):
+        return False
     if cues["lasting"]:
         return True
     if _POINTS_BACK.search(text) or (cues["task"] and not any(cues[name] for name in _EVEN_IN_A_TASK)):
         return False
-    return bool(cues["ban"] or cues["norm"] or not _NO_WISH.search(text))
+    return bool(cues["ban"] or cues["norm"] or not _TELLS_AN_ERROR.search(text))
 
 
 def judged(
@@ -313,7 +316,10 @@ def judged(
             continue
         rule = candidate.rule or RuleCandidate(kind_of(known), candidate.content, candidate.line)
         if wish >= LEAST_WISH and rule.kind is not Kind.DECISION:
-            kept.append(replace(rule, kind=Kind.PREFERENCE, weight=max(worth, wish)))
+            rule = replace(rule, kind=Kind.PREFERENCE)
+        if rule.kind is Kind.PREFERENCE or (candidate.role is Role.USER and candidate.rule is None):
+            sure = max(worth, wish)
+            kept.append(replace(rule, weight=sure, confidence=round(sure, 2)))
         else:
             kept.append(replace(rule, weight=max(keep, worth, rule.weight if candidate.rule else 0.0)))
     return kept
@@ -332,7 +338,7 @@ def _surest(selected: Sequence[RuleCandidate], steps: Sequence[TranscriptStep]) 
     most = max(FEWEST_MEMORIES, round(MEMORIES_AN_HOUR * hours))
 
     def rank(one: RuleCandidate) -> tuple[bool, float]:
-        is_sure_wish = one.kind is Kind.PREFERENCE and one.weight >= LEAST_SHOWN_WISH
+        is_sure_wish = one.kind is Kind.PREFERENCE and one.weight >= LEAST_SHOWN
         return not is_sure_wish, -one.weight
 
     ranked = sorted(selected, key=rank)[:most]
@@ -346,8 +352,9 @@ _POINTS_BACK = any_case(
     r"^\W*(?:\w+\W+){0,4}(?:it|this|that|them|those|these|one)[.!]*$|\b(?:do|take|go with|options?|pick) (?:#?\d{1,2}|(?-i:[A-E]))(?=[\s,.)!?]+(?:$|and\b|but\b|instead|please|first|then|do\b))"
 )
 _NO_WISH = any_case(
-    r"https?://|^\W*(?:let me know|ask (?:me )?any|feel free|thanks?|i (?:think|guess|believe|see|wonder|tried)\b)|\b(?:error|exception|traceback|failed with)\b"
+    r"https?://|^\W*(?:let me know|ask (?:me )?any|feel free|thanks?|i (?:think|guess|believe|see|wonder|tried)\b|if anything)"
 )
+_TELLS_AN_ERROR = any_case(r"\b(?:error|exception|traceback|failed with)\b")
 
 
 def _candidates(
@@ -390,9 +397,10 @@ def _within_project(text: str, folder: str) -> str:
     return text.replace(f"{root}/", "").replace(f"{root}\\", "") if root else text
 
 
-def _to_item(candidate: RuleCandidate, *, judging: bool) -> CapturedItem:
-    """Return the item. A judged wish has its probability as confidence."""
-    more = 0.0 if judging and candidate.kind is Kind.PREFERENCE else 0.1
+def _to_item(candidate: RuleCandidate) -> CapturedItem:
+    confidence = (
+        round(min(1.0, candidate.weight + 0.1), 2) if candidate.confidence is None else candidate.confidence
+    )
     words = [word.lower() for word in extract_keywords(candidate.content, MAX_TAGS)]
     return CapturedItem(
         kind=candidate.kind,
@@ -400,6 +408,6 @@ def _to_item(candidate: RuleCandidate, *, judging: bool) -> CapturedItem:
         line=candidate.line,
         tags=tuple(dict.fromkeys([*candidate.tags, *words])),
         supersedes=candidate.supersedes,
-        confidence=round(min(1.0, candidate.weight + more), 2),
+        confidence=confidence,
         metadata=candidate.metadata,
     )
