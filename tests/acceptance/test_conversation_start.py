@@ -158,9 +158,14 @@ async def test_what_claude_md_says_is_not_told_again(opened: Open, tmp_path: Pat
         wish = await told(app, "I want you to use tabs.", "preference")
         await run(app, WRITE_DOCUMENTS, folder=str(folder))
         assert f"- Wish: use tabs. ({DAY})" in (folder / "CLAUDE.md").read_text(encoding="utf-8")
+        doubtful = {"source": CAPTURED, "confidence": 0.45}
+        await told(app, "Perhaps two spaces are nicer.", "preference", **doubtful)
+        await run(app, WRITE_DOCUMENTS, folder=str(folder))
+        assert "spaces" not in (folder / "CLAUDE.md").read_text(encoding="utf-8")
         new = await told(app, "Orders are kept in PostgreSQL.", "decision")
         content = await cache(app, folder)
         assert "tabs" not in content["start"]
+        assert "spaces" not in content["start"]
         assert "PostgreSQL" in content["start"]
         assert set(content["start_ids"]) == {wish, new}, "no prompt tells them again"
         (folder / "CLAUDE.md").write_text("mine\n", encoding="utf-8")

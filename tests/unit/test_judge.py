@@ -22,7 +22,14 @@ from mindhold.capture.judge import (
     wish_by,
     wish_probability,
 )
-from mindhold.capture.rules.selection import LEAST_BY_CUES, RuleState, judged, propose
+from mindhold.capture.rules.selection import (
+    FEWEST_MEMORIES,
+    LEAST_BY_CUES,
+    RuleState,
+    judged,
+    propose,
+    surest,
+)
 from mindhold.model.memory import Kind
 from mindhold.ports.transcripts import Role
 
@@ -214,3 +221,12 @@ def test_what_stands_alone_is_kept_rather_than_what_points_somewhere() -> None:
 )
 def test_cues_are_found_by_language(text: str, cues: set[str]) -> None:
     assert {name for name, value in cues_in(text).items() if value} == cues
+
+
+def test_a_short_conversation_keeps_sure_wishes_then_the_surest() -> None:
+    doubtful = [RuleCandidate(Kind.PREFERENCE, f"Perhaps {n}.", n, 0.4) for n in range(FEWEST_MEMORIES)]
+    decision = RuleCandidate(Kind.DECISION, "We chose PostgreSQL.", 20, 0.9)
+    wish = RuleCandidate(Kind.PREFERENCE, "Never push to main.", 21, 0.6)
+    kept = surest([*doubtful, decision, wish], [])
+    assert len(kept) == FEWEST_MEMORIES
+    assert {decision.content, wish.content} < {one.content for one in kept}

@@ -224,7 +224,7 @@ async def extract_by_rules(
         await select_candidates(engine, worthy), sentences, state.claims, asked=was_asked
     )
     if judging:
-        selected = _surest(selected, steps)
+        selected = surest(selected, steps)
     if steps:
         last = max((item.line for item in steps if item.role == Role.USER and not item.aside), default=0)
         state.claims = [item.content for item in selected if item.own and item.line > last]
@@ -331,7 +331,7 @@ def _is_left_open(candidate: Candidate) -> bool:
     return candidate.last and rule is not None and OPEN_QUESTION in rule.tags and rule.weight >= PLAINLY
 
 
-def _surest(selected: Sequence[RuleCandidate], steps: Sequence[TranscriptStep]) -> list[RuleCandidate]:
+def surest(selected: Sequence[RuleCandidate], steps: Sequence[TranscriptStep]) -> list[RuleCandidate]:
     """Return as many as the conversation's time allows: sure wishes of the person first, then the surest."""
     moments = [step.timestamp for step in steps if step.timestamp is not None]
     hours = (max(moments) - min(moments)).total_seconds() / 3_600 if moments else 0.0
