@@ -230,3 +230,15 @@ def test_a_short_conversation_keeps_sure_wishes_then_the_surest() -> None:
     kept = surest([*doubtful, decision, wish], [])
     assert len(kept) == FEWEST_MEMORIES
     assert {decision.content, wish.content} < {one.content for one in kept}
+
+
+def test_what_is_left_of_code_is_no_candidate() -> None:
+    told = "} to `settings.json`, which applies to every project and cannot be changed."
+    steps = (
+        Conversation()
+        .user("Go on.")
+        .claude(f"{told}\n\nThe rest of `settings.json` applies to one project.")
+        .steps
+    )
+    _, candidates = propose(steps, RuleState(), folder="/srv/shop")
+    assert [one.content[:8] for one in candidates if one.role is Role.CLAUDE] == ["The rest"]

@@ -34,6 +34,7 @@ KIND_ORDER = (
     Kind.PROGRESS,
     Kind.CONTEXT,
 )
+_FRAGMENT = tuple("})]>|,;=&")  # no sentence begins so: it is what is left of code
 _JOINED = LazyPattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 
 
@@ -80,6 +81,8 @@ def candidates_in(
     lengths = {(step.line, step.role): len(step.text) for step in steps}
     found: dict[str, Candidate] = {}
     for rule in rules:
+        if rule.content.startswith(_FRAGMENT):
+            continue
         key = rule.content.casefold()
         known = found.get(key)
         if known is None or known.rule is None or _rank(rule) > _rank(known.rule):
@@ -115,7 +118,7 @@ def _worded(sentence: Sentence) -> str:
     if sentence.aside:
         return ""
     text = clean_sentence(sentence.text)
-    if len(text) > LONGEST:
+    if len(text) > LONGEST or text.startswith(_FRAGMENT):
         return ""
     words = len(text.split())
     if sentence.role is Role.USER:
