@@ -1,7 +1,7 @@
 """Learns the weights of `mindhold.capture.judge` from judged conversations, and says how they carry over to other projects.
 
 Logistic models of plain features: how probably a reader keeps a candidate, whether the person means a sentence to last, and
-one for each kind. The labels are in `extraction/labels`, the conversations are those of MINDHOLD_BENCH_DATA and of the folders
+one for each kind. The labels are in `extraction/labels` and `extraction/typed`, the conversations are those of MINDHOLD_BENCH_DATA and of the folders
 named with --transcripts. Writes src/mindhold/capture/judge.json with --write.
 """
 
@@ -56,6 +56,7 @@ KEEP_PENALTY, WISH_PENALTY, KIND_PENALTY = 120.0, 20.0, 20.0
 MEANING_PENALTY = 330.0  # of the features and the parts of a vector, where there is one
 AGAINST = 0.15  # how much the evidence that something misleads counts against what keeping it is worth
 HALF = 0.5  # what a marginal candidate is worth: without it the false ones weigh no more than these
+TIMES = 2  # how often each sentence made for it teaches what a wish is
 FEWEST = 3  # examples of a kind to learn it from
 NEVER = -5.0  # offset of a kind with fewer
 LEAST_SHOWN = 5e-4  # weight that is written
@@ -200,7 +201,7 @@ def learn_wish(rows: Sequence[Row], made: Sequence[Made], model: str = "") -> We
     typed = [row for row in rows if row.of_person]
     names = [name for name in rows[0].known if _is_of_text(name)]
     examples = [(row.candidate.content, row.known, float(row.label == GOOD)) for row in typed]
-    examples += [(one.content, one.known, float(one.wish)) for one in made] * 2
+    examples += [(one.content, one.known, float(one.wish)) for one in made] * TIMES
     if model:
         examples = [example for example in examples if understands(model, example[0])]
     texts, known, target = zip(*examples, strict=True)

@@ -39,6 +39,15 @@ async def folder(app: App, tmp_path: Path) -> Path:
     return made
 
 
+async def documented(app: App, tmp_path: Path) -> Path:
+    """The folder of the project `shop`, with a place for memories in CLAUDE.md."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    await run(app, CREATE_PROJECT, name="shop", path=str(folder))
+    (folder / "CLAUDE.md").write_text(f"{START}\n{END}\n", encoding="utf-8")
+    return folder
+
+
 async def told(app: App, content: str, kind: str, **fields: Any) -> str:
     return await stored(app, content, **{"kind": kind, "scope": "shop", "occurred": SAID} | fields)
 
@@ -151,10 +160,7 @@ async def test_global_memories_leave_room_for_the_project_s_own(app: App, folder
 
 async def test_what_claude_md_says_is_not_told_again(opened: Open, tmp_path: Path) -> None:
     async with opened() as app:
-        folder = tmp_path / "shop"
-        folder.mkdir()
-        await run(app, CREATE_PROJECT, name="shop", path=str(folder))
-        (folder / "CLAUDE.md").write_text(f"{START}\n{END}\n", encoding="utf-8")
+        folder = await documented(app, tmp_path)
         wish = await told(app, "I want you to use tabs.", "preference")
         await run(app, WRITE_DOCUMENTS, folder=str(folder))
         assert f"- Wish: use tabs. ({DAY})" in (folder / "CLAUDE.md").read_text(encoding="utf-8")
@@ -174,10 +180,7 @@ async def test_what_claude_md_says_is_not_told_again(opened: Open, tmp_path: Pat
 
 async def test_what_claude_md_cuts_off_is_told_whole(opened: Open, tmp_path: Path) -> None:
     async with opened() as app:
-        folder = tmp_path / "shop"
-        folder.mkdir()
-        await run(app, CREATE_PROJECT, name="shop", path=str(folder))
-        (folder / "CLAUDE.md").write_text(f"{START}\n{END}\n", encoding="utf-8")
+        folder = await documented(app, tmp_path)
         cause = "the settings are read before the folder of the project is known, " * 3
         failure = await told(app, f"`make check` failed: {cause}fixed by reading them later.", "error")
         await run(app, WRITE_DOCUMENTS, folder=str(folder))

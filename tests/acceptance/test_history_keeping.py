@@ -182,7 +182,7 @@ async def test_a_memory_that_was_merged_leads_to_the_words_of_its_sources(
 
 async def test_what_is_known_of_a_memory_without_words(app: App, projects: Path, shop: Path) -> None:
     plain = await stored(app, "The harbour closes at nine.", source="an almanac")
-    told = await ask(app, "origin", id=plain)
+    told = await ask(app, "origin", id=plain[:20])  # the only id: several of one moment may begin alike
     assert told.places == []
     assert "an almanac" in told.notice
     with pytest.raises(MemoryNotFound):

@@ -179,6 +179,17 @@ def test_compaction_keeps_it(desk: Desk) -> None:
     assert "data to weigh" in told[0]
 
 
+def test_compaction_keeps_what_claude_md_does_not_tell(desk: Desk) -> None:
+    document = desk.folder / "CLAUDE.md"
+    written = document.read_bytes()
+    document.write_bytes(GUIDE.encode())
+    desk.converse("/compact", Say("A summary that says nothing."), go_on=True)
+    ran = desk.converse("Where were we?", Say("Here."), go_on=True)
+    told = [text for text in _reminders(ran) if "hook additional context" in text]
+    document.write_bytes(written)
+    assert any("PostgreSQL instead of MySQL" in text for text in told)
+
+
 def test_nothing_is_left_running(desk: Desk) -> None:
     assert desk.workers() == []
 

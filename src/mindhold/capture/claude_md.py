@@ -161,6 +161,8 @@ def document_line(memory: Memory, *, zone: tzinfo) -> str:
 
 def is_told(memory: Memory, told_lines: Collection[str], *, zone: tzinfo) -> bool:
     """Whether one of these lines tells the memory whole: of one that was cut the end is missing, such as how an error is fixed."""
+    if not told_lines:
+        return False
     flat = " ".join(in_third_person(memory.content).split())
     return one_line(flat) == flat and document_line(memory, zone=zone) in told_lines
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mindhold.capture.claude_md import is_told
-from mindhold.capture.extracted_items import is_doubtful, is_only_captured
-from mindhold.capture.rules.conventions import PURPOSES
+from mindhold.capture.extracted_items import COMMAND_WORDINGS, is_doubtful, is_only_captured
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.history.excerpts import WITHHELD, safe_line
 from mindhold.history.passages import closing_line, subject_line
@@ -83,6 +82,7 @@ DECISIONS = StartSection("Decisions in force", (Kind.DECISION,), 0.3)
 TRAPS = StartSection("Watch out", (Kind.ERROR, Kind.GOTCHA), 0.2)
 REST = StartSection("Also known", (Kind.PROCEDURE, Kind.ARCHITECTURE, Kind.PATTERN), 0.2)
 SECTIONS = (WISHES, DECISIONS, TRAPS, REST)
+_PURPOSES = frozenset(wording.partition(" {")[0] for wording in COMMAND_WORDINGS.values())
 _SECTION_OF = {kind: section for section in SECTIONS for kind in section.kinds}
 
 
@@ -391,7 +391,7 @@ class _Draft:
         cost = _cost(line) + (_cost(section.heading) if is_first else 0)
         if cost > self._room or (memory.scope == GLOBAL and cost > self._global_room):
             return 0
-        if purpose in PURPOSES:
+        if purpose in _PURPOSES:
             self._purposes.add(purpose)
         self._sections.setdefault(section, []).append(line)
         self._memories.append(memory)

@@ -7,16 +7,30 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mindhold.model.memory import Kind
+from mindhold.model.memory import Kind, Memory
 
 if TYPE_CHECKING:
     from mindhold.memories.model_budget import LedgerEntry
-    from mindhold.model.memory import Memory
 
 SIGNS = "mindhold.signs"  # in the metadata of an error: its signs, in the form of model.error_signs
 REVIEWED = "mindhold.reviewed"  # in the metadata of a captured memory: when the user kept it
 CAPTURED = "capture"  # Provenance.source of captured memories
 LEAST_SHOWN = 0.5  # confidence of a captured memory that is shown unasked, at least
+
+
+# How memories of commands are worded, by what the command is for.
+COMMAND_WORDINGS = {
+    "tests": "Run the tests with {}.",
+    "integration tests": "Run the integration tests with {}.",
+    "type check": "Check the types with {}.",
+    "linter": "Run the linter with {}.",
+    "formatter": "Format the code with {}.",
+    "build": "Build with {}.",
+    "migrations": "Run the migrations with {}.",
+    "deployment": "Deploy or release with {}.",
+    "generated code": "Generate code with {}.",
+    "development server": "Start the development server with {}.",
+}
 
 
 def is_only_captured(memory: Memory) -> bool:

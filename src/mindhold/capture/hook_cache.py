@@ -89,7 +89,7 @@ async def hook_cache_of(engine: Engine, scope: str, *, agent: str) -> CacheConte
     memories.sort(key=standing, reverse=True)
     told_lines = await lines_told_by_documents(engine, scope)
     zone = engine.zone()
-    told_ids = [memory.id for memory in memories if told_lines and is_told(memory, told_lines, zone=zone)]
+    told_ids = [memory.id for memory in memories if is_told(memory, told_lines, zone=zone)]
     return {
         "version": VERSION,
         "scope": scope,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mindhold.capture.cues import cues_in
-from mindhold.capture.extracted_items import LONGEST, RuleCandidate
+from mindhold.capture.extracted_items import COMMAND_WORDINGS, LONGEST, RuleCandidate
 from mindhold.capture.rules.sentences import (
     Sentence,
     announces,
@@ -234,20 +234,6 @@ def _refused_work(call: ToolCall) -> str:
 ENOUGH_SUCCESSES = 2  # successes, unless a task runner is called
 LONGEST_GIVEN_COMMANDS = 200
 
-_WORDING = {
-    "tests": "Run the tests with {}.",
-    "integration tests": "Run the integration tests with {}.",
-    "type check": "Check the types with {}.",
-    "linter": "Run the linter with {}.",
-    "formatter": "Format the code with {}.",
-    "build": "Build with {}.",
-    "migrations": "Run the migrations with {}.",
-    "deployment": "Deploy or release with {}.",
-    "generated code": "Generate code with {}.",
-    "development server": "Start the development server with {}.",
-}
-# How memories of commands begin, by what the command is for.
-PURPOSES = frozenset(wording.partition(" {")[0] for wording in _WORDING.values())
 _NAMED_TASK = LazyPattern(
     r"^(?:mise (?:run|r) |make |just |task |npm (?:run |test)|pnpm |yarn |bun run|deno task|poe |rake |nox|tox|bin/|\./scripts?/|scripts?/|turbo |nx |invoke |inv |\./gradlew |mix )"
 )
@@ -293,13 +279,13 @@ def procedures(
             continue
         for command in commands(call.input):
             purpose = purpose_of(command)
-            if purpose not in _WORDING or not runs_everything(command) or not uses_runner(command):
+            if purpose not in COMMAND_WORDINGS or not runs_everything(command) or not uses_runner(command):
                 continue
             counts[command] = counts.get(command, 0) + 1
             enough = 1 if _NAMED_TASK.match(command) or _WHOLE.fullmatch(command) else ENOUGH_SUCCESSES
             if counts[command] >= enough and purpose not in used_purposes:
                 used_purposes.add(purpose)
-                text = _WORDING[purpose].format(f"`{command}`")
+                text = COMMAND_WORDINGS[purpose].format(f"`{command}`")
                 yield RuleCandidate(Kind.PROCEDURE, text, call.line, 0.85 if enough == 1 else 0.75)
     yield from _given_commands(steps)
     yield from _advised_commands(sentences)
@@ -353,9 +339,9 @@ def _commands_in(step: TranscriptStep, question: str) -> Iterator[RuleCandidate]
             and len(question) <= 120
         ):
             purpose = purpose_of(lines[-1]) if len(lines) == 1 else ""
-            if purpose in _WORDING:
+            if purpose in COMMAND_WORDINGS:
                 yield RuleCandidate(
-                    Kind.PROCEDURE, _WORDING[purpose].format(f"`{lines[0]}`"), step.line, 0.75
+                    Kind.PROCEDURE, COMMAND_WORDINGS[purpose].format(f"`{lines[0]}`"), step.line, 0.75
                 )
             continue
         if not _HOW_TO.search(lead) or _NOT_HOW_TO.search(lead):
